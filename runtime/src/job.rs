@@ -1,0 +1,301 @@
+//! What a job is: its names, its payload, and an attempt at it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Reason;
+use crate::time::Timestamp;
+
+/// The tenant of whoever names none.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// The name of a tenant or a topic: 1 to 128 characters of `A-Z a-z 0-9 - _ .`, beginning with a letter or a digit.
+///
+/// Cheap to clone. The rule keeps names safe in file names, Redis keys, URLs and metric labels.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Arc<str>);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name: use 1 to 128 of A-Z a-z 0-9 - _ . and begin with a letter or a digit")]
+pub struct BadName(pub String);
+
+impl Name {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let fits = (1..=128).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if fits { Ok(Self(text.into())) } else { Err(BadName(text.into())) }
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, BadName> {
+        text.parse()
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A topic of a tenant. Shown as `topic` for the default tenant, else as `tenant/topic`, and parsed alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TopicId {
+    pub tenant: Name,
+    pub topic: Name,
+}
+
+impl FromStr for TopicId {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let (tenant, topic) = text.split_once('/').unwrap_or((DEFAULT_TENANT, text));
+        Ok(Self { tenant: tenant.parse()?, topic: topic.parse()? })
+    }
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tenant.as_str() == DEFAULT_TENANT {
+            fmt::Display::fmt(&self.topic, f)
+        } else {
+            f.pad(&format!("{}/{}", self.tenant, self.topic))
+        }
+    }
+}
+
+/// A job's id: 26 characters of a ULID when we make it; 1 to 64 characters of `A-Z a-z 0-9 - _ .` when a producer does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(Box<str>);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .")]
+pub struct BadJobId(pub String);
+
+impl JobId {
+    /// A new ULID. Its time part is this host's clock and is never used as a time.
+    pub fn generate() -> Self {
+        Self(ulid::Ulid::generate().to_string().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for JobId {
+    type Err = BadJobId;
+
+    fn from_str(text: &str) -> Result<Self, BadJobId> {
+        let fits = (1..=64).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if fits { Ok(Self(text.into())) } else { Err(BadJobId(text.into())) }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = BadJobId;
+
+    fn try_from(text: String) -> Result<Self, BadJobId> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0.into()
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Bytes and the format they are in. Opaque to the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    #[serde(with = "serde_bytes")]
+    pub data: Vec<u8>,
+    /// A media type such as `application/json`; none means opaque octets.
+    pub content_type: Option<String>,
+}
+
+/// What a producer says about a job. It never changes once pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSpec {
+    pub id: JobId,
+    pub topic: TopicId,
+    pub body: Payload,
+    /// Headers in order; names may repeat.
+    pub metadata: Vec<(String, String)>,
+    /// Carried to the handler; groups jobs that belong together.
+    pub key: Option<String>,
+    /// At most one waiting or running job per topic and value.
+    pub unique: Option<String>,
+    /// Overrides the topic's attempts.
+    pub max_attempts: Option<u32>,
+    /// How long after it became due the job may still start; then it is expired: counted and gone.
+    pub ttl: Option<Duration>,
+    /// Keep what became of the job for this long, and tell whoever waits for it. Raises the topic's retention, never lowers it.
+    pub keep_result: Option<Duration>,
+}
+
+impl JobSpec {
+    /// A job of `topic` with a fresh id and nothing but a body.
+    pub fn new(topic: TopicId, body: Payload) -> Self {
+        Self {
+            id: JobId::generate(),
+            topic,
+            body,
+            metadata: Vec::new(),
+            key: None,
+            unique: None,
+            max_attempts: None,
+            ttl: None,
+            keep_result: None,
+        }
+    }
+}
+
+/// When a job becomes due, by the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    Now,
+    After(Duration),
+    At(Timestamp),
+}
+
+/// A job on its way into the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    pub spec: JobSpec,
+    pub due: Due,
+}
+
+/// A job as the store holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    pub spec: JobSpec,
+    pub enqueued_at: Timestamp,
+    /// When the job first became due; equals `enqueued_at` for an immediate one.
+    pub due_at: Timestamp,
+}
+
+impl Job {
+    /// From then on the job must not start any more.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.spec.ttl.map(|ttl| self.due_at.plus(ttl))
+    }
+}
+
+/// One runner process. `host-pid-random`, so that people can find it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(Arc<str>);
+
+impl WorkerId {
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// The right to settle one attempt: names the job, and which delivery of it is meant.
+///
+/// Fencing: the store counts a job's deliveries; a settle that names an older one changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    pub job: JobId,
+    pub topic: TopicId,
+    pub worker: WorkerId,
+    /// How often the job has been claimed, this time included. Unlike the attempt it never goes down.
+    pub delivery: u64,
+}
+
+/// A job taken to be worked on, for a bounded time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub job: Job,
+    pub lease: Lease,
+    /// 1 on the first try.
+    pub attempt: u32,
+    pub claimed_at: Timestamp,
+    pub lease_until: Timestamp,
+    /// Why the last attempt failed, if one did.
+    pub previous: Option<Reason>,
+    /// What an earlier attempt saved.
+    pub checkpoint: Option<Vec<u8>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_held_to_the_rule_at_both_ends() {
+        let longest = "x".repeat(128);
+        for good in ["a", "0", "resize-image", "A.b_c-9", &longest] {
+            assert_eq!(good.parse::<Name>().map(String::from), Ok(good.to_owned()));
+        }
+        for bad in ["", "-a", ".hidden", "_x", "a b", "a/b", "ä", "a{b}", &"x".repeat(129)] {
+            assert_eq!(bad.parse::<Name>(), Err(BadName(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn topic_ids_read_as_they_are_shown() -> Result<(), BadName> {
+        for text in ["resize-image", "acme/resize-image"] {
+            assert_eq!(text.parse::<TopicId>()?.to_string(), text);
+        }
+        assert_eq!("default/a".parse::<TopicId>()?.to_string(), "a");
+        assert!("a/b/c".parse::<TopicId>().is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn generated_ids_are_ulids() {
+        let id = JobId::generate();
+        assert_eq!(id.as_str().len(), 26);
+        assert_eq!(id.as_str().parse(), Ok(id.clone()));
+    }
+}

@@ -1,0 +1,34 @@
+//! Gristmill: a job runner whose handlers are WebAssembly components.
+//!
+//! # The house
+//!
+//! Rooms stand on floors and import only from the floors below (a test reads the imports and holds them to it):
+//!
+//! | floor | rooms | what |
+//! |---|---|---|
+//! | 0 | [`job`] [`topic`] [`outcome`] [`retry`] [`time`] | facts, no I/O |
+//! | 1 | [`config`] | settings and the topic manifest |
+//! | 2 | [`store`] | where jobs are; knows no Wasm |
+//! | 2' | [`wasm`] | the sandbox; knows no store |
+//! | 3 | [`handlers`] | which component does which topic's jobs, and its reload |
+//! | 4 | [`runner`] | joins store and sandbox: claim, execute, decide, settle |
+//! | 6 | [`cli`] | the only place that wires rooms |
+//!
+//! A job's way is a straight corridor: [`store::Store::push`], migrate, claim, execute, [`retry::decide`], settle.
+
+pub mod job;
+pub mod outcome;
+pub mod retry;
+pub mod time;
+pub mod topic;
+
+pub mod config;
+
+pub mod store;
+pub mod wasm;
+
+pub mod handlers;
+
+pub mod runner;
+
+pub mod cli;

@@ -1,0 +1,161 @@
+//! The corridor's side of a store: push, migrate, claim, extend, settle, reap.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::error::StoreError;
+use super::inspect::Inspect;
+use crate::job::{Claim, JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use crate::outcome::Verdict;
+
+/// A queue of jobs. See the [module](super) for the rules.
+#[async_trait]
+pub trait Store: Inspect {
+    /// Stores jobs: due ones ready, others delayed. Answers in the order given.
+    ///
+    /// Idempotent by job id: an id that the store knows already is answered [`Pushed::Exists`] and changes nothing.
+    /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError>;
+
+    /// Takes the oldest ready jobs of several topics and leases them to `worker`.
+    ///
+    /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>;
+
+    /// Ends attempts. Answers in the order given.
+    ///
+    /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
+    /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Moves at most `limit` due jobs of the tenant from delayed to ready.
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
+
+    /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError>;
+
+    /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
+
+    /// Says that `worker` is alive. A worker that was silent for `dead_after` counts as dead in [`Store::overdue`].
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError>;
+
+    /// Forgets a worker that has given back all its jobs.
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
+
+    /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
+    /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
+
+    /// What waits at this moment: the slow safety net under [`Store::signals`].
+    async fn wanted(&self, tenant: &Name) -> Result<Wanted, StoreError>;
+
+    /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
+    /// [`Signal::Lost`] when it knows that it may have.
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
+}
+
+/// What [`Store::push`] did with a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pushed {
+    /// Stored.
+    Stored,
+    /// A job with this id is stored already.
+    Exists,
+    /// A waiting or running job of the topic has the same unique value; it is named.
+    Duplicate(JobId),
+}
+
+/// One line of a claim: up to `max` jobs of `topic`, each for `lease`.
+#[derive(Debug, Clone)]
+pub struct ClaimFrom {
+    pub topic: TopicId,
+    pub max: usize,
+    pub lease: Duration,
+}
+
+#[derive(Debug, Default)]
+pub struct Claimed {
+    pub claims: Vec<Claim>,
+    /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
+    pub drained: Vec<TopicId>,
+    /// Elements of ready Lists that are no job, set aside in the topic's strays.
+    pub strays: u64,
+}
+
+/// The end of one attempt.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub lease: Lease,
+    pub verdict: Verdict,
+    /// Stored in the same step. Same tenant as the lease. Only with Ack and Snooze.
+    pub follow_ups: Vec<NewJob>,
+    /// Keep what became of the job for this long once it is done or dead; zero: not at all.
+    pub keep_result: Duration,
+    /// The job's unique value, which a final verdict sets free.
+    pub unique: Option<String>,
+    /// Somebody waits for the end of this job: tell them.
+    pub notify: bool,
+    /// Settle only if the lease has run out, or the worker is dead by `dead_after`. For reap.
+    pub only_if_overdue: Option<Duration>,
+}
+
+impl Settlement {
+    /// A settlement with a verdict and nothing else.
+    pub fn new(lease: Lease, verdict: Verdict) -> Self {
+        Self {
+            lease,
+            verdict,
+            follow_ups: Vec::new(),
+            keep_result: Duration::ZERO,
+            unique: None,
+            notify: false,
+            only_if_overdue: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// The delivery is not running any more: it was settled or reaped. Nothing was changed.
+    LeaseLost,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Migrated {
+    pub moved: usize,
+    /// How long until the next job is due; zero if there are due ones left.
+    pub next_due_in: Option<Duration>,
+}
+
+/// A running job that nobody runs any more.
+#[derive(Debug, Clone)]
+pub struct Overdue {
+    pub claim: Claim,
+    /// True: the worker is silent. False: only the lease ran out.
+    pub worker_died: bool,
+}
+
+/// What waits in a tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Topics with ready jobs.
+    pub ready: Vec<TopicId>,
+    pub next_due_in: Option<Duration>,
+}
+
+/// A wake-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal {
+    /// The topic was empty and has ready jobs now.
+    Ready(TopicId),
+    /// A job of the tenant is due earlier than any before: in this long.
+    Due(Name, Duration),
+    /// The job is done or dead. Only for jobs pushed with `keep_result`.
+    Finished(Name, JobId),
+    /// Signals may have been lost: look for yourself.
+    Lost,
+}

@@ -1,0 +1,35 @@
+//! Why a store did not do what it was asked.
+
+/// The store did not answer, or refused. A job that fails is never one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It may answer later: connection refused or lost, timeout, loading, read-only replica during a failover.
+    #[error("the store at {store} is away")]
+    Away {
+        store: String,
+        #[source]
+        source: anyhow::Error,
+    },
+    /// It answered and refused; the same request will be refused again. Nothing was changed.
+    #[error("the store at {store} refused to {doing}")]
+    Refused {
+        store: String,
+        /// What we were doing, as in "failed to …".
+        doing: &'static str,
+        #[source]
+        source: anyhow::Error,
+    },
+    /// What is stored cannot be read: a newer version wrote it, or something else did.
+    #[error("job {job} in {store} cannot be read: {problem}")]
+    Unreadable { store: String, job: String, problem: String },
+    /// The store's address or settings make no sense.
+    #[error("`{address}` is no address of a store: {problem}")]
+    BadAddress { address: String, problem: String },
+}
+
+impl StoreError {
+    /// Whether trying again later can help.
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Away { .. })
+    }
+}

@@ -1,0 +1,88 @@
+//! The onlooker's side of a store: what people ask about jobs and topics, and what they do with dead ones.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::error::StoreError;
+use crate::job::{Job, JobId, Name, Payload, TopicId};
+use crate::outcome::Failure;
+use crate::time::Timestamp;
+
+/// Questions about jobs, and what a person may do with the dead ones.
+#[async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// Every topic of the tenant that ever held a job, with its counts, ordered by name.
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
+
+    /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+    /// Dead jobs of a topic, the latest first, from the `skip`th on, at most `limit`.
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
+
+    /// Makes dead jobs ready again, with all their attempts before them. Tells for each whether it was dead.
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+
+    /// Deletes dead jobs. Tells for each whether it was dead.
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+}
+
+/// How many jobs of a topic are where, and what became of the rest since the store began counting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicCounts {
+    pub topic: TopicId,
+    pub ready: u64,
+    pub delayed: u64,
+    pub running: u64,
+    pub dead: u64,
+    /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `duplicate`, `stray`,
+    /// `dead-<reason>`.
+    pub totals: BTreeMap<String, u64>,
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    Ready,
+    Delayed {
+        until: Timestamp,
+    },
+    Running {
+        worker: String,
+        lease_until: Timestamp,
+    },
+    Dead {
+        since: Timestamp,
+    },
+    /// Done or dead-and-deleted, but its result is kept.
+    Finished,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobView {
+    pub id: JobId,
+    pub state: JobState,
+    /// None once the job is finished.
+    pub job: Option<Job>,
+    /// Attempts made so far.
+    pub attempts: u32,
+    pub last_failure: Option<Failure>,
+    pub result: Option<ResultView>,
+}
+
+/// What became of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultView {
+    Complete(Option<Payload>),
+    Dead(Failure),
+    Expired,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadJob {
+    pub job: Job,
+    pub since: Timestamp,
+    pub attempts: u32,
+    pub failure: Option<Failure>,
+}

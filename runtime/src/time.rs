@@ -1,0 +1,89 @@
+//! Points in time. This is the only file that reads a clock.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since the Unix epoch.
+///
+/// Wherever a job's place depends on it, it comes from the store's clock, never from this host's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// This host's clock. For display and for the embedded store only; see the type.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    pub fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(millis(since_epoch))
+    }
+
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Saturates at both ends.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(millis(duration)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Whole milliseconds, saturating at `u64::MAX`.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339, UTC, milliseconds: `2026-11-20T12:00:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, ms_of_day) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        let (year, month, day) = civil_from_days(days);
+        let (hour, minute) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60);
+        let (second, ms) = (ms_of_day / 1000 % 60, ms_of_day % 1000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
+}
+
+/// Gregorian date of a day number since 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_as_rfc_3339() {
+        assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp::from_millis(951_782_400_123).to_string(), "2000-02-29T00:00:00.123Z");
+        assert_eq!(Timestamp::from_millis(1_795_176_245_006).to_string(), "2026-11-20T12:04:05.006Z");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let late = Timestamp::from_millis(u64::MAX);
+        assert_eq!(late.plus(Duration::from_secs(1)), late);
+        assert_eq!(Timestamp::default().since(late), Duration::ZERO);
+    }
+}
