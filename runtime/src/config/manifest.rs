@@ -1,0 +1,161 @@
+//! A manifest as a whole: from a file to values, or to the list of its mistakes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::read::{Problems, Section};
+use super::server::{self, HandlerSettings, Server, StoreSettings};
+use super::topics;
+use crate::job::{Name, TopicId};
+use crate::topic::Topic;
+
+/// How many mistakes are shown; whoever has more has one that causes the others.
+const SHOWN: usize = 20;
+
+/// A validated manifest. Every path in it is relative to the manifest's folder, or absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub path: PathBuf,
+    pub server: Server,
+    pub store: StoreSettings,
+    pub handlers: HandlerSettings,
+    /// The topics that are written down. See [`Self::auto_topic`] for the others.
+    pub topics: BTreeMap<TopicId, Topic>,
+    template: Topic,
+    source: Source,
+    places: BTreeMap<TopicId, Span>,
+}
+
+/// Why there is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    #[error("the manifest {} cannot be read; name another with --manifest", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// In the order of the text; at least one.
+    #[error("{}", render(problems, false))]
+    Invalid { problems: Vec<Diagnostic> },
+}
+
+impl Manifest {
+    /// Reads and validates a manifest, and the secrets that it points at.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something that makes no sense: then every mistake is listed.
+    pub fn load(path: &Path) -> Result<Self, ManifestError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(source) => Err(ManifestError::Read { path: path.into(), source }),
+        }
+    }
+
+    /// Like [`Self::load`], of a text that was read from `path`: what is relative is relative to its folder.
+    ///
+    /// # Errors
+    /// [`ManifestError::Invalid`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ManifestError> {
+        let source = Source { path: path.into(), text: text.into() };
+        let (table, syntax) = DeTable::parse_recoverable(&source.text);
+        if !syntax.is_empty() {
+            // What could be saved of a broken file would be misread: its other mistakes come next time.
+            let shown = |error: &toml::de::Error| source.complain(error.span(), error.message().trim());
+            return Err(ManifestError::Invalid { problems: syntax.iter().map(shown).collect() });
+        }
+        let problems = Problems::of(source.clone());
+        let manifest = Self::read(table.get_ref(), &source, &problems);
+        let problems = problems.into_vec();
+        if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid { problems }) }
+    }
+
+    /// What holds where there is no manifest: every setting at its default, no topics but those that files make.
+    pub fn default_at(folder: &Path) -> Self {
+        let path = folder.join("gristmill.toml");
+        Self {
+            server: Server::default(),
+            store: StoreSettings::default(),
+            handlers: HandlerSettings::default_at(folder),
+            topics: BTreeMap::new(),
+            template: topics::template(),
+            source: Source { path: path.as_path().into(), text: "".into() },
+            places: BTreeMap::new(),
+            path,
+        }
+    }
+
+    fn read<'t>(table: &'t DeTable<'t>, source: &Source, problems: &'t Problems) -> Self {
+        let folder = source.path.parent().unwrap_or(Path::new(""));
+        let mut root = Section::new("the manifest".into(), table, problems);
+        let server = server::server(&mut root, folder);
+        let store = server::store(&mut root, folder);
+        let handlers = server::handlers(&mut root, folder);
+        let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder);
+        root.finish();
+        Self {
+            path: source.path.to_path_buf(),
+            server,
+            store,
+            handlers,
+            topics,
+            template,
+            source: source.clone(),
+            places,
+        }
+    }
+
+    /// The topic that a component makes by lying in the folder: its namesake in the default tenant, with `[defaults]`.
+    pub fn auto_topic(&self, handler: &Name) -> Topic {
+        let tenant = self.template.id.tenant.clone();
+        let id = TopicId { tenant, topic: handler.clone() };
+        Topic { id, handler: handler.clone(), ..self.template.clone() }
+    }
+
+    /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
+    pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
+        let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);
+        let folder = self.handlers.folder.display();
+        let title = format!("topic `{topic}` has no handler: there is no {folder}/{handler}.wasm that can be used");
+        let problem = self.source.complain(self.places.get(topic).cloned(), title);
+        match did_you_mean(handler.as_str(), available.iter().map(Name::as_str)) {
+            Some(hint) => problem.label(hint),
+            None if available.is_empty() => problem.help("the folder has no usable component at all"),
+            None => {
+                let names: Vec<_> = available.iter().map(Name::as_str).collect();
+                problem.help(format!("there are: {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+impl ManifestError {
+    /// The whole message; with terminal colours if `colour`.
+    pub fn render(&self, colour: bool) -> String {
+        match self {
+            Self::Read { .. } => self.to_string(),
+            Self::Invalid { problems } => render(problems, colour),
+        }
+    }
+
+    pub fn problems(&self) -> &[Diagnostic] {
+        match self {
+            Self::Read { .. } => &[],
+            Self::Invalid { problems } => problems,
+        }
+    }
+}
+
+fn render(problems: &[Diagnostic], colour: bool) -> String {
+    let mut parts: Vec<_> = problems.iter().take(SHOWN).map(|problem| problem.render(colour)).collect();
+    let path = problems.first().map(|problem| problem.path().display().to_string()).unwrap_or_default();
+    parts.push(match problems.len() {
+        1 => format!("the manifest {path} has 1 problem"),
+        count if count > SHOWN => format!("the manifest {path} has {count} problems; the first {SHOWN} are shown"),
+        count => format!("the manifest {path} has {count} problems"),
+    });
+    parts.join("\n\n")
+}

@@ -1,0 +1,149 @@
+//! The sections about the runner itself: `[server]`, `[store]`, `[handlers]`.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::grants;
+use super::ranges;
+use super::read::Section;
+use crate::job::Name;
+
+/// `[server]`: this runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Attempts at once in this runner, over all topics. 1 to 10,000.
+    pub concurrency: u32,
+    /// Threads that run guests.
+    pub threads: usize,
+    /// How long running attempts may go on once the runner has been told to stop.
+    pub shutdown_grace: Duration,
+    /// Where compiled components are kept; none: wherever the command line keeps caches.
+    pub cache: Option<PathBuf>,
+}
+
+/// `[store]`: where jobs are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// The scheme names the kind of store. May hold a password: `Debug` leaves it out.
+    pub url: String,
+    /// What every key begins with, so that several installations can share a store.
+    pub prefix: String,
+}
+
+/// `[handlers]`: the folder of components, and how its files are compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerSettings {
+    pub folder: PathBuf,
+    /// Whether a component whose name no topic has makes a topic of that name, in the default tenant.
+    pub auto_topics: bool,
+    /// How often the folder is read even if no event told of a change.
+    pub rescan: Duration,
+    /// Bytes of a component's file.
+    pub component_bytes: u64,
+    pub compile_timeout: Duration,
+    /// Bytes of address space that a compiler may use.
+    pub compile_memory_bytes: u64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            concurrency: 256,
+            threads: std::thread::available_parallelism().map_or(1, NonZero::get),
+            shutdown_grace: Duration::from_secs(10),
+            cache: None,
+        }
+    }
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self { url: "redis://127.0.0.1:6379/0".into(), prefix: "gm".into() }
+    }
+}
+
+impl HandlerSettings {
+    pub(super) fn default_at(folder: &Path) -> Self {
+        Self {
+            folder: folder.join("handlers"),
+            auto_topics: true,
+            rescan: Duration::from_secs(10),
+            component_bytes: 64 << 20,
+            compile_timeout: Duration::from_secs(60),
+            compile_memory_bytes: 4 << 30,
+        }
+    }
+}
+
+/// Paths are relative to `folder`, the manifest's.
+pub(super) fn server(root: &mut Section<'_>, folder: &Path) -> Server {
+    let mut server = Server::default();
+    if let Some(mut section) = root.section("server") {
+        section.quantity(&ranges::SERVER_CONCURRENCY, &mut server.concurrency);
+        section.quantity(&ranges::THREADS, &mut server.threads);
+        section.quantity(&ranges::SHUTDOWN_GRACE, &mut server.shutdown_grace);
+        server.cache = section.path("cache").map(|path| folder.join(path));
+        section.finish();
+    }
+    server
+}
+
+pub(super) fn store(root: &mut Section<'_>, folder: &Path) -> StoreSettings {
+    let mut store = StoreSettings::default();
+    if let Some(mut section) = root.section("store") {
+        if let Some(url) = url(&mut section, folder) {
+            store.url = url;
+        }
+        if let Some(prefix) = section.name("prefix") {
+            store.prefix = Name::into(prefix);
+        }
+        section.finish();
+    }
+    store
+}
+
+/// The address itself, or where it stands, because it may hold a password.
+fn url(section: &mut Section<'_>, folder: &Path) -> Option<String> {
+    let value = section.value("url")?;
+    let problems = section.problems();
+    let url = match value.get_ref().as_str() {
+        Some(text) => text.to_owned(),
+        None => String::from_utf8_lossy(&grants::secret("url", value, folder, problems)?).trim().to_owned(),
+    };
+    if !url.contains("://") {
+        let title = "`url` in [store] is no address of a store";
+        let problem = problems.at(value.span(), title);
+        let problem = problem.label("an address begins with a scheme, as in `redis://127.0.0.1:6379/0`");
+        problems.add(if url.contains('@') { problem.redacted() } else { problem });
+    }
+    Some(url)
+}
+
+pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings {
+    let mut handlers = HandlerSettings::default_at(folder);
+    if let Some(mut section) = root.section("handlers") {
+        if let Some(path) = section.path("folder") {
+            handlers.folder = folder.join(path);
+        }
+        section.boolean("auto-topics", &mut handlers.auto_topics);
+        section.quantity(&ranges::RESCAN, &mut handlers.rescan);
+        section.quantity(&ranges::COMPONENT_LIMIT, &mut handlers.component_bytes);
+        section.quantity(&ranges::COMPILE_TIMEOUT, &mut handlers.compile_timeout);
+        section.quantity(&ranges::COMPILE_MEMORY, &mut handlers.compile_memory_bytes);
+        section.finish();
+    }
+    handlers
+}
+
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        f.debug_struct("StoreSettings")
+            .field("url", &format_args!("{scheme}://{host}"))
+            .field("prefix", &self.prefix)
+            .finish()
+    }
+}
