@@ -1,1 +1,31 @@
-//! The Redis store.
+//! The Redis store: lists, sorted sets and hashes, moved by one Lua script per transition.
+//!
+//! `keys` is the only place that knows key names, `lua/` the only place where a job changes its place. Everything else
+//! turns calls into scripts' arguments and replies into answers. `docs/redis-keys.md` describes the layout.
+//!
+//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to a single server.
+
+mod claim;
+mod clock;
+mod envelope;
+mod error;
+mod inspect;
+mod keys;
+mod lease;
+mod link;
+mod migrate;
+mod push;
+mod reap;
+mod record;
+mod reply;
+mod script;
+mod settle;
+mod signals;
+mod store;
+
+// #[cfg(test)]
+// mod tests;
+
+pub use clock::Clock;
+pub use keys::DEFAULT_PREFIX;
+pub use store::RedisStore;

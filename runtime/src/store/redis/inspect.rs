@@ -1,0 +1,226 @@
+//! What people ask about jobs and topics, and what they do with dead ones.
+
+use std::collections::{BTreeMap, HashMap};
+
+use redis::pipe;
+
+use super::envelope;
+use super::keys::{Keys, counter};
+use super::record::{read_failure, read_result};
+use super::reply::Reply;
+use super::script::{Call, DELETE_DEAD, RESPAWN};
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::job::{JobId, Name, TopicId};
+use crate::store::{DeadJob, JobState, JobView, StoreError, TopicCounts};
+use crate::time::Timestamp;
+
+/// A counter that the scripts keep and that is no total.
+const RUNNING: &str = "running";
+
+type Bytes = Option<Vec<u8>>;
+
+impl RedisStore {
+    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        const DOING: &str = "count jobs";
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ask.cmd("SMEMBERS").arg(keys.topics()).cmd("HGETALL").arg(keys.counts());
+        let (names, counters): (Vec<String>, HashMap<String, i64>) = self.link.query(DOING, &ask).await?;
+        let mut topics: Vec<Name> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        topics.sort_unstable();
+
+        let mut totals: BTreeMap<TopicId, BTreeMap<String, u64>> = BTreeMap::new();
+        for (field, n) in counters {
+            if let Some((topic, what)) = counter(&field, tenant) {
+                totals.entry(topic).or_default().insert(what, u64::try_from(n).unwrap_or(0));
+            }
+        }
+        let mut ask = pipe();
+        for topic in &topics {
+            ask.cmd("LLEN").arg(keys.ready(topic));
+            ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
+        }
+        let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
+        let (sizes, _) = sizes.as_chunks::<3>();
+        Ok(topics
+            .into_iter()
+            .zip(sizes)
+            .map(|(topic, &[ready, delayed, dead])| {
+                let topic = TopicId { tenant: tenant.clone(), topic };
+                let mut totals = totals.remove(&topic).unwrap_or_default();
+                let running = totals.remove(RUNNING).unwrap_or(0);
+                TopicCounts { topic, ready, delayed, running, dead, totals }
+            })
+            .collect())
+    }
+
+    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        const DOING: &str = "look up a job";
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str());
+        let (stored,): (Bytes,) = self.link.query(DOING, &ask).await?;
+        let mut ask = pipe();
+        // The topic, which the rest of the keys depend on, never changes; everything else is read at one moment.
+        ask.atomic().cmd("GET").arg(keys.result(id));
+        if let Some(stored) = &stored {
+            let topic = self.read(tenant, id, stored)?.spec.topic.topic;
+            self.ask_where(&mut ask, &keys, &topic, id);
+            type Places = (Bytes, Bytes, Option<String>, Option<u64>, Bytes, Option<u64>, Option<u64>);
+            let (result, stored, claim, lease, failure, delayed, dead): Places = self.link.query(DOING, &ask).await?;
+            if let Some(stored) = stored {
+                let (attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+                return Ok(Some(JobView {
+                    id: id.clone(),
+                    state: state(worker, lease, delayed, dead),
+                    job: Some(self.read(tenant, id, &stored)?),
+                    attempts,
+                    last_failure: failure.as_deref().and_then(read_failure),
+                    result: result.as_deref().and_then(read_result),
+                }));
+            }
+            return Ok(result.as_deref().and_then(|result| finished(id, result)));
+        }
+        let (result,): (Bytes,) = self.link.query(DOING, &ask).await?;
+        Ok(result.as_deref().and_then(|result| finished(id, result)))
+    }
+
+    fn ask_where(&self, ask: &mut redis::Pipeline, keys: &Keys, topic: &Name, id: &JobId) {
+        for (command, key) in [
+            ("HGET", keys.jobs()),
+            ("HGET", keys.claims()),
+            ("ZSCORE", keys.leases()),
+            ("HGET", keys.failures()),
+            ("ZSCORE", keys.delayed(topic)),
+            ("ZSCORE", keys.dead(topic)),
+        ] {
+            ask.cmd(command).arg(key).arg(id.as_str());
+        }
+    }
+
+    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<crate::job::Job, StoreError> {
+        envelope::read(tenant, id.clone(), stored).map_err(|problem| StoreError::Unreadable {
+            store: self.link.address.clone(),
+            job: id.to_string(),
+            problem: problem.to_string(),
+        })
+    }
+
+    pub(super) async fn list_dead(
+        &self,
+        topic: &TopicId,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        const DOING: &str = "list dead jobs";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys(&topic.tenant);
+        let mut ask = pipe();
+        let last = skip.saturating_add(limit - 1).min(i64::MAX as usize);
+        ask.cmd("ZREVRANGE").arg(keys.dead(&topic.topic)).arg(skip).arg(last).arg("WITHSCORES");
+        let (found,): (Vec<(String, u64)>,) = self.link.query(DOING, &ask).await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<&String> = found.iter().map(|(id, _)| id).collect();
+        let mut ask = pipe();
+        for key in [keys.jobs(), keys.claims(), keys.failures()] {
+            ask.cmd("HMGET").arg(key).arg(&ids);
+        }
+        type Parts = (Vec<Bytes>, Vec<Option<String>>, Vec<Bytes>);
+        let (stored, claims, failures): Parts = self.link.query(DOING, &ask).await?;
+        let parts = found.iter().zip(stored).zip(claims.iter().zip(failures));
+        // Deleted between the two questions: no longer dead.
+        Ok(parts
+            .filter_map(|(((id, since), stored), (claim, failure))| {
+                let (id, stored): (JobId, _) = (id.parse().ok()?, stored?);
+                Some(DeadJob {
+                    job: envelope::read(&topic.tenant, id.clone(), &stored)
+                        .unwrap_or_else(|_| envelope::placeholder(topic, id, &stored)),
+                    since: Timestamp::from_millis(*since),
+                    attempts: parse_claim(claim.as_deref().unwrap_or_default()).0,
+                    failure: failure.as_deref().and_then(read_failure),
+                })
+            })
+            .collect())
+    }
+
+    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        const DOING: &str = "respawn dead jobs";
+        let keys = self.keys(&topic.tenant);
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut ask = pipe();
+            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
+            let mut names = vec![
+                keys.jobs(),
+                keys.active(),
+                keys.due(),
+                keys.topics(),
+                keys.counts(),
+                keys.claims(),
+                keys.failures(),
+                keys.ready(&topic.topic),
+                keys.dead(&topic.topic),
+                keys.unique(&topic.topic),
+            ];
+            names.extend(ids.iter().map(|id| keys.result(id)));
+            let mut call = Call::new(&RESPAWN, &names);
+            call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
+            for (id, stored) in ids.iter().zip(stored) {
+                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
+                call.arg(id.as_str()).arg(job.and_then(|job| job.spec.unique).unwrap_or_default());
+            }
+            answers.extend(self.yes_or_no(DOING, call).await?);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let names = [keys.dead(&topic.topic), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut call = Call::new(&DELETE_DEAD, &names);
+            call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            answers.extend(self.yes_or_no("delete dead jobs", call).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
+        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
+        Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(doing))
+    }
+}
+
+fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
+    Some(JobView {
+        id: id.clone(),
+        state: JobState::Finished,
+        job: None,
+        attempts: 0,
+        last_failure: None,
+        result: Some(read_result(result)?),
+    })
+}
+
+fn state(worker: &str, lease: Option<u64>, delayed: Option<u64>, dead: Option<u64>) -> JobState {
+    let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
+    match (at(lease), at(delayed), at(dead)) {
+        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until },
+        (_, Some(until), _) => JobState::Delayed { until },
+        (_, _, Some(since)) => JobState::Dead { since },
+        _ => JobState::Ready,
+    }
+}
+
+/// Attempts and worker of `deliveries:attempts:worker`.
+fn parse_claim(text: &str) -> (u32, &str) {
+    let mut fields = text.splitn(3, ':').skip(1);
+    let attempts = fields.next().and_then(|attempts| attempts.parse().ok()).unwrap_or(0);
+    (attempts, fields.next().unwrap_or_default())
+}

@@ -1,0 +1,28 @@
+-- Finds running jobs of one partition whose lease ran out, or that dead workers hold. Changes nothing.
+--
+-- KEYS  1 leases  2 jobs  3 claims  4 failures  5 checkpoints, then the processing lists of dead workers
+-- ARGV  1 now, ms ('': the server's clock)  2 how many at most, up to 1,000, then the dead workers' ids
+-- Returns { now in ms, { per job: id, stamp and envelope, delivery, attempt, worker, end of its lease in ms,
+--           1 if its worker is dead or else 0, failure or '', checkpoint or '' } }
+local now, left = clock(ARGV[1]), tonumber(ARGV[2])
+local found, seen = {}, {}
+
+local function add(id, died)
+  local deliveries, attempts, worker = parse_claim(redis.call('HGET', KEYS[3], id))
+  local body = redis.call('HGET', KEYS[2], id)
+  if seen[id] or not body or worker == '' then return end
+  seen[id], left = true, left - 1
+  for _, value in ipairs({ id, body, deliveries, attempts, worker, redis.call('ZSCORE', KEYS[1], id) or '0', died,
+                           redis.call('HGET', KEYS[4], id) or '', redis.call('HGET', KEYS[5], id) or '' }) do
+    found[#found + 1] = value
+  end
+end
+
+for w = 3, #ARGV do
+  if left <= 0 then break end
+  for _, id in ipairs(redis.call('LRANGE', KEYS[3 + w], -left, -1)) do add(id, 1) end
+end
+if left > 0 then
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, left)) do add(id, 0) end
+end
+return { now, found }

@@ -1,0 +1,42 @@
+-- Put in front of every script. Builds no key name, and writes only through what its caller hands over.
+
+-- The time in ms: rounded down, and rounded up for whatever must never be early. `given` is a test's clock, '' for none.
+local function clock(given)
+  if given ~= '' then return tonumber(given), tonumber(given) end
+  local time = redis.call('TIME')
+  local ms = time[1] * 1000 + time[2] / 1000
+  return math.floor(ms), math.ceil(ms)
+end
+
+-- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
+-- even number so that pairs stay together.
+local function many(command, key, list)
+  for first = 1, #list, 4000 do
+    redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
+  end
+end
+
+-- Reads a value of `claims`, "deliveries:attempts:worker". A job that was never claimed has none.
+local function parse_claim(text)
+  if not text then return 0, 0, '' end
+  local deliveries, attempts, worker = string.match(text, '^(%d+):(%d+):(.*)$')
+  return tonumber(deliveries), tonumber(attempts), worker
+end
+
+-- The fence: whether `text` says that this very delivery is running on this very worker.
+local function is_running(text, delivery, worker)
+  local deliveries, attempts, holder = parse_claim(text)
+  return deliveries == tonumber(delivery) and holder == worker and holder ~= '', attempts
+end
+
+-- Counters are added up here and written once per script.
+local tally = {}
+local function count(topic, what, n)
+  local name = topic .. ':' .. what
+  tally[name] = (tally[name] or 0) + (n or 1)
+end
+local function save_counts(key)
+  for name, n in pairs(tally) do
+    if n ~= 0 then redis.call('HINCRBY', key, name, n) end
+  end
+end

@@ -1,0 +1,64 @@
+//! What is stored about a job besides itself: its last failure, and what became of it. MessagePack maps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::Payload;
+use crate::outcome::{Failure, Verdict};
+use crate::store::ResultView;
+
+/// What became of a job, as stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StoredResult {
+    Complete(Option<Payload>),
+    Dead(Failure),
+    Expired,
+}
+
+pub(super) fn write_failure(failure: &Failure) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    rmp_serde::to_vec_named(failure)
+}
+
+/// None for nothing, and for what a later version wrote: a failure is told, never needed.
+pub(super) fn read_failure(stored: &[u8]) -> Option<Failure> {
+    rmp_serde::from_slice(stored).ok()
+}
+
+/// None for verdicts that do not end the job.
+pub(super) fn write_result(verdict: &Verdict) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
+    let result = match verdict {
+        Verdict::Ack(payload) => StoredResult::Complete(payload.clone()),
+        Verdict::Bury(failure) => StoredResult::Dead(failure.clone()),
+        Verdict::Expire => StoredResult::Expired,
+        Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_) => return Ok(None),
+    };
+    rmp_serde::to_vec_named(&result).map(Some)
+}
+
+pub(super) fn read_result(stored: &[u8]) -> Option<ResultView> {
+    Some(match rmp_serde::from_slice(stored).ok()? {
+        StoredResult::Complete(payload) => ResultView::Complete(payload),
+        StoredResult::Dead(failure) => ResultView::Dead(failure),
+        StoredResult::Expired => ResultView::Expired,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{FailureDetail, Reason};
+
+    #[test]
+    fn results_are_read_as_they_are_written() {
+        let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
+        let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("main".into()) };
+        let read = |verdict| read_result(&write_result(&verdict).unwrap().unwrap()).unwrap();
+        let payload = Payload { data: vec![1], content_type: None };
+        assert_eq!(read(Verdict::Ack(Some(payload.clone()))), ResultView::Complete(Some(payload)));
+        assert_eq!(read(Verdict::Ack(None)), ResultView::Complete(None));
+        assert_eq!(read(Verdict::Bury(failure.clone())), ResultView::Dead(failure.clone()));
+        assert_eq!(read(Verdict::Expire), ResultView::Expired);
+        assert_eq!(read_failure(&write_failure(&failure).unwrap()), Some(failure));
+        assert_eq!(read_failure(b""), None);
+    }
+}

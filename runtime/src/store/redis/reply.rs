@@ -1,0 +1,76 @@
+//! Takes replies of scripts apart: flat arrays, read from front to back.
+
+use redis::{RedisResult, Value};
+
+use super::error::unexpected;
+
+/// An array that is being read.
+#[derive(Debug)]
+pub(super) struct Reply(std::vec::IntoIter<Value>);
+
+impl Reply {
+    pub(super) fn new(value: Value) -> RedisResult<Self> {
+        match value {
+            Value::Array(values) => Ok(Self(values.into_iter())),
+            _ => Err(unexpected("a script did not answer with an array")),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub(super) fn array(&mut self) -> RedisResult<Self> {
+        Self::new(self.value()?)
+    }
+
+    pub(super) fn value(&mut self) -> RedisResult<Value> {
+        self.0.next().ok_or_else(|| unexpected("a script answered with too few values"))
+    }
+
+    pub(super) fn bytes(&mut self) -> RedisResult<Vec<u8>> {
+        match self.value()? {
+            Value::BulkString(bytes) => Ok(bytes),
+            _ => Err(unexpected("a script answered without a string where one belongs")),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> RedisResult<String> {
+        String::from_utf8(self.bytes()?).map_err(|_| unexpected("a script answered with a string that is no UTF-8"))
+    }
+
+    /// A number that is not negative; as an integer or, like scores, as a string.
+    pub(super) fn number(&mut self) -> RedisResult<u64> {
+        let number = match self.value()? {
+            Value::Int(number) => u64::try_from(number).ok(),
+            Value::BulkString(digits) => std::str::from_utf8(&digits).ok().and_then(|text| text.parse().ok()),
+            _ => None,
+        };
+        number.ok_or_else(|| unexpected("a script answered without a number where one belongs"))
+    }
+
+    /// All that is left, as yes (1) and no (0).
+    pub(super) fn yes_or_no(mut self) -> RedisResult<Vec<bool>> {
+        let mut answers = Vec::with_capacity(self.0.len());
+        while !self.is_empty() {
+            answers.push(self.number()? == 1);
+        }
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_in_order_and_checked() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let mut reply = Reply::new(Value::Array(vec![Value::Int(7), text("8"), text("x"), Value::Nil])).unwrap();
+        assert_eq!((reply.number().unwrap(), reply.number().unwrap()), (7, 8));
+        assert!(reply.number().is_err());
+        assert!(reply.bytes().is_err());
+        assert!(reply.is_empty() && reply.value().is_err());
+        assert!(Reply::new(Value::Nil).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! The scripts, and a call of one on its way to the server.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, ToRedisArgs};
+
+/// A script, put together and hashed once per process.
+pub(super) type Script = LazyLock<redis::Script>;
+
+/// A script with the shared functions in front; `+ waiting` adds those that make jobs wait.
+macro_rules! script {
+    ($file:literal) => {
+        LazyLock::new(|| redis::Script::new(concat!(include_str!("lua/prelude.lua"), include_str!($file))))
+    };
+    ($file:literal + waiting) => {
+        LazyLock::new(|| {
+            redis::Script::new(concat!(
+                include_str!("lua/prelude.lua"),
+                include_str!("lua/waiting.lua"),
+                include_str!($file)
+            ))
+        })
+    };
+}
+
+pub(super) static ACK: Script = script!("lua/ack.lua");
+pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");
+pub(super) static CLAIM: Script = script!("lua/claim.lua");
+pub(super) static DELETE_DEAD: Script = script!("lua/delete_dead.lua");
+pub(super) static EXTEND: Script = script!("lua/extend.lua");
+pub(super) static MIGRATE: Script = script!("lua/migrate.lua" + waiting);
+pub(super) static OVERDUE: Script = script!("lua/overdue.lua");
+pub(super) static PUSH: Script = script!("lua/push.lua" + waiting);
+pub(super) static RESPAWN: Script = script!("lua/respawn.lua" + waiting);
+pub(super) static SETTLE: Script = script!("lua/settle.lua" + waiting);
+pub(super) static SILENT: Script = script!("lua/silent.lua");
+
+/// A call of a script. What its keys and arguments mean stands at the head of its file.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) script: &'static Script,
+    pub(super) command: Cmd,
+}
+
+impl Call {
+    /// A call with all of its keys and none of its arguments.
+    pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(keys.len()).arg(keys);
+        Self { script, command }
+    }
+
+    pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(argument);
+        self
+    }
+}

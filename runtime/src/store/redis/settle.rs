@@ -1,0 +1,247 @@
+//! Settle: plain acks go through `ack.lua` many at a time, everything else through `settle.lua`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::clock::wait_ms;
+use super::keys::Keys;
+use super::push::add_job;
+use super::record::{write_failure, write_result};
+use super::reply::Reply;
+use super::script::{ACK, Call, SETTLE};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use crate::job::{Name, NewJob, WorkerId};
+use crate::outcome::{Failure, Verdict};
+use crate::store::{Settled, Settlement, StoreError};
+
+const DOING: &str = "settle attempts";
+
+/// The workers that are dead, by how long a worker may be silent.
+type Dead = HashMap<Duration, Vec<WorkerId>>;
+
+/// A settlement and its place in the batch.
+type Placed<'a> = (usize, &'a Settlement);
+
+impl RedisStore {
+    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let dead = self.dead_workers(settlements).await?;
+        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
+            let keys = self.keys(tenant);
+            let (plain, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, s)| is_plain_ack(s));
+            for part in acks_by_worker(plain) {
+                calls.push(self.ack_call(&keys, &part));
+                parts.push(part);
+            }
+            for part in chunk(others) {
+                calls.push(self.settle_call(&keys, &part, &dead)?);
+                parts.push(part);
+            }
+        }
+        let mut answers = Vec::with_capacity(settlements.len());
+        let mut parts = parts.into_iter();
+        let mut calls = calls.into_iter().peekable();
+        while calls.peek().is_some() {
+            for reply in self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await? {
+                let done = Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(DOING))?;
+                let settled = done.into_iter().map(|done| if done { Settled::Done } else { Settled::LeaseLost });
+                answers.extend(parts.next().into_iter().flatten().map(|(place, _)| place).zip(settled));
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    /// Heartbeats live in another slot than the jobs, so no script sees both. It need not: a worker found dead here that
+    /// comes back to life before the script runs has been silent for as long as it may, and the fence still tells whether
+    /// the delivery is the one that was found overdue.
+    async fn dead_workers(&self, settlements: &[Settlement]) -> Result<Dead, StoreError> {
+        let mut dead = Dead::new();
+        for dead_after in settlements.iter().filter_map(|settlement| settlement.only_if_overdue) {
+            if !dead.contains_key(&dead_after) {
+                dead.insert(dead_after, self.silent_workers(DOING, dead_after).await?);
+            }
+        }
+        Ok(dead)
+    }
+
+    fn ack_call(&self, keys: &Keys, part: &[Placed<'_>]) -> Call {
+        let mut topics: Numbered<&Name> = Numbered(Vec::new());
+        let numbers: Vec<usize> = part.iter().map(|(_, s)| topics.number(&s.lease.topic.topic)).collect();
+        let worker = part.first().map(|(_, s)| s.lease.worker.clone()).unwrap_or_else(|| WorkerId::new(""));
+
+        let names = [
+            keys.processing(&worker),
+            keys.jobs(),
+            keys.claims(),
+            keys.leases(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.counts(),
+        ];
+        let mut call = Call::new(&ACK, &names);
+        call.arg(worker.as_str()).arg(topics.0.len());
+        for topic in &topics.0 {
+            call.arg(topic.as_str());
+        }
+        for ((_, settlement), topic) in part.iter().zip(numbers) {
+            call.arg(settlement.lease.job.as_str()).arg(settlement.lease.delivery).arg(topic);
+        }
+        call
+    }
+
+    fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
+        let mut workers: Numbered<&WorkerId> = Numbered(Vec::new());
+        let mut topics: Numbered<&Name> = Numbered(Vec::new());
+        let mut results = Vec::new();
+        for (_, settlement) in part {
+            workers.number(&settlement.lease.worker);
+            topics.number(&settlement.lease.topic.topic);
+            for job in follow_ups(settlement) {
+                if job.spec.topic.tenant != settlement.lease.topic.tenant {
+                    return Err(
+                        self.refused(DOING, anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id))
+                    );
+                }
+                topics.number(&job.spec.topic.topic);
+            }
+            if keeps_result(settlement) {
+                results.push(keys.result(&settlement.lease.job));
+            }
+        }
+
+        let mut names = vec![
+            keys.jobs(),
+            keys.active(),
+            keys.due(),
+            keys.topics(),
+            keys.counts(),
+            keys.claims(),
+            keys.leases(),
+            keys.failures(),
+            keys.checkpoints(),
+        ];
+        names.extend(workers.0.iter().map(|worker| keys.processing(worker)));
+        for topic in &topics.0 {
+            names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic), keys.dead(topic)]);
+        }
+        let mut next_result = names.len() + 1;
+        names.extend(results);
+
+        let mut call = Call::new(&SETTLE, &names);
+        call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(keys.done_channel());
+        call.arg(workers.0.len()).arg(workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
+        call.arg(topics.0.len()).arg(topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
+        for (_, settlement) in part {
+            let (worker, topic) =
+                (workers.number(&settlement.lease.worker), topics.number(&settlement.lease.topic.topic));
+            call.arg(settlement.lease.job.as_str()).arg(settlement.lease.delivery).arg(worker).arg(topic);
+            self.add_verdict(&mut call, settlement, &mut next_result)?;
+            call.arg(if settlement.notify && settlement.verdict.is_final() { "1" } else { "" });
+            call.arg(guard(settlement, dead));
+            let follow_ups = follow_ups(settlement);
+            call.arg(follow_ups.len());
+            for job in follow_ups {
+                add_job(&mut call, topics.number(&job.spec.topic.topic), job, &self.pack(DOING, job)?);
+            }
+        }
+        Ok(call)
+    }
+
+    /// Verdict, wait, failure, reason, unique value, and the result with its key and retention.
+    fn add_verdict(&self, call: &mut Call, settlement: &Settlement, next_result: &mut usize) -> Result<(), StoreError> {
+        let verdict = &settlement.verdict;
+        let (wait, failure): (Duration, Option<&Failure>) = match verdict {
+            Verdict::Retry { after, failure } => (*after, Some(failure)),
+            Verdict::Snooze(after) | Verdict::Release(after) => (*after, None),
+            Verdict::Bury(failure) => (Duration::ZERO, Some(failure)),
+            Verdict::Ack(_) | Verdict::Expire => (Duration::ZERO, None),
+        };
+        let unwritable = |error| self.refused(DOING, anyhow::Error::from(error));
+        let stored = failure.map(write_failure).transpose().map_err(unwritable)?.unwrap_or_default();
+        let reason = failure.map_or("", |failure| failure.reason.as_str());
+        let unique = settlement.unique.as_deref().unwrap_or_default();
+        call.arg(verdict.name()).arg(wait_ms(wait)).arg(stored).arg(reason).arg(unique);
+        if keeps_result(settlement) {
+            let result = write_result(verdict).map_err(unwritable)?.unwrap_or_default();
+            call.arg(*next_result).arg(result).arg(wait_ms(settlement.keep_result));
+            *next_result += 1;
+        } else {
+            call.arg("").arg("").arg(0);
+        }
+        Ok(())
+    }
+}
+
+/// Follow-ups become visible with the step that ends or interrupts an attempt that succeeded, or not at all.
+fn follow_ups(settlement: &Settlement) -> &[NewJob] {
+    match settlement.verdict {
+        Verdict::Ack(_) | Verdict::Snooze(_) => &settlement.follow_ups,
+        _ => &[],
+    }
+}
+
+fn keeps_result(settlement: &Settlement) -> bool {
+    settlement.verdict.is_final() && !settlement.keep_result.is_zero()
+}
+
+/// What besides the fence must hold: nothing for a worker's own settlements and for those of a dead worker.
+fn guard(settlement: &Settlement, dead: &Dead) -> &'static str {
+    match settlement.only_if_overdue {
+        Some(dead_after) if !dead.get(&dead_after).is_some_and(|dead| dead.contains(&settlement.lease.worker)) => {
+            "lease"
+        }
+        _ => "",
+    }
+}
+
+fn is_plain_ack(settlement: &Settlement) -> bool {
+    matches!(settlement.verdict, Verdict::Ack(_))
+        && settlement.follow_ups.is_empty()
+        && settlement.keep_result.is_zero()
+        && settlement.unique.is_none()
+        && !settlement.notify
+        && settlement.only_if_overdue.is_none()
+}
+
+fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
+    for ack in acks {
+        let fits = |part: &&mut Vec<Placed<'_>>| {
+            part.len() < SCRIPT_JOBS && part.first().is_some_and(|(_, s)| s.lease.worker == ack.1.lease.worker)
+        };
+        match parts.iter_mut().rev().find(fits) {
+            Some(part) => part.push(ack),
+            None => parts.push(vec![ack]),
+        }
+    }
+    parts
+}
+
+/// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
+fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
+    let (mut jobs, mut bytes) = (0, 0);
+    for settlement in settlements {
+        let (more_jobs, more_bytes) = weight(settlement.1);
+        match parts.last_mut() {
+            Some(part) if jobs + more_jobs <= SCRIPT_JOBS && bytes + more_bytes <= SCRIPT_BYTES => {
+                part.push(settlement);
+                (jobs, bytes) = (jobs + more_jobs, bytes + more_bytes);
+            }
+            _ => {
+                parts.push(vec![settlement]);
+                (jobs, bytes) = (more_jobs, more_bytes);
+            }
+        }
+    }
+    parts
+}
+
+fn weight(settlement: &Settlement) -> (usize, usize) {
+    let result = match &settlement.verdict {
+        Verdict::Ack(Some(payload)) => payload.data.len(),
+        _ => 0,
+    };
+    let follow_ups = follow_ups(settlement);
+    (1 + follow_ups.len(), result + follow_ups.iter().map(|job| job.spec.body.data.len()).sum::<usize>())
+}
