@@ -1,6 +1,36 @@
 //! The sandbox: a component file becomes a checked, compiled [`Component`]; a component and a job become a [`Report`].
 //! Knows no store.
+//!
+//! [`Sandbox::load`] is the way in: [gate](gate) → cache or [compiler](compiler) → link. [`Component::invoke`] is a job's way
+//! through: a fresh [store](state) → a fresh instance → one call, bounded in fuel, memory, time, bytes and calls →
+//! [what it came to](ending).
 
+mod bindings;
+mod cache;
+mod compile_child;
+mod compiler;
+mod component;
 mod contract;
+mod ending;
+mod engine;
+mod error;
+mod gate;
+mod host;
+mod invoke;
+mod limiter;
+mod logbook;
+mod sandbox;
+mod self_test;
+mod settings;
+mod state;
+#[cfg(test)]
+mod tests;
 
+pub use compile_child::{ChildLimits, compile_child};
+pub use compiler::COMPILE_SUBCOMMAND;
+pub use component::{Component, Needs};
 pub use contract::{Attempt, CheckpointRequest, CheckpointSender, FollowUpRule, LogLine, LogSink, Report, Version};
+pub use engine::MEMORY_SLOT_BYTES;
+pub use error::{LoadError, SandboxError};
+pub use sandbox::Sandbox;
+pub use settings::{CompilerSettings, SandboxSettings};

@@ -1,0 +1,53 @@
+//! The compiler, seen from inside the child process: limits itself, reads a component, writes an artifact.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::engine;
+
+/// What the compiling process may use. It sets these limits on itself, before it reads a byte.
+#[derive(Debug, Clone, Copy)]
+pub struct ChildLimits {
+    /// Address space.
+    pub memory_bytes: u64,
+    /// CPU time, over all threads.
+    pub cpu_seconds: u64,
+}
+
+/// The whole of the hidden subcommand: a component on standard input becomes an artifact on standard output.
+///
+/// Exit code 1 and one line on standard error: the component is refused. Any other end means that a limit was hit.
+pub fn compile_child(limits: ChildLimits) -> ExitCode {
+    match limit_self(limits).and_then(|()| compile(io::stdin().lock(), io::stdout().lock())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let line = format!("{error:#}").replace('\n', "; ");
+            // Nobody left to tell if the parent is gone.
+            let _ = writeln!(io::stderr(), "{line}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
+    let limits = [
+        (Resource::As, limits.memory_bytes),
+        (Resource::Cpu, limits.cpu_seconds),
+        // A core dump would hold a stranger's code, and take the disk's space and time.
+        (Resource::Core, 0),
+    ];
+    for (resource, most) in limits {
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    Ok(())
+}
+
+pub(super) fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {
+    let mut wasm = Vec::new();
+    component.read_to_end(&mut wasm)?;
+    artifact.write_all(&engine::compiling()?.precompile_component(&wasm)?)?;
+    artifact.flush()?;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Why there is no sandbox, or no component. A job that fails is never one of these.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The sandbox cannot be set up on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error(
+        "no room for {concurrency} sandboxes: they need {gigabytes} GiB of address space (not memory); lower \
+         `concurrency`, or raise the process's address space limit (`ulimit -v`)"
+    )]
+    Pool {
+        concurrency: u32,
+        gigabytes: u64,
+        #[source]
+        source: wasmtime::Error,
+    },
+    #[error("the sandbox's interfaces cannot be linked")]
+    Link(#[source] wasmtime::Error),
+    #[error("the artifact cache {path} cannot be opened")]
+    OpenCache {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Whoever can write there can run native code as us.
+    #[error("the artifact cache {path} is not safe: {problem}; {remedy}")]
+    UnsafeCache { path: PathBuf, problem: String, remedy: String },
+}
+
+/// A component is refused. The text is meant for its author.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("the file is empty; copy the component again")]
+    Empty,
+    #[error("the component has {bytes} bytes, over the limit of {limit}; strip debug information, or raise the limit")]
+    TooLarge { bytes: u64, limit: u64 },
+    #[error(
+        "this is no WebAssembly: it does not begin with `\\0asm`; give a component, such as `cargo build --target wasm32-wasip2` makes"
+    )]
+    NotWasm,
+    #[error("this is WebAssembly text; turn it into a binary with `wasm-tools parse <file> -o <name>.wasm`")]
+    Text,
+    #[error(
+        "this is a core module, not a component; build for wasm32-wasip2, or wrap it with \
+         `wasm-tools component new <file> -o <name>.wasm`"
+    )]
+    CoreModule,
+    #[error(
+        "this is a precompiled artifact (.cwasm), which is never accepted; give the .wasm file that it was made from"
+    )]
+    Precompiled,
+    /// Perhaps it is still being written: looking again later can help.
+    #[error("the file ends early, after {bytes} bytes; copy it again, under another name and then renamed")]
+    Truncated { bytes: u64 },
+    #[error("the component cannot be read at byte {offset}: {problem}")]
+    Malformed { offset: u64, problem: String },
+    #[error("the component has {count} {what}, over the limit of {limit}; split it up")]
+    TooComplex { what: &'static str, count: u64, limit: u64 },
+    /// The compiler refused the component; the same component will be refused again.
+    #[error("the component does not compile: {problem}")]
+    Compile { problem: String },
+    #[error("the component took longer than {limit:?} to compile; make it smaller, or raise the compiler's timeout")]
+    CompileTimeout { limit: Duration },
+    /// The compiler died, most likely of its memory or CPU limit.
+    #[error(
+        "the compiler died ({how}) within its limit of {memory_bytes} bytes of memory; make the component smaller, or raise the compiler's limits"
+    )]
+    CompilerDied { how: String, memory_bytes: u64 },
+    /// Nothing is known against the component.
+    #[error("the compiler {program} cannot be run")]
+    RunCompiler {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nothing is known against the component.
+    #[error("the artifact cannot be kept in {path}")]
+    KeepArtifact {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the compiled component does not fit this sandbox: {problem}")]
+    Unfit { problem: String },
+    #[error("{problem}; a handler may import {allowed}")]
+    Imports { problem: String, allowed: &'static str },
+    #[error(
+        "{problem}; a handler exports `gristmill:job/handler@0.1.0`, and may export `gristmill:job/self-test@0.1.0`"
+    )]
+    Exports { problem: String },
+    /// Nothing is known against the component.
+    #[error("the check of the component was cut short")]
+    Interrupted(#[source] tokio::task::JoinError),
+}

@@ -1,0 +1,108 @@
+//! The gate: what is wrong with a file can mostly be told without compiling it, in words that help its author.
+
+use wasmparser::{BinaryReaderError, Parser, Payload};
+use wasmtime::{Engine, Precompiled};
+
+use super::engine::MEMORY_SLOT_BYTES;
+use super::error::LoadError;
+
+/// More than CPython or SpiderMonkey has, and bearable for the compiler.
+const FUNCTIONS_MAX: u64 = 200_000;
+/// The largest interpreter loops that compilers make have some 100 KiB; the compiler's memory grows faster than this.
+const BODY_BYTES_MAX: u64 = 1 << 20;
+const DATA_SEGMENTS_MAX: u64 = 100_000;
+const NESTED_MAX: u64 = 1_000;
+const PAGE_BYTES: u64 = 64 << 10;
+
+/// Passes a file that looks like a component of bearable size. Reads every byte once; compiles and runs nothing.
+pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> {
+    let bytes = wasm.len() as u64;
+    if bytes > component_bytes {
+        return Err(LoadError::TooLarge { bytes, limit: component_bytes });
+    }
+    check_kind(wasm)?;
+    let mut counts = Counts::default();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload.map_err(|error| unreadable(&error, wasm))?;
+        counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
+        counts.check()?;
+    }
+    Ok(())
+}
+
+fn check_kind(wasm: &[u8]) -> Result<(), LoadError> {
+    if wasm.is_empty() {
+        Err(LoadError::Empty)
+    } else if Parser::is_component(wasm) {
+        Ok(())
+    } else if Parser::is_core_wasm(wasm) {
+        Err(LoadError::CoreModule)
+    } else if matches!(Engine::detect_precompiled(wasm), Some(Precompiled::Component | Precompiled::Module)) {
+        Err(LoadError::Precompiled)
+    } else if is_text(wasm) {
+        Err(LoadError::Text)
+    } else if b"\0asm".starts_with(wasm.get(..4).unwrap_or(wasm)) && wasm.len() < 8 {
+        Err(LoadError::Truncated { bytes: wasm.len() as u64 })
+    } else {
+        Err(LoadError::NotWasm)
+    }
+}
+
+/// WebAssembly text begins with `(`, perhaps after comments.
+fn is_text(wasm: &[u8]) -> bool {
+    let text = wasm.trim_ascii_start();
+    text.starts_with(b"(component")
+        || text.starts_with(b"(module")
+        || text.starts_with(b";;")
+        || text.starts_with(b"(;")
+}
+
+fn unreadable(error: &BinaryReaderError, wasm: &[u8]) -> LoadError {
+    // The reader has no other sign than its message that it would have read on.
+    if error.message().contains("unexpected end") {
+        return LoadError::Truncated { bytes: wasm.len() as u64 };
+    }
+    LoadError::Malformed { offset: error.offset() as u64, problem: error.message().to_owned() }
+}
+
+/// What the compiler's work grows with.
+#[derive(Default)]
+struct Counts {
+    functions: u64,
+    largest_body: u64,
+    data_segments: u64,
+    nested: u64,
+    largest_memory: u64,
+}
+
+impl Counts {
+    fn add(&mut self, payload: &Payload<'_>) -> Result<(), BinaryReaderError> {
+        match payload {
+            Payload::FunctionSection(functions) => self.functions += u64::from(functions.count()),
+            Payload::CodeSectionEntry(body) => self.largest_body = self.largest_body.max(body.range().len() as u64),
+            Payload::DataSection(data) => self.data_segments += u64::from(data.count()),
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => self.nested += 1,
+            Payload::MemorySection(memories) => {
+                for memory in memories.clone() {
+                    self.largest_memory = self.largest_memory.max(memory?.initial.saturating_mul(PAGE_BYTES));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), LoadError> {
+        let limits = [
+            ("functions", self.functions, FUNCTIONS_MAX),
+            ("bytes in one function", self.largest_body, BODY_BYTES_MAX),
+            ("data segments", self.data_segments, DATA_SEGMENTS_MAX),
+            ("nested modules and components", self.nested, NESTED_MAX),
+            ("bytes of memory to begin with", self.largest_memory, MEMORY_SLOT_BYTES),
+        ];
+        match limits.into_iter().find(|(_, count, limit)| count > limit) {
+            Some((what, count, limit)) => Err(LoadError::TooComplex { what, count, limit }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `context`: what the attempt may still use, and what it wants to remember.
+
+use tokio::sync::oneshot;
+use tracing::Level;
+use wasmtime::StoreContextMut;
+use wasmtime::component::Linker;
+
+use super::super::bindings::context::CheckpointError;
+use super::super::contract::{CheckpointRequest, CheckpointSender, LogLine};
+use super::super::state::State;
+
+/// Links the interface by hand: `fuel-remaining` has to see the store, and the generated form of that needs the
+/// component model's async, which is not compiled in. The types are checked like those of every import, when a
+/// component is loaded.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut context = linker.instance("gristmill:job/context@0.1.0")?;
+    context.func_wrap("fuel-remaining", |mut store: StoreContextMut<'_, State>, (): ()| {
+        store.data_mut().count_call()?;
+        Ok((store.get_fuel()?,))
+    })?;
+    context.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
+        store.data_mut().count_call()?;
+        Ok((store.data().now().as_millis(),))
+    })?;
+    context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
+        store.data_mut().count_call()?;
+        Ok((store.data().cancelled.is_cancelled(),))
+    })?;
+    context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
+        Box::new(async move {
+            store.data_mut().count_call()?;
+            let State { limits, checkpoints, .. } = store.data_mut();
+            Ok((checkpoint(state, limits.checkpoint_bytes, checkpoints.as_ref()).await,))
+        })
+    })?;
+    context.func_wrap("progress", |mut store: StoreContextMut<'_, State>, progress: (u32, Option<String>)| {
+        store.data_mut().count_call()?;
+        store.data().log(progress_line(progress));
+        Ok(())
+    })
+}
+
+/// Waits until the state is durable, or is known not to be.
+async fn checkpoint(state: Vec<u8>, limit: u64, sender: Option<&CheckpointSender>) -> Result<(), CheckpointError> {
+    if state.len() as u64 > limit {
+        return Err(CheckpointError::TooLarge(limit));
+    }
+    let unavailable = |why: &str| CheckpointError::Unavailable(why.to_owned());
+    let sender = sender.ok_or_else(|| unavailable("nothing keeps checkpoints here"))?;
+    let (reply, answer) = oneshot::channel();
+    let request = CheckpointRequest { lease: sender.lease.clone(), state, reply };
+    sender.requests.send(request).await.map_err(|_| unavailable("the runner is shutting down"))?;
+    match answer.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(why)) => Err(CheckpointError::Unavailable(why)),
+        Err(_) => Err(unavailable("the runner is shutting down")),
+    }
+}
+
+fn progress_line((basis_points, note): (u32, Option<String>)) -> LogLine {
+    LogLine {
+        level: Level::INFO,
+        source: "progress",
+        message: note.unwrap_or_default(),
+        fields: vec![("basis-points".to_owned(), basis_points.min(10_000).to_string())],
+    }
+}

@@ -1,0 +1,30 @@
+//! `log`: structured lines of the guest.
+
+use super::super::bindings::log::{Host, Level};
+use super::super::contract::LogLine;
+use super::super::state::State;
+
+impl Host for State {
+    fn emit(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
+        self.count_call()?;
+        self.log(LogLine { level: level.into(), source: "log", message, fields });
+        Ok(())
+    }
+
+    fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
+        self.count_call()?;
+        Ok(self.logbook().wants(level.into()))
+    }
+}
+
+impl From<Level> for tracing::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Trace => Self::TRACE,
+            Level::Debug => Self::DEBUG,
+            Level::Info => Self::INFO,
+            Level::Warn => Self::WARN,
+            Level::Error => Self::ERROR,
+        }
+    }
+}

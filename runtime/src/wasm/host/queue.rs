@@ -1,0 +1,65 @@
+//! `queue`: follow-up jobs, kept back until the attempt is acknowledged.
+
+use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request};
+use super::super::contract::FollowUpRule;
+use super::super::state::State;
+use crate::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
+use crate::time::Timestamp;
+
+/// Names and values of headers, key and unique value of one job, together. Its body has the target topic's limit.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
+
+impl Host for State {
+    fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
+        self.count_call()?;
+        Ok(self.accept(request).map(|job| {
+            let id = job.spec.id.as_str().to_owned();
+            self.follow_ups.push(job);
+            id
+        }))
+    }
+}
+
+impl State {
+    fn accept(&self, request: Request) -> Result<NewJob, EnqueueError> {
+        let (topic, rule) = self.target(&request.topic)?;
+        for (bytes, limit) in
+            [(request.body.data.len() as u64, rule.payload_bytes), (header_bytes(&request), HEADER_BYTES_MAX)]
+        {
+            if bytes > limit {
+                return Err(EnqueueError::TooLarge(limit));
+            }
+        }
+        if self.follow_ups.len() as u64 >= u64::from(self.limits.follow_ups) {
+            return Err(EnqueueError::TooMany(self.limits.follow_ups));
+        }
+        let topic = TopicId { tenant: self.topic.tenant.clone(), topic };
+        let body = Payload { data: request.body.data, content_type: request.body.content_type };
+        let spec = JobSpec {
+            metadata: request.metadata,
+            key: request.key,
+            unique: request.unique,
+            ttl: rule.ttl,
+            ..JobSpec::new(topic, body)
+        };
+        let due = request.not_before.map_or(Due::Now, |at| Due::At(Timestamp::from_millis(at)));
+        Ok(NewJob { spec, due })
+    }
+
+    /// A topic that is not granted is denied whether it exists or not, so that names do not leak.
+    fn target(&self, topic: &str) -> Result<(Name, FollowUpRule), EnqueueError> {
+        if self.grants.enqueue.as_ref().is_some_and(|granted| granted.iter().all(|name| name.as_str() != topic)) {
+            return Err(EnqueueError::Denied);
+        }
+        let name: Name = topic.parse().map_err(|_| EnqueueError::UnknownTopic)?;
+        let rule = *self.targets.get(&name).ok_or(EnqueueError::UnknownTopic)?;
+        Ok((name, rule))
+    }
+}
+
+fn header_bytes(request: &Request) -> u64 {
+    let optional = [&request.key, &request.unique, &request.body.content_type];
+    let optional = optional.into_iter().flatten().map(String::len).sum::<usize>();
+    let metadata = request.metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    (optional + metadata) as u64
+}

@@ -1,0 +1,90 @@
+//! How much memory an instance may have.
+
+use wasmtime::ResourceLimiter;
+
+/// Counts the linear memories of a store together, unlike [`wasmtime::StoreLimits`], which looks at each for itself.
+#[derive(Debug)]
+pub(super) struct MemoryLimiter {
+    limit: usize,
+    in_use: usize,
+    peak: usize,
+    /// What the growth under way adds; taken back if it fails.
+    growing: usize,
+    denied: bool,
+}
+
+impl MemoryLimiter {
+    pub(super) fn new(limit: u64) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self { limit, in_use: 0, peak: 0, growing: 0, denied: false }
+    }
+
+    /// Bytes.
+    pub(super) fn peak(&self) -> u64 {
+        self.peak as u64
+    }
+
+    /// The guest asked for more than its limit, at least once.
+    pub(super) fn denied(&self) -> bool {
+        self.denied
+    }
+}
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // What the guest's own maximum forbids, it did not lose to us.
+        if maximum.is_some_and(|maximum| desired > maximum && maximum < self.limit) {
+            return Ok(false);
+        }
+        self.growing = desired.saturating_sub(current);
+        let total = self.in_use.saturating_add(self.growing);
+        if total > self.limit {
+            self.denied = true;
+            return Ok(false);
+        }
+        self.in_use = total;
+        self.peak = self.peak.max(total);
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.in_use = self.in_use.saturating_sub(self.growing);
+        Ok(())
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // The pool gives every table the same bounded room.
+        Ok(maximum.is_none_or(|maximum| desired <= maximum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memories_count_together() {
+        let mut limiter = MemoryLimiter::new(100);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        assert!(limiter.memory_growing(0, 40, None).unwrap());
+        assert!(!limiter.denied());
+        assert!(!limiter.memory_growing(40, 41, None).unwrap());
+        assert!(limiter.denied());
+        assert_eq!(limiter.peak(), 100);
+    }
+
+    #[test]
+    fn a_failed_growth_is_given_back() {
+        let mut limiter = MemoryLimiter::new(100);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        limiter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert!(limiter.memory_growing(0, 100, None).unwrap());
+    }
+
+    #[test]
+    fn the_guests_own_maximum_is_not_our_denial() {
+        let mut limiter = MemoryLimiter::new(100);
+        assert!(!limiter.memory_growing(10, 30, Some(20)).unwrap());
+        assert!(!limiter.denied());
+    }
+}

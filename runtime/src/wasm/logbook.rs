@@ -1,0 +1,139 @@
+//! What a guest says: bounded, and passed on with the attempt's name on it.
+
+use tracing::Level;
+
+use super::contract::{Attempt, LogLine, LogSink, Version};
+
+/// A guest's last text on standard error, kept for the message of a trap. Bytes.
+const LAST_WORDS_BYTES: usize = 1 << 10;
+
+/// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
+#[derive(Debug)]
+pub(super) struct Logbook {
+    sink: LogSink,
+    attempt: Name,
+    bytes_left: u64,
+    dropped: u64,
+    last_words: String,
+}
+
+/// Which attempt a line belongs to.
+#[derive(Debug)]
+struct Name {
+    tenant: crate::job::Name,
+    topic: crate::job::Name,
+    job: crate::job::JobId,
+    attempt: u32,
+    version: Version,
+}
+
+impl Logbook {
+    pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
+        let spec = &attempt.job.spec;
+        Self {
+            sink: attempt.logs.clone(),
+            attempt: Name {
+                tenant: spec.topic.tenant.clone(),
+                topic: spec.topic.topic.clone(),
+                job: spec.id.clone(),
+                attempt: attempt.attempt,
+                version,
+            },
+            bytes_left: attempt.limits.log_bytes,
+            dropped: 0,
+            last_words: String::new(),
+        }
+    }
+
+    /// Whether anybody would keep a line of this level.
+    pub(super) fn wants(&self, level: Level) -> bool {
+        match self.sink {
+            LogSink::Trace => wanted_by_tracing(level),
+            LogSink::Collect(_) => true,
+        }
+    }
+
+    /// Writes a line, unless it does not fit any more. An empty line counts as one byte: no line is free.
+    pub(super) fn write(&mut self, line: LogLine) {
+        if line.source == "stderr" || line.level == Level::ERROR {
+            self.remember(&line.message);
+        }
+        let bytes =
+            line.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() + line.message.len();
+        match self.bytes_left.checked_sub(bytes.max(1) as u64) {
+            Some(left) => {
+                self.bytes_left = left;
+                self.pass_on(line);
+            }
+            None => self.dropped += 1,
+        }
+    }
+
+    /// Says how many lines were dropped, and returns that number.
+    pub(super) fn close(&mut self) -> u64 {
+        if self.dropped > 0 {
+            let message = format!("{} log lines dropped", self.dropped);
+            self.pass_on(LogLine { level: Level::WARN, source: "log", message, fields: Vec::new() });
+        }
+        self.dropped
+    }
+
+    /// The end of what the guest wrote to standard error or logged as an error: a panic message, if it panicked.
+    pub(super) fn last_words(&self) -> &str {
+        self.last_words.trim()
+    }
+
+    fn remember(&mut self, text: &str) {
+        if self.last_words.len() + text.len() > LAST_WORDS_BYTES {
+            let surplus = (self.last_words.len() + text.len() - LAST_WORDS_BYTES).min(self.last_words.len());
+            self.last_words.drain(..self.last_words.ceil_char_boundary(surplus));
+        }
+        let room = text.floor_char_boundary(LAST_WORDS_BYTES.min(text.len()));
+        self.last_words.push_str(text.get(..room).unwrap_or_default());
+        self.last_words.push('\n');
+    }
+
+    fn pass_on(&self, line: LogLine) {
+        match &self.sink {
+            LogSink::Trace => self.trace(&line),
+            LogSink::Collect(lines) => lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line),
+        }
+    }
+
+    fn trace(&self, line: &LogLine) {
+        // The level of an event is part of its call site, hence one site for each.
+        macro_rules! event {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "gristmill::guest",
+                    $level,
+                    tenant = %self.attempt.tenant,
+                    topic = %self.attempt.topic,
+                    job = %self.attempt.job,
+                    attempt = self.attempt.attempt,
+                    version = %self.attempt.version,
+                    source = line.source,
+                    fields = ?line.fields,
+                    "{}", line.message
+                )
+            };
+        }
+        match line.level {
+            Level::ERROR => event!(Level::ERROR),
+            Level::WARN => event!(Level::WARN),
+            Level::INFO => event!(Level::INFO),
+            Level::DEBUG => event!(Level::DEBUG),
+            Level::TRACE => event!(Level::TRACE),
+        }
+    }
+}
+
+fn wanted_by_tracing(level: Level) -> bool {
+    match level {
+        Level::ERROR => tracing::enabled!(target: "gristmill::guest", Level::ERROR),
+        Level::WARN => tracing::enabled!(target: "gristmill::guest", Level::WARN),
+        Level::INFO => tracing::enabled!(target: "gristmill::guest", Level::INFO),
+        Level::DEBUG => tracing::enabled!(target: "gristmill::guest", Level::DEBUG),
+        Level::TRACE => tracing::enabled!(target: "gristmill::guest", Level::TRACE),
+    }
+}

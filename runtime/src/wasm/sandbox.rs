@@ -1,0 +1,115 @@
+//! The sandbox: where components are checked, compiled and given room to run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
+use wasmtime::Engine;
+use wasmtime::component::{self, Linker};
+
+use super::cache::{ArtifactCache, artifact_key};
+use super::compiler::Compiler;
+use super::component::Component;
+use super::contract::Version;
+use super::error::{LoadError, SandboxError};
+use super::settings::SandboxSettings;
+use super::state::State;
+use super::{engine, gate, host};
+
+/// One engine, one pool of instances, one artifact cache. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    linker: Linker<State>,
+    cache: ArtifactCache,
+    compiler: Compiler,
+}
+
+impl Sandbox {
+    /// Reserves address space for the pool and opens the artifact cache.
+    ///
+    /// # Errors
+    /// The address space does not suffice, or the cache directory cannot be used or is not ours alone.
+    pub fn new(settings: &SandboxSettings) -> Result<Self, SandboxError> {
+        Self::with_compiler(settings, Compiler::new(settings.compiler.clone()))
+    }
+
+    pub(super) fn with_compiler(settings: &SandboxSettings, compiler: Compiler) -> Result<Self, SandboxError> {
+        let engine = engine::running(settings.concurrency)?;
+        let linker = host::linker(&engine).map_err(SandboxError::Link)?;
+        let cache = ArtifactCache::open(&settings.cache)?;
+        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler })))
+    }
+
+    /// Makes a component of the bytes of a file: looks at it, compiles it in a child process unless that was done
+    /// before, and checks its imports and exports. Runs nothing of it.
+    ///
+    /// Cancel-safe: dropping the future kills the compiler; an artifact is kept whole or not at all. Needs a tokio
+    /// runtime with I/O and time enabled.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words for its author; or the compiler could not be run.
+    pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
+        let wasm: Arc<[u8]> = wasm.into();
+        let (version, key) = self.blocking(&wasm, Inner::look).await?;
+        let found = self.blocking(&key, Inner::find).await?;
+        let compiled = match found {
+            Some(component) => component,
+            None => {
+                let artifact = self.0.compiler.compile(&wasm).await?;
+                self.blocking(&Arc::new((key, artifact)), Inner::keep).await?
+            }
+        };
+        Component::link(version, &compiled, &self.0.linker)
+    }
+
+    /// Runs what takes long, or reads files, where it delays nobody.
+    async fn blocking<I, T>(
+        &self,
+        input: &Arc<I>,
+        work: impl FnOnce(&Inner, &I) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<T, LoadError>
+    where
+        I: ?Sized + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (inner, input) = (Arc::clone(&self.0), Arc::clone(input));
+        spawn_blocking(move || work(&inner, &input)).await.map_err(LoadError::Interrupted)?
+    }
+}
+
+impl Inner {
+    fn look(&self, wasm: &[u8]) -> Result<(Version, Arc<str>), LoadError> {
+        gate::check(wasm, self.compiler.component_bytes())?;
+        Ok((Version(Sha256::digest(wasm).into()), artifact_key(&self.engine, wasm).into()))
+    }
+
+    /// An artifact that does not load (a damaged disk, a file from elsewhere) is as good as none: it is replaced.
+    fn find(&self, key: &str) -> Result<Option<component::Component>, LoadError> {
+        Ok(self.cache.load(&self.engine, key).unwrap_or_else(|error| {
+            let path = self.cache.path(key);
+            tracing::warn!(path = %path.display(), error = format!("{error:#}"), "compiling again: an artifact does not load");
+            None
+        }))
+    }
+
+    /// Keeps an artifact and loads it from there: mapped from a file it costs memory only where it is touched.
+    fn keep(&self, (key, artifact): &(Arc<str>, Vec<u8>)) -> Result<component::Component, LoadError> {
+        let path = self.cache.path(key);
+        self.cache.keep(key, artifact).map_err(|source| LoadError::KeepArtifact { path, source })?;
+        match self.cache.load(&self.engine, key) {
+            Ok(Some(component)) => Ok(component),
+            Ok(None) => Err(LoadError::Unfit { problem: "its artifact was removed at once".to_owned() }),
+            Err(error) => Err(LoadError::Unfit { problem: format!("{error:#}") }),
+        }
+    }
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox").field("cache", &self.0.cache).finish_non_exhaustive()
+    }
+}
