@@ -24,6 +24,9 @@ pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> 
     let mut counts = Counts::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(|error| unreadable(&error, wasm))?;
+        if let Payload::UnknownSection { id, range, .. } = &payload {
+            return Err(LoadError::Malformed { offset: range.start as u64, problem: format!("unknown section {id}") });
+        }
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
         counts.check()?;
     }
