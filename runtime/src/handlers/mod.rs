@@ -1,1 +1,16 @@
-//! handlers
+//! Which component does which topic's jobs, kept true while files change.
+//!
+//! Files are the truth, events are hints: whatever the watcher says, [`Folder`] compares what is there with what it
+//! loaded. A version that fails any step is refused with the reason, and the last good one keeps serving. A deleted
+//! file stops its topics and keeps their jobs. The manifest reloads the same way: validated whole, swapped whole.
+//!
+//! What comes out is a [`Fleet`], an immutable snapshot; a running attempt keeps the one it began with.
+
+mod fleet;
+mod folder;
+mod reload;
+mod watch;
+
+pub use fleet::{Fleet, Handler, Seat};
+pub use folder::{Folder, Refusal};
+pub use reload::Reloader;

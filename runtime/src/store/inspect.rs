@@ -1,6 +1,7 @@
 //! The onlooker's side of a store: what people ask about jobs and topics, and what they do with dead ones.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use async_trait::async_trait;
 
@@ -11,7 +12,7 @@ use crate::time::Timestamp;
 
 /// Questions about jobs, and what a person may do with the dead ones.
 #[async_trait]
-pub trait Inspect: Send + Sync + 'static {
+pub trait Inspect: Debug + Send + Sync + 'static {
     /// Every topic of the tenant that ever held a job, with its counts, ordered by name.
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
 

@@ -1,0 +1,86 @@
+//! The snapshot that runners work by: every topic with its handler.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::config::Manifest;
+use crate::job::{DEFAULT_TENANT, Name, TopicId};
+use crate::topic::Topic;
+use crate::wasm::{Component, FollowUpRule, Version};
+
+/// A component that passed every check, under the name of its file.
+#[derive(Debug, Clone)]
+pub struct Handler {
+    pub name: Name,
+    pub component: Component,
+}
+
+impl Handler {
+    pub fn version(&self) -> Version {
+        self.component.version()
+    }
+}
+
+/// A topic and who does its jobs.
+#[derive(Debug)]
+pub struct Seat {
+    pub topic: Topic,
+    /// None: its component is missing or was never good; the jobs wait.
+    pub handler: Option<Handler>,
+    /// What the handler may enqueue to: the topics of its tenant.
+    pub targets: Arc<HashMap<Name, FollowUpRule>>,
+}
+
+/// Every topic of the manifest, and a topic for every component that has no entry there.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    seats: HashMap<TopicId, Arc<Seat>>,
+    tenants: BTreeSet<Name>,
+}
+
+impl Fleet {
+    pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> Self {
+        let topics = topics(manifest, handlers);
+        let targets = targets(&topics);
+        let seats = topics.into_values().map(|topic| {
+            let handler = handlers.get(&topic.handler).cloned();
+            let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
+            (topic.id.clone(), Arc::new(Seat { topic, handler, targets }))
+        });
+        let seats: HashMap<_, _> = seats.collect();
+        let tenants = seats.keys().map(|id| id.tenant.clone()).collect();
+        Self { seats, tenants }
+    }
+
+    pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
+        self.seats.get(topic)
+    }
+
+    pub fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
+        self.seats.values()
+    }
+
+    /// The tenants that have topics here, in order.
+    pub fn tenants(&self) -> &BTreeSet<Name> {
+        &self.tenants
+    }
+}
+
+fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
+    let mut topics = manifest.topics.clone();
+    let Ok(tenant) = DEFAULT_TENANT.parse::<Name>() else { return topics };
+    for name in handlers.keys().filter(|_| manifest.handlers.auto_topics) {
+        let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
+        topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
+    }
+    topics
+}
+
+fn targets(topics: &BTreeMap<TopicId, Topic>) -> HashMap<Name, Arc<HashMap<Name, FollowUpRule>>> {
+    let mut targets: HashMap<Name, HashMap<Name, FollowUpRule>> = HashMap::new();
+    for (id, topic) in topics {
+        let rule = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
+        targets.entry(id.tenant.clone()).or_default().insert(id.topic.clone(), rule);
+    }
+    targets.into_iter().map(|(tenant, rules)| (tenant, Arc::new(rules))).collect()
+}
