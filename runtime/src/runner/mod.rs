@@ -1,1 +1,27 @@
-//! runner
+//! The corridor: joins store and sandbox.
+//!
+//! ```text
+//! listen ──ready──► claim ──work──► guests: execute ─► decide ──► settle ──► record
+//!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
+//!                   reap: heartbeat; overdue ─► decide ─────────────► settle
+//! ```
+//!
+//! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a
+//! guest in a tight loop delays nobody's settle. Nothing polls when idle: a push wakes [`listen`], the next due time
+//! sets the timer of [`migrate`]; a slow tick is the safety net under both.
+
+mod claim;
+mod execute;
+mod gate;
+mod guests;
+mod keep;
+mod lifeline;
+mod listen;
+mod migrate;
+mod reap;
+mod record;
+mod settle;
+mod start;
+
+pub use record::{AttemptRecord, Observer};
+pub use start::{Runner, RunnerSettings};

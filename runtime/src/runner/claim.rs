@@ -1,0 +1,162 @@
+//! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::execute::Work;
+use super::gate::Gate;
+use super::guests::Guests;
+use super::lifeline::Lifeline;
+use crate::handlers::{Fleet, Seat};
+use crate::job::{Claim, TopicId, WorkerId};
+use crate::store::{ClaimFrom, Claimed, Store};
+use crate::time::Timestamp;
+
+/// No lease is longer, however long the topic's timeout: what runs longer is extended while its worker lives.
+pub(super) const LONGEST_LEASE: Duration = Duration::from_secs(60);
+/// What a lease allows on top of the timeout, for waiting in line and for settling.
+const LEASE_GRACE: Duration = Duration::from_secs(10);
+/// Topics in one claim.
+const TOPICS_AT_ONCE: usize = 64;
+/// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
+const GATHER: Duration = Duration::from_millis(1);
+/// A refused claim is tried again after this long.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// The claiming loop's own things.
+pub(super) struct Claimer {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) worker: WorkerId,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) guests: Guests,
+    /// Topics that have ready jobs.
+    pub(super) ready: mpsc::Receiver<TopicId>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What the loop remembers from round to round.
+#[derive(Default)]
+struct Memory {
+    /// Topics that were not empty when last heard of.
+    hot: BTreeSet<TopicId>,
+    /// Where the last round ended, so that the next begins behind it.
+    last: Option<TopicId>,
+    running: HashMap<TopicId, Arc<AtomicUsize>>,
+}
+
+impl Claimer {
+    /// Claims until stopped.
+    pub(super) async fn run(mut self) {
+        let mut memory = Memory::default();
+        while !self.stop.is_cancelled() {
+            self.hear(&mut memory);
+            let fleet = Arc::clone(&self.fleet.borrow_and_update());
+            let from = memory.plan(&fleet, self.gate.free());
+            if from.is_empty() {
+                self.wait(&mut memory).await;
+                continue;
+            }
+            match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
+                Some(Ok(claimed)) => self.dispatch(claimed, &fleet, &mut memory),
+                Some(Err(error)) => {
+                    tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
+                    tokio::select! {
+                        () = tokio::time::sleep(AFTER_REFUSAL) => {}
+                        () = self.stop.cancelled() => {}
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Takes in what has been signalled. Signals that came during a claim are heard after the topics that it drained
+    /// are struck off, so that none is lost; at worst one claim finds nothing.
+    fn hear(&mut self, memory: &mut Memory) {
+        while let Ok(topic) = self.ready.try_recv() {
+            memory.hot.insert(topic);
+        }
+    }
+
+    /// Waits for a reason to claim.
+    async fn wait(&mut self, memory: &mut Memory) {
+        let (ended, running) = (self.gate.ended(), self.gate.running() as u64);
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+            () = changed(&mut self.fleet) => {}
+            () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() && running > 0 => {
+                let half = ended + running.div_ceil(2);
+                tokio::time::timeout(GATHER, self.gate.wait_for(half)).await.ok();
+            }
+        }
+    }
+
+    fn dispatch(&self, claimed: Claimed, fleet: &Fleet, memory: &mut Memory) {
+        for topic in &claimed.drained {
+            memory.hot.remove(topic);
+        }
+        let host_now = Timestamp::now();
+        let work = claimed.claims.into_iter().map(|claim| {
+            let topic = &claim.job.spec.topic;
+            let slot = self.gate.enter(memory.slots(topic));
+            let clock_offset_ms = offset_ms(&claim, host_now);
+            Work { seat: fleet.seat(topic).cloned(), slot, clock_offset_ms, claim }
+        });
+        self.guests.hand_over(work.collect());
+    }
+}
+
+impl Memory {
+    /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
+    fn plan(&mut self, fleet: &Fleet, free: usize) -> Vec<ClaimFrom> {
+        let after = self.last.clone();
+        let behind = self.hot.iter().filter(|topic| Some(*topic) > after.as_ref());
+        let before = self.hot.iter().filter(|topic| Some(*topic) <= after.as_ref());
+        let open: Vec<(&TopicId, &Arc<Seat>, usize)> = behind
+            .chain(before)
+            .filter_map(|topic| {
+                let seat = fleet.seat(topic).filter(|seat| seat.handler.is_some())?;
+                let running = self.running.get(topic).map_or(0, |running| running.load(Ordering::Acquire));
+                let room = (seat.topic.concurrency as usize).saturating_sub(running);
+                (room > 0).then_some((topic, seat, room))
+            })
+            .take(TOPICS_AT_ONCE.min(free))
+            .collect();
+        let share = free.checked_div(open.len()).unwrap_or_default();
+        let from: Vec<ClaimFrom> = open
+            .into_iter()
+            .map(|(topic, seat, room)| ClaimFrom { topic: topic.clone(), max: room.min(share), lease: lease(seat) })
+            .collect();
+        self.last = from.last().map(|line| line.topic.clone());
+        from
+    }
+
+    fn slots(&mut self, topic: &TopicId) -> &Arc<AtomicUsize> {
+        self.running.entry(topic.clone()).or_default()
+    }
+}
+
+/// Waits for another fleet; for ever if there will be none.
+async fn changed(fleet: &mut watch::Receiver<Arc<Fleet>>) {
+    if fleet.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn lease(seat: &Seat) -> Duration {
+    seat.topic.limits.timeout.min(LONGEST_LEASE) + LEASE_GRACE
+}
+
+/// The store's clock minus this host's, as seen when the claim arrived.
+fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
+    let (store, host) = (claim.claimed_at.as_millis(), host_now.as_millis());
+    i64::try_from(store).unwrap_or(i64::MAX).saturating_sub(i64::try_from(host).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,138 @@
+//! One attempt, from claim to settlement.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::claim::LONGEST_LEASE;
+use super::gate::Slot;
+use super::keep::Extension;
+use super::record::AttemptRecord;
+use super::settle::Finished;
+use crate::handlers::{Handler, Seat};
+use crate::job::Claim;
+use crate::outcome::{NotRun, Outcome};
+use crate::retry::{self, Tried};
+use crate::store::Settlement;
+use crate::topic::RetryPolicy;
+use crate::wasm::{Attempt, CheckpointRequest, CheckpointSender, LogSink, Report};
+
+/// A claimed job on its way to a guest.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) claim: Claim,
+    /// None: the topic went away between plan and claim.
+    pub(super) seat: Option<Arc<Seat>>,
+    pub(super) slot: Slot,
+    pub(super) clock_offset_ms: i64,
+}
+
+/// What every attempt needs and none owns.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) finished: mpsc::UnboundedSender<Finished>,
+    pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
+    pub(super) extensions: mpsc::Sender<Extension>,
+    /// The runner is shutting down: guests may ask and finish early.
+    pub(super) ending: CancellationToken,
+    /// The grace is over: what still runs is given back.
+    pub(super) abort: CancellationToken,
+}
+
+/// The corridor: run, decide, hand over to be settled.
+pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
+    let Work { claim, seat, slot, clock_offset_ms } = work;
+    let started = Instant::now();
+    let report = run(&claim, seat.as_deref(), clock_offset_ms, &desk).await;
+    drop(slot);
+
+    let mut record = AttemptRecord {
+        job: claim.job.spec.id.clone(),
+        topic: claim.job.spec.topic.clone(),
+        attempt: claim.attempt,
+        version: seat.as_deref().and_then(|seat| seat.handler.as_ref()).map(Handler::version),
+        started,
+        duration: report.duration,
+        waited: claim.claimed_at.since(claim.job.due_at),
+        fuel: report.fuel,
+        memory_peak: report.memory_peak,
+        follow_ups: report.follow_ups.len(),
+        verdict: "",
+        failure: None,
+        again_in: None,
+    };
+    let settlement = decide(claim, seat.as_deref(), report);
+    record.take_verdict(&settlement.verdict);
+    // Closed only once every guest thread has ended.
+    desk.finished.send(Finished { settlement, record: Box::new(record) }).ok();
+}
+
+async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &Desk) -> Report {
+    let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
+    match seat.and_then(|seat| seat.handler.as_ref().map(|handler| (seat, handler))) {
+        _ if expired => without_running(Outcome::Expired),
+        None => without_running(Outcome::NotRun(NotRun::HandlerMissing)),
+        Some(_) if desk.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+        Some((seat, handler)) => {
+            let cancelled = desk.ending.child_token();
+            let attempt = attempt(claim, seat, clock_offset_ms, desk, cancelled.clone());
+            tokio::select! {
+                report = handler.component.invoke(attempt) => report,
+                () = keep_lease(claim, seat, desk, cancelled) => without_running(Outcome::LeaseExpired),
+                () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+            }
+        }
+    }
+}
+
+fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancelled: CancellationToken) -> Attempt {
+    let topic = &seat.topic;
+    Attempt {
+        job: Arc::new(claim.job.clone()),
+        attempt: claim.attempt,
+        max_attempts: claim.job.spec.max_attempts.unwrap_or(topic.retry.attempts),
+        checkpoint: claim.checkpoint.clone(),
+        limits: topic.limits,
+        grants: Arc::clone(&topic.grants),
+        targets: Arc::clone(&seat.targets),
+        clock_offset_ms,
+        cancelled,
+        checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: desk.checkpoints.clone() }),
+        logs: LogSink::Trace,
+    }
+}
+
+/// Extends the lease of an attempt that may outlast it; returns only if the lease was lost.
+async fn keep_lease(claim: &Claim, seat: &Seat, desk: &Desk, cancelled: CancellationToken) {
+    if seat.topic.limits.timeout <= LONGEST_LEASE {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LONGEST_LEASE / 3).await;
+        if !Extension::ask(&desk.extensions, &claim.lease).await {
+            return cancelled.cancel();
+        }
+    }
+}
+
+fn decide(claim: Claim, seat: Option<&Seat>, report: Report) -> Settlement {
+    let default_policy = RetryPolicy::default();
+    let policy = seat.map_or(&default_policy, |seat| &seat.topic.retry);
+    let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+    let spec = claim.job.spec;
+    let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
+    let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
+    Settlement {
+        follow_ups: report.follow_ups,
+        keep_result: retention.max(spec.keep_result.unwrap_or_default()),
+        notify: spec.keep_result.is_some(),
+        unique: spec.unique,
+        ..Settlement::new(claim.lease, verdict)
+    }
+}
+
+fn without_running(outcome: Outcome) -> Report {
+    Report { outcome, follow_ups: Vec::new(), fuel: 0, memory_peak: 0, duration: Duration::ZERO, log_lines_dropped: 0 }
+}

@@ -1,0 +1,102 @@
+//! Hears what waits: the store's signals at once, and a slow look of its own in case some were lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::lifeline::Lifeline;
+use super::migrate::NextDue;
+use crate::handlers::Fleet;
+use crate::job::{Name, TopicId};
+use crate::store::{Signal, Store};
+
+/// How often to look without having been called; jittered so that runners do not look together.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where news go.
+pub(super) struct Listener {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) ready: mpsc::Sender<TopicId>,
+    pub(super) due: mpsc::Sender<NextDue>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Listener {
+    /// Listens until stopped. Subscribes anew when the tenants change.
+    pub(super) async fn run(mut self) {
+        while !self.stop.is_cancelled() {
+            let tenants = self.fleet.borrow_and_update().tenants().clone();
+            let list: Vec<Name> = tenants.iter().cloned().collect();
+            let Some(subscribed) = self.lifeline.call(|| self.store.signals(&list)).await else { return };
+            let signals = subscribed.unwrap_or_else(|error| {
+                tracing::error!("failed to subscribe, jobs are noticed with delay: {:#}", anyhow::Error::from(error));
+                mpsc::channel(1).1
+            });
+            self.hear(signals, &tenants).await;
+        }
+    }
+
+    /// Until stopped, or the tenants are others.
+    async fn hear(&mut self, mut signals: mpsc::Receiver<Signal>, tenants: &BTreeSet<Name>) {
+        let mut silent = false;
+        self.look(tenants).await;
+        loop {
+            let pause = TICK.mul_f64(0.75 + fastrand::f64() / 2.0);
+            let stop = self.stop.clone();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Ok(()) = self.fleet.changed() => {
+                    if self.fleet.borrow_and_update().tenants() != tenants {
+                        return;
+                    }
+                }
+                signal = signals.recv(), if !silent => match signal {
+                    Some(signal) => self.pass_on(signal, tenants).await,
+                    None => silent = true,
+                },
+                () = tokio::time::sleep(pause) => self.look(tenants).await,
+            }
+        }
+    }
+
+    async fn pass_on(&self, signal: Signal, tenants: &BTreeSet<Name>) {
+        match signal {
+            Signal::Ready(topic) => self.say_ready(topic).await,
+            Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
+            Signal::Finished(..) => {}
+            Signal::Lost => self.look(tenants).await,
+        }
+    }
+
+    async fn look(&self, tenants: &BTreeSet<Name>) {
+        for tenant in tenants {
+            match self.lifeline.call(|| self.store.wanted(tenant)).await {
+                Some(Ok(wanted)) => {
+                    for topic in wanted.ready {
+                        self.say_ready(topic).await;
+                    }
+                    let due_in = wanted.next_due_in;
+                    self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%tenant, "failed to look for jobs: {:#}", anyhow::Error::from(error))
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// A full channel is waited for; a closed one means that the runner is ending.
+    async fn say_ready(&self, topic: TopicId) {
+        self.ready.send(topic).await.ok();
+    }
+
+    async fn say_due(&self, due: NextDue) {
+        self.due.send(due).await.ok();
+    }
+}

@@ -1,0 +1,106 @@
+//! Says that this worker lives, and takes back what dead ones and overrun leases left behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lifeline::Lifeline;
+use crate::handlers::Fleet;
+use crate::job::{Name, WorkerId};
+use crate::outcome::Outcome;
+use crate::retry::{self, Tried};
+use crate::store::{Overdue, Settled, Settlement, Store};
+
+/// How often a worker says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// A worker that was silent for this long is dead: three heartbeats missed.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(7);
+/// Jobs taken back in one go.
+const AT_ONCE: usize = 500;
+
+/// The reaping loop's own things.
+pub(super) struct Reaper {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) worker: WorkerId,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Reaper {
+    /// Beats and reaps until stopped.
+    pub(super) async fn run(self) {
+        let mut returns = self.lifeline.returns();
+        // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
+        let mut judge_from = Instant::now();
+        while self.beat().await {
+            if returns.has_changed().unwrap_or_default() {
+                returns.mark_unchanged();
+                judge_from = Instant::now() + DEAD_AFTER;
+            }
+            let tenants: Vec<Name> = self.fleet.borrow().tenants().iter().cloned().collect();
+            let dead_after = if Instant::now() < judge_from { Duration::MAX } else { DEAD_AFTER };
+            for tenant in &tenants {
+                self.reap(tenant, dead_after).await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0)) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// False: stopped.
+    async fn beat(&self) -> bool {
+        match self.lifeline.call(|| self.store.heartbeat(&self.worker)).await {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                tracing::error!("failed to say that this worker lives: {:#}", anyhow::Error::from(error));
+                true
+            }
+            None => false,
+        }
+    }
+
+    async fn reap(&self, tenant: &Name, dead_after: Duration) {
+        let found = self.lifeline.call(|| self.store.overdue(tenant, dead_after, AT_ONCE)).await;
+        let overdue = match found {
+            Some(Ok(overdue)) if overdue.is_empty() => return,
+            Some(Ok(overdue)) => overdue,
+            Some(Err(error)) => {
+                tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
+                return;
+            }
+            None => return,
+        };
+        let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
+        let Some(Ok(answers)) = self.lifeline.call(|| self.store.settle(&settlements)).await else { return };
+        for (settlement, answer) in settlements.iter().zip(answers) {
+            let lease = &settlement.lease;
+            if answer == Settled::Done {
+                let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
+                tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
+            }
+        }
+    }
+
+    fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
+        let claim = &overdue.claim;
+        let spec = &claim.job.spec;
+        let seat = self.fleet.borrow().seat(&spec.topic).cloned();
+        let policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
+        let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+        let outcome = if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired };
+        let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
+        Settlement {
+            keep_result: retention.max(spec.keep_result.unwrap_or_default()),
+            notify: spec.keep_result.is_some(),
+            unique: spec.unique.clone(),
+            only_if_overdue: Some(dead_after),
+            ..Settlement::new(claim.lease.clone(), retry::decide(outcome, tried, &policy, fastrand::f64()))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is written down about an attempt: the line in the log, and the record for whoever measures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::job::{JobId, TopicId};
+use crate::outcome::{Failure, Verdict};
+use crate::store::Settled;
+use crate::wasm::Version;
+
+/// Told of every attempt once it is settled. Must not block.
+pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
+
+/// One attempt, settled.
+#[derive(Debug, Clone)]
+pub struct AttemptRecord {
+    pub job: JobId,
+    pub topic: TopicId,
+    pub attempt: u32,
+    /// None: it never got as far as a handler.
+    pub version: Option<Version>,
+    /// When the handler was started, by this process's monotonic clock.
+    pub started: Instant,
+    pub duration: Duration,
+    /// From when the job was due until it was claimed, by the store's clock.
+    pub waited: Duration,
+    pub fuel: u64,
+    pub memory_peak: u64,
+    pub follow_ups: usize,
+    /// How it ended, in a word: `ack`, `retry`, …
+    pub verdict: &'static str,
+    /// What is known against it.
+    pub failure: Option<Failure>,
+    /// When it is tried again, if it is.
+    pub again_in: Option<Duration>,
+}
+
+impl AttemptRecord {
+    /// Copies what the log needs out of a verdict that the store is about to swallow.
+    pub(super) fn take_verdict(&mut self, verdict: &Verdict) {
+        self.verdict = verdict.name();
+        match verdict {
+            Verdict::Retry { after, failure } => {
+                self.again_in = Some(*after);
+                self.failure = Some(failure.clone());
+            }
+            Verdict::Snooze(after) | Verdict::Release(after) => self.again_in = Some(*after),
+            Verdict::Bury(failure) => self.failure = Some(failure.clone()),
+            Verdict::Ack(_) | Verdict::Expire => {}
+        }
+    }
+
+    /// Levels by what an operator must do: a dead job wants somebody, a retry is news, the rest is for who looks closely.
+    pub(super) fn log(&self, settled: Settled) {
+        let Self { job, attempt, duration, fuel, memory_peak: memory, follow_ups, .. } = self;
+        let (tenant, topic) = (&self.topic.tenant, &self.topic.topic);
+        let version = self.version.map(|version| version.to_string()).unwrap_or_default();
+        let reason = self.failure.as_ref().map(|failure| failure.reason.as_str()).unwrap_or_default();
+        let message = self.failure.as_ref().map(|failure| failure.detail.message.as_str()).unwrap_or_default();
+        let again_in = self.again_in.unwrap_or_default();
+        if settled == Settled::LeaseLost {
+            tracing::warn!(%tenant, %topic, %job, attempt, version, "lease lost: what the attempt did was not counted");
+            return;
+        }
+        match self.verdict {
+            "ack" => {
+                tracing::debug!(%tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
+            }
+            "bury" => {
+                let backtrace =
+                    self.failure.as_ref().and_then(|failure| failure.backtrace.as_deref()).unwrap_or_default();
+                tracing::warn!(%tenant, %topic, %job, attempt, version, ?duration, reason, backtrace, "dead: {message}");
+            }
+            "retry" => {
+                tracing::info!(%tenant, %topic, %job, attempt, version, ?duration, reason, ?again_in, "failed: {message}");
+            }
+            "expire" => tracing::info!(%tenant, %topic, %job, "expired before it could start"),
+            verdict => tracing::debug!(%tenant, %topic, %job, attempt, version, ?duration, ?again_in, "{verdict}"),
+        }
+    }
+}

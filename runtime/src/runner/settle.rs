@@ -1,0 +1,78 @@
+//! Settles what has ended, as much at once as came together while the last batch was on its way.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::lifeline::Lifeline;
+use super::record::{AttemptRecord, Observer};
+use crate::store::{Settled, Settlement, Store, StoreError};
+
+/// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
+const AT_ONCE: usize = 256;
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) settlement: Settlement,
+    pub(super) record: Box<AttemptRecord>,
+}
+
+/// Settles until every sender is gone and nothing is left.
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    lifeline: Arc<Lifeline>,
+    mut finished: mpsc::UnboundedReceiver<Finished>,
+    observer: Option<Observer>,
+) {
+    let mut batch = Vec::with_capacity(AT_ONCE);
+    while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
+        let (settlements, records): (Vec<_>, Vec<_>) =
+            batch.drain(..).map(|Finished { settlement, record }| (settlement, record)).unzip();
+        let answers = match lifeline.call(|| store.settle(&settlements)).await {
+            Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
+            Some(Err(error)) => one_by_one(&*store, &lifeline, &settlements, error).await,
+            None => {
+                let attempts = settlements.len();
+                tracing::error!(
+                    attempts,
+                    "stopped with attempts unsettled: their jobs come back when their leases run out"
+                );
+                continue;
+            }
+        };
+        for (record, answer) in records.iter().zip(answers) {
+            if let Some(settled) = answer {
+                record.log(settled);
+                if let (Some(observer), Settled::Done) = (&observer, settled) {
+                    observer(record);
+                }
+            }
+        }
+    }
+}
+
+/// A batch was refused: find the culprit, so that it takes nobody along. Its job comes back when its lease runs out.
+async fn one_by_one(
+    store: &dyn Store,
+    lifeline: &Lifeline,
+    settlements: &[Settlement],
+    refused: StoreError,
+) -> Vec<Option<Settled>> {
+    tracing::warn!("a batch was not settled, settling one by one: {:#}", anyhow::Error::from(refused));
+    let mut answers = Vec::with_capacity(settlements.len());
+    for settlement in settlements {
+        let one = std::slice::from_ref(settlement);
+        let answer = match lifeline.call(|| store.settle(one)).await {
+            Some(Ok(settled)) => settled.first().copied(),
+            Some(Err(error)) => {
+                let job = &settlement.lease.job;
+                tracing::error!(%job, "was not settled and will come back: {:#}", anyhow::Error::from(error));
+                None
+            }
+            None => None,
+        };
+        answers.push(answer);
+    }
+    answers
+}
