@@ -12,6 +12,7 @@
 //! | 2' | [`wasm`] | the sandbox; knows no store |
 //! | 3 | [`handlers`] | which component does which topic's jobs, and its reload |
 //! | 4 | [`runner`] | joins store and sandbox: claim, execute, decide, settle |
+//! | 5 | [`bench`] | the benchmarks that come with the product |
 //! | 6 | [`cli`] | the only place that wires rooms |
 //!
 //! A job's way is a straight corridor: [`store::Store::push`], migrate, claim, execute, [`retry::decide`], settle.
@@ -30,5 +31,7 @@ pub mod wasm;
 pub mod handlers;
 
 pub mod runner;
+
+pub mod bench;
 
 pub mod cli;

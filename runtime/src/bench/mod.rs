@@ -1,0 +1,13 @@
+//! The benchmarks that come with the product: a runner in this process, on a store of its own, with a handler that does
+//! next to nothing. What is measured is the queue and the sandbox.
+//!
+//! Machines are noisy: compare figures of one run with each other, and CPU time rather than rates.
+
+mod cpu;
+mod figure;
+mod rig;
+mod scenario;
+
+pub use figure::{Figure, Spread};
+pub use rig::{Rig, RigError, RigSettings};
+pub use scenario::{latency, lateness, throughput};
