@@ -36,9 +36,11 @@ fn is_away(error: &RedisError) -> bool {
 }
 
 /// Whether the connection must be replaced. A timeout is one of the reasons: a half-open connection answers nothing
-/// for minutes, and nobody else would notice.
+/// for minutes, and nobody else would notice. So is a server that became a replica: the name in the address leads to
+/// the new primary by now, or soon.
 pub(super) fn is_broken(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error()
+    let moved_on = matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown));
+    error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() || moved_on
 }
 
 /// The server answered something that the script cannot have said.
@@ -76,6 +78,13 @@ mod tests {
         }
         assert!(store_error("here", "push jobs", timed_out("no reply")).is_away());
         assert!(store_error("here", "push jobs", io::Error::from(io::ErrorKind::ConnectionRefused).into()).is_away());
+    }
+
+    #[test]
+    fn a_connection_to_a_former_primary_is_given_up() {
+        assert!(is_broken(&from_server("READONLY You can't write against a read only replica.")));
+        assert!(is_broken(&timed_out("no reply")));
+        assert!(!is_broken(&from_server("OOM command not allowed when used memory > 'maxmemory'.")));
     }
 
     #[test]

@@ -23,8 +23,8 @@ mod settle;
 mod signals;
 mod store;
 
-// #[cfg(test)]
-// mod tests;
+#[cfg(test)]
+mod tests;
 
 pub use clock::Clock;
 pub use keys::DEFAULT_PREFIX;
