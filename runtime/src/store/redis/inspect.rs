@@ -10,12 +10,14 @@ use super::record::{read_failure, read_result};
 use super::reply::Reply;
 use super::script::{Call, DELETE_DEAD, RESPAWN};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::job::{JobId, Name, TopicId};
+use crate::job::{Job, JobId, Name, TopicId};
 use crate::store::{DeadJob, JobState, JobView, StoreError, TopicCounts};
 use crate::time::Timestamp;
 
 /// A counter that the scripts keep and that is no total.
 const RUNNING: &str = "running";
+
+const LOOK_UP: &str = "look up a job";
 
 type Bytes = Option<Vec<u8>>;
 
@@ -55,50 +57,50 @@ impl RedisStore {
     }
 
     pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        const DOING: &str = "look up a job";
         let keys = self.keys(tenant);
         let mut ask = pipe();
-        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str());
-        let (stored,): (Bytes,) = self.link.query(DOING, &ask).await?;
-        let mut ask = pipe();
-        // The topic, which the rest of the keys depend on, never changes; everything else is read at one moment.
-        ask.atomic().cmd("GET").arg(keys.result(id));
-        if let Some(stored) = &stored {
-            let topic = self.read(tenant, id, stored)?.spec.topic.topic;
-            self.ask_where(&mut ask, &keys, &topic, id);
-            type Places = (Bytes, Bytes, Option<String>, Option<u64>, Bytes, Option<u64>, Option<u64>);
-            let (result, stored, claim, lease, failure, delayed, dead): Places = self.link.query(DOING, &ask).await?;
-            if let Some(stored) = stored {
-                let (attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
-                return Ok(Some(JobView {
-                    id: id.clone(),
-                    state: state(worker, lease, delayed, dead),
-                    job: Some(self.read(tenant, id, &stored)?),
-                    attempts,
-                    last_failure: failure.as_deref().and_then(read_failure),
-                    result: result.as_deref().and_then(read_result),
-                }));
-            }
-            return Ok(result.as_deref().and_then(|result| finished(id, result)));
+        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
+        let (stored, result): (Bytes, Bytes) = self.link.query(LOOK_UP, &ask).await?;
+        match stored {
+            // The topic, which the rest of the keys depend on, never changes.
+            Some(stored) => self.view_stored(&keys, self.read(tenant, id, &stored)?).await,
+            None => Ok(result.and_then(|result| finished(id, &result))),
         }
-        let (result,): (Bytes,) = self.link.query(DOING, &ask).await?;
-        Ok(result.as_deref().and_then(|result| finished(id, result)))
     }
 
-    fn ask_where(&self, ask: &mut redis::Pipeline, keys: &Keys, topic: &Name, id: &JobId) {
+    /// Reads everything about the job at one moment, or else it might be seen in two places.
+    async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
+        let (topic, id) = (&job.spec.topic, &job.spec.id);
+        let mut ask = pipe();
+        ask.atomic().cmd("GET").arg(keys.result(id));
         for (command, key) in [
             ("HGET", keys.jobs()),
             ("HGET", keys.claims()),
-            ("ZSCORE", keys.leases()),
             ("HGET", keys.failures()),
-            ("ZSCORE", keys.delayed(topic)),
-            ("ZSCORE", keys.dead(topic)),
+            ("ZSCORE", keys.leases()),
+            ("ZSCORE", keys.delayed(&topic.topic)),
+            ("ZSCORE", keys.dead(&topic.topic)),
         ] {
             ask.cmd(command).arg(key).arg(id.as_str());
         }
+        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>);
+        let (result, stored, claim, failure, lease, delayed, dead): Parts = self.link.query(LOOK_UP, &ask).await?;
+        let Some(stored) = stored else {
+            // It ended between the two questions.
+            return Ok(result.and_then(|result| finished(id, &result)));
+        };
+        let (attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        Ok(Some(JobView {
+            id: id.clone(),
+            state: state(worker, lease, delayed, dead),
+            job: Some(self.read(&topic.tenant, id, &stored)?),
+            attempts,
+            last_failure: failure.as_deref().and_then(read_failure),
+            result: result.as_deref().and_then(read_result),
+        }))
     }
 
-    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<crate::job::Job, StoreError> {
+    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<Job, StoreError> {
         envelope::read(tenant, id.clone(), stored).map_err(|problem| StoreError::Unreadable {
             store: self.link.address.clone(),
             job: id.to_string(),

@@ -24,7 +24,7 @@ impl RedisStore {
         let keys = self.keys(tenant);
         let mut moved = 0;
         loop {
-            let migrated = self.migrate_some(tenant, &keys, limit.saturating_sub(moved).min(JOBS)).await?;
+            let migrated = self.migrate_some(&keys, limit.saturating_sub(moved).min(JOBS)).await?;
             moved += migrated.moved;
             // Nothing moved although jobs are due: another runner was faster. It will look again, and so will we.
             let done = moved >= limit || migrated.moved == 0 || migrated.next_due_in != Some(Duration::ZERO);
@@ -36,7 +36,7 @@ impl RedisStore {
 
     /// Two steps, because a script may not make up key names: which topics are due, and then the script with their keys,
     /// which asks for the time again. A topic that becomes due in between is found the next time.
-    async fn migrate_some(&self, tenant: &Name, keys: &Keys, limit: usize) -> Result<Migrated, StoreError> {
+    async fn migrate_some(&self, keys: &Keys, limit: usize) -> Result<Migrated, StoreError> {
         const DOING: &str = "migrate due jobs";
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
@@ -65,7 +65,6 @@ impl RedisStore {
             // The empty string is no number: nothing is delayed.
             Ok(Migrated { moved, next_due_in: reply.number().ok().map(Duration::from_millis) })
         };
-        tracing::debug!(%tenant, topics = due.len(), "migrated");
         Reply::new(reply).and_then(read).map_err(self.misread(DOING))
     }
 

@@ -1,6 +1,7 @@
 //! Settle: plain acks go through `ack.lua` many at a time, everything else through `settle.lua`.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use super::clock::wait_ms;
@@ -57,8 +58,8 @@ impl RedisStore {
     async fn dead_workers(&self, settlements: &[Settlement]) -> Result<Dead, StoreError> {
         let mut dead = Dead::new();
         for dead_after in settlements.iter().filter_map(|settlement| settlement.only_if_overdue) {
-            if !dead.contains_key(&dead_after) {
-                dead.insert(dead_after, self.silent_workers(DOING, dead_after).await?);
+            if let Entry::Vacant(unknown) = dead.entry(dead_after) {
+                unknown.insert(self.silent_workers(DOING, dead_after).await?);
             }
         }
         Ok(dead)
@@ -90,61 +91,48 @@ impl RedisStore {
     }
 
     fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
-        let mut workers: Numbered<&WorkerId> = Numbered(Vec::new());
-        let mut topics: Numbered<&Name> = Numbered(Vec::new());
-        let mut results = Vec::new();
-        for (_, settlement) in part {
-            workers.number(&settlement.lease.worker);
-            topics.number(&settlement.lease.topic.topic);
-            for job in follow_ups(settlement) {
-                if job.spec.topic.tenant != settlement.lease.topic.tenant {
-                    return Err(
-                        self.refused(DOING, anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id))
-                    );
-                }
-                topics.number(&job.spec.topic.topic);
-            }
-            if keeps_result(settlement) {
-                results.push(keys.result(&settlement.lease.job));
-            }
-        }
-
-        let mut names = vec![
-            keys.jobs(),
-            keys.active(),
-            keys.due(),
-            keys.topics(),
-            keys.counts(),
-            keys.claims(),
-            keys.leases(),
-            keys.failures(),
-            keys.checkpoints(),
-        ];
-        names.extend(workers.0.iter().map(|worker| keys.processing(worker)));
-        for topic in &topics.0 {
-            names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic), keys.dead(topic)]);
-        }
-        let mut next_result = names.len() + 1;
-        names.extend(results);
-
+        let mut named = self.name(keys, part)?;
+        let (names, mut next_result) = named.keys(keys);
         let mut call = Call::new(&SETTLE, &names);
         call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(keys.done_channel());
-        call.arg(workers.0.len()).arg(workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
-        call.arg(topics.0.len()).arg(topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
+        call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
+        call.arg(named.topics.0.len()).arg(named.topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
         for (_, settlement) in part {
-            let (worker, topic) =
-                (workers.number(&settlement.lease.worker), topics.number(&settlement.lease.topic.topic));
-            call.arg(settlement.lease.job.as_str()).arg(settlement.lease.delivery).arg(worker).arg(topic);
+            let lease = &settlement.lease;
+            call.arg(lease.job.as_str()).arg(lease.delivery);
+            call.arg(named.workers.number(&lease.worker)).arg(named.topics.number(&lease.topic.topic));
             self.add_verdict(&mut call, settlement, &mut next_result)?;
             call.arg(if settlement.notify && settlement.verdict.is_final() { "1" } else { "" });
             call.arg(guard(settlement, dead));
             let follow_ups = follow_ups(settlement);
             call.arg(follow_ups.len());
             for job in follow_ups {
-                add_job(&mut call, topics.number(&job.spec.topic.topic), job, &self.pack(DOING, job)?);
+                add_job(&mut call, named.topics.number(&job.spec.topic.topic), job, &self.pack(DOING, job)?);
             }
         }
         Ok(call)
+    }
+
+    /// Gathers whatever the settlements name that has keys of its own.
+    fn name<'a>(&self, keys: &Keys, part: &[Placed<'a>]) -> Result<Named<'a>, StoreError> {
+        let mut named = Named { workers: Numbered(Vec::new()), topics: Numbered(Vec::new()), results: Vec::new() };
+        for (_, settlement) in part {
+            let lease = &settlement.lease;
+            named.workers.number(&lease.worker);
+            named.topics.number(&lease.topic.topic);
+            for job in follow_ups(settlement) {
+                if job.spec.topic.tenant != lease.topic.tenant {
+                    return Err(
+                        self.refused(DOING, anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id))
+                    );
+                }
+                named.topics.number(&job.spec.topic.topic);
+            }
+            if keeps_result(settlement) {
+                named.results.push(keys.result(&lease.job));
+            }
+        }
+        Ok(named)
     }
 
     /// Verdict, wait, failure, reason, unique value, and the result with its key and retention.
@@ -169,6 +157,37 @@ impl RedisStore {
             call.arg("").arg("").arg(0);
         }
         Ok(())
+    }
+}
+
+/// What a part of a batch names, in the order in which the script gets it.
+struct Named<'a> {
+    workers: Numbered<&'a WorkerId>,
+    topics: Numbered<&'a Name>,
+    results: Vec<String>,
+}
+
+impl Named<'_> {
+    /// The keys for `settle.lua`, and the number of the first result's key.
+    fn keys(&mut self, keys: &Keys) -> (Vec<String>, usize) {
+        let mut names = vec![
+            keys.jobs(),
+            keys.active(),
+            keys.due(),
+            keys.topics(),
+            keys.counts(),
+            keys.claims(),
+            keys.leases(),
+            keys.failures(),
+            keys.checkpoints(),
+        ];
+        names.extend(self.workers.0.iter().map(|worker| keys.processing(worker)));
+        for topic in &self.topics.0 {
+            names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic), keys.dead(topic)]);
+        }
+        let first_result = names.len() + 1;
+        names.append(&mut self.results);
+        (names, first_result)
     }
 }
 

@@ -42,10 +42,15 @@ impl RedisStore {
     /// [`DEFAULT_PREFIX`](super::DEFAULT_PREFIX) unless several installations share a server.
     ///
     /// # Errors
-    /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in.
+    /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in; or the prefix
+    ///   contains braces.
     /// - [`StoreError::Away`]: nobody answers there.
     /// - [`StoreError::Refused`]: wrong password, or no such database.
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
+        if prefix.contains(['{', '}']) {
+            let problem = "braces in the prefix of the keys would hide the tenant's hash tag".into();
+            return Err(StoreError::BadAddress { address: prefix.into(), problem });
+        }
         let link = Link::new(url)?;
         link.connect().await?;
         Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Server })

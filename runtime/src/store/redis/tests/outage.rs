@@ -75,6 +75,12 @@ async fn a_full_server_refuses_and_nothing_is_half_done() {
 }
 
 #[tokio::test]
+async fn a_prefix_that_breaks_the_hash_tags_is_refused() {
+    let error = RedisStore::connect("redis://localhost", "gm{x}").await.unwrap_err();
+    assert!(matches!(error, StoreError::BadAddress { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_wrong_password_is_refused_and_not_away() {
     let mill = Mill::new().await;
     mill.raw(redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("right")).await;
