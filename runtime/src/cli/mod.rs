@@ -1,1 +1,23 @@
-//! cli
+//! The command line: the only place that wires rooms. Reference for people: `docs/cli.md`.
+
+mod check;
+mod command;
+mod dead;
+mod document;
+mod exit;
+mod folder;
+mod global;
+mod input;
+mod invoke;
+mod job;
+mod logging;
+mod push;
+mod sandbox;
+mod screen;
+mod stats;
+mod store;
+mod table;
+mod topics;
+mod wait;
+
+pub use command::main;

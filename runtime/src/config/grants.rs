@@ -14,6 +14,13 @@ use crate::job::Name;
 /// Keys and certificates are shorter by far; a path to a disk image is a mistake.
 const SECRET_BYTES: u64 = 1 << 20;
 
+/// Whether the secrets of topics are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrets {
+    Read,
+    Skip,
+}
+
 /// Strings by name, from `[… .config]`.
 pub(super) fn config(topic: &mut Section<'_>) -> BTreeMap<String, String> {
     let Some(section) = topic.section("config") else { return BTreeMap::new() };
@@ -33,8 +40,11 @@ pub(super) fn config(topic: &mut Section<'_>) -> BTreeMap<String, String> {
 }
 
 /// Bytes by name, from `[… .secrets]`: read once, when the manifest is. Paths are relative to `folder`, the manifest's.
-pub(super) fn secrets(topic: &mut Section<'_>, folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn secrets(topic: &mut Section<'_>, folder: &Path, secrets: Secrets) -> BTreeMap<String, Vec<u8>> {
     let Some(section) = topic.section("secrets") else { return BTreeMap::new() };
+    if secrets == Secrets::Skip {
+        return BTreeMap::new();
+    }
     let problems = section.problems();
     let read = |(key, _, value): (&str, Span, Value<'_>)| Some((key.to_owned(), secret(key, value, folder, problems)?));
     section.entries().filter_map(read).collect()

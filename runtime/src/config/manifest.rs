@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::grants::Secrets;
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server, StoreSettings};
 use super::topics;
@@ -49,10 +50,15 @@ impl Manifest {
     /// # Errors
     /// The file cannot be read, or says something that makes no sense: then every mistake is listed.
     pub fn load(path: &Path) -> Result<Self, ManifestError> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, path),
-            Err(source) => Err(ManifestError::Read { path: path.into(), source }),
-        }
+        Self::parse(&text_of(path)?, path)
+    }
+
+    /// Like [`Self::load`], but leaves every topic's secrets out: for whoever runs no handlers and may not see them.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`].
+    pub fn load_without_secrets(path: &Path) -> Result<Self, ManifestError> {
+        Self::parse_with(Secrets::Skip, &text_of(path)?, path)
     }
 
     /// Like [`Self::load`], of a text that was read from `path`: what is relative is relative to its folder.
@@ -60,6 +66,10 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError::Invalid`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ManifestError> {
+        Self::parse_with(Secrets::Read, text, path)
+    }
+
+    fn parse_with(secrets: Secrets, text: &str, path: &Path) -> Result<Self, ManifestError> {
         let source = Source { path: path.into(), text: text.into() };
         let (table, syntax) = DeTable::parse_recoverable(&source.text);
         if !syntax.is_empty() {
@@ -68,7 +78,7 @@ impl Manifest {
             return Err(ManifestError::Invalid { problems: syntax.iter().map(shown).collect() });
         }
         let problems = Problems::of(source.clone());
-        let manifest = Self::read(table.get_ref(), &source, &problems);
+        let manifest = Self::read(table.get_ref(), secrets, &source, &problems);
         let problems = problems.into_vec();
         if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid { problems }) }
     }
@@ -88,13 +98,13 @@ impl Manifest {
         }
     }
 
-    fn read<'t>(table: &'t DeTable<'t>, source: &Source, problems: &'t Problems) -> Self {
+    fn read<'t>(table: &'t DeTable<'t>, secrets: Secrets, source: &Source, problems: &'t Problems) -> Self {
         let folder = source.path.parent().unwrap_or(Path::new(""));
         let mut root = Section::new("the manifest".into(), table, problems);
         let server = server::server(&mut root, folder);
         let store = server::store(&mut root, folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder);
+        let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder, secrets);
         root.finish();
         Self {
             path: source.path.to_path_buf(),
@@ -130,6 +140,10 @@ impl Manifest {
             }
         }
     }
+}
+
+fn text_of(path: &Path) -> Result<String, ManifestError> {
+    std::fs::read_to_string(path).map_err(|source| ManifestError::Read { path: path.into(), source })
 }
 
 impl ManifestError {

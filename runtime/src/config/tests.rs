@@ -223,6 +223,15 @@ fn a_secret_file_is_read_without_its_last_line_break() {
 }
 
 #[test]
+fn who_runs_no_handlers_needs_no_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gristmill.toml");
+    std::fs::write(&path, "[topics.a.secrets]\nkey = { file = \"gone\" }").unwrap();
+    assert!(Manifest::load(&path).is_err());
+    assert!(Manifest::load_without_secrets(&path).unwrap().topics[&id("a")].grants.secrets.is_empty());
+}
+
+#[test]
 fn a_store_may_be_named_by_the_environment() {
     assert!(problems("[store]\nurl = { env = \"CARGO_PKG_NAME\" }").contains("no address of a store"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::diagnostic::{Span, did_you_mean};
-use super::grants;
+use super::grants::{self, Secrets};
 use super::ranges;
 use super::read::{Problems, Section, name};
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
@@ -37,7 +37,7 @@ fn default_tenant() -> Name {
     DEFAULT_TENANT.parse().expect("`default` is a name")
 }
 
-pub(super) fn read(root: &mut Section<'_>, folder: &Path) -> Topics {
+pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> Topics {
     let mut read =
         Topics { topics: BTreeMap::new(), places: BTreeMap::new(), template: template(), targets: Vec::new() };
     let tenant = default_tenant();
@@ -45,7 +45,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path) -> Topics {
         read.defaults(&tenant, section);
     }
     let template = read.template.clone();
-    read.topics_of(&tenant, &template, root, folder);
+    read.topics_of(&tenant, &template, root, folder, secrets);
     for (written, span, mut section) in root.sections("tenants") {
         let problems = section.problems();
         if written == DEFAULT_TENANT {
@@ -61,7 +61,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path) -> Topics {
             only_for_topics(&mut defaults);
             defaults.finish();
         }
-        read.topics_of(&tenant, &template, &mut section, folder);
+        read.topics_of(&tenant, &template, &mut section, folder, secrets);
         section.finish();
     }
     read.check_targets(root.problems());
@@ -77,7 +77,7 @@ impl Topics {
         self.template = template;
     }
 
-    fn topics_of(&mut self, tenant: &Name, template: &Topic, outer: &mut Section<'_>, folder: &Path) {
+    fn topics_of(&mut self, tenant: &Name, template: &Topic, outer: &mut Section<'_>, folder: &Path, secrets: Secrets) {
         for (written, span, mut section) in outer.sections("topics") {
             let Some(own) = name(written, span.clone(), section.problems()) else { continue };
             let id = TopicId { tenant: tenant.clone(), topic: own.clone() };
@@ -89,7 +89,7 @@ impl Topics {
             self.layer(tenant, &mut topic, &mut section);
             let grants = Arc::make_mut(&mut topic.grants);
             grants.config = grants::config(&mut section);
-            grants.secrets = grants::secrets(&mut section, folder);
+            grants.secrets = grants::secrets(&mut section, folder, secrets);
             section.finish();
             self.places.insert(id.clone(), place);
             self.topics.insert(id, topic);

@@ -1,0 +1,124 @@
+//! The tree of commands, and the way from `main` into one of them.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use serde_json::json;
+
+use super::exit::{self, Exit};
+use super::global::Global;
+use super::{check, dead, invoke, job, logging, push, screen, stats, topics};
+use crate::config::ManifestError;
+use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
+
+/// A job runner whose handlers are WebAssembly components.
+///
+/// Drop `thumbnail.wasm` into the handlers folder, and jobs of the topic `thumbnail` are done by it.
+#[derive(Debug, Parser)]
+#[command(name = "gristmill", version, after_help = exit::HELP, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Push(push::Args),
+    Check(check::Args),
+    Topics(topics::Args),
+    Stats(stats::Args),
+    Job(job::Args),
+    Dead(dead::Args),
+    Invoke(invoke::Args),
+    /// Compiles one component; the sandbox calls it.
+    #[command(name = COMPILE_SUBCOMMAND, hide = true)]
+    CompileComponent {
+        memory_bytes: u64,
+        cpu_seconds: u64,
+    },
+}
+
+/// The whole of the program.
+pub fn main() -> ExitCode {
+    let Cli { global, command } = Cli::parse();
+    if let Command::CompileComponent { memory_bytes, cpu_seconds } = command {
+        // Before anything else is set up: it limits its own memory and must do so early.
+        return compile_child(ChildLimits { memory_bytes, cpu_seconds });
+    }
+    match run(&global, command) {
+        Ok(exit) => exit.into(),
+        Err(error) => complain(&global, &error).into(),
+    }
+}
+
+fn run(global: &Global, command: Command) -> anyhow::Result<Exit> {
+    logging::begin(global, command.usual_log())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("failed to start the asynchronous runtime")?;
+    let exit = runtime.block_on(dispatch(global, command));
+    // What still runs here is a guest or a read that nobody waits for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    exit
+}
+
+async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Push(args) => push::run(global, args).await,
+        Command::Check(args) => check::run(global, args).await,
+        Command::Topics(args) => topics::run(global, args).await,
+        Command::Stats(args) => stats::run(global, args).await,
+        Command::Job(args) => job::run(global, args).await,
+        Command::Dead(args) => dead::run(global, args).await,
+        Command::Invoke(args) => invoke::run(global, args).await,
+        Command::CompileComponent { .. } => Ok(Exit::Usage),
+    }
+}
+
+impl Command {
+    /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
+    fn usual_log(&self) -> &'static str {
+        "warn"
+    }
+}
+
+/// Tells why the command failed, once, on standard error.
+fn complain(global: &Global, error: &anyhow::Error) -> Exit {
+    let exit = Exit::of(error);
+    if exit == Exit::Done {
+        return exit;
+    }
+    if global.json {
+        let message = format!("{error:#}");
+        screen::note(&json!({ "error": { "code": exit.name(), "message": message } }).to_string());
+        return exit;
+    }
+    match error.downcast_ref::<ManifestError>() {
+        Some(invalid @ ManifestError::Invalid { .. }) => screen::note(&invalid.render(screen::note_has_colour())),
+        _ => screen::note(&format!("error: {error:#}")),
+    }
+    exit
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has none", command.get_name());
+        }
+    }
+}

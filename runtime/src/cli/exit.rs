@@ -1,0 +1,107 @@
+//! What a command says when it ends.
+
+use std::process::ExitCode;
+
+use super::screen::Closed;
+use crate::config::ManifestError;
+use crate::store::StoreError;
+
+/// Shown under every help text.
+pub(super) const HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed, or `check` found a problem
+  2  the command line or the manifest makes no sense
+  3  the store is away
+  4  the job was not completed: it is dead or expired
+  5  waited long enough: the job is still on its way";
+
+/// The exit codes. They are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    StoreAway = 3,
+    NotCompleted = 4,
+    TimedOut = 5,
+}
+
+/// The command line contradicts itself in a way that its grammar cannot say.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Usage(pub(super) String);
+
+impl Exit {
+    /// The code that an error ends with.
+    pub(super) fn of(error: &anyhow::Error) -> Self {
+        for cause in error.chain() {
+            if let Some(error) = cause.downcast_ref::<StoreError>() {
+                return match error {
+                    StoreError::Away { .. } => Self::StoreAway,
+                    StoreError::BadAddress { .. } => Self::Usage,
+                    StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
+                };
+            }
+            if cause.is::<Usage>() || cause.is::<ManifestError>() {
+                return Self::Usage;
+            }
+            // Whoever read our output has seen enough, as in `gristmill stats | head -1`.
+            if cause.is::<Closed>() {
+                return Self::Done;
+            }
+        }
+        Self::Failed
+    }
+
+    /// As `--json` calls it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::StoreAway => "store-away",
+            Self::NotCompleted => "not-completed",
+            Self::TimedOut => "timed-out",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    fn away() -> StoreError {
+        StoreError::Away { store: "redis://nowhere".into(), source: anyhow!("connection refused") }
+    }
+
+    #[test]
+    fn errors_end_with_their_code_however_deep_they_lie() {
+        let usage = || Usage("--id names one job".into());
+        let cases = [
+            (anyhow::Error::new(away()), Exit::StoreAway),
+            (Err::<(), _>(away()).context("failed to push").unwrap_err(), Exit::StoreAway),
+            (Err::<(), _>(usage()).context("failed to push").unwrap_err(), Exit::Usage),
+            (anyhow!("something else"), Exit::Failed),
+            (Closed.into(), Exit::Done),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(Exit::of(&error), exit, "{error:#}");
+        }
+    }
+
+    #[test]
+    fn the_help_tells_every_code() {
+        for code in 0..=5 {
+            assert!(HELP.contains(&format!("\n  {code}  ")));
+        }
+    }
+}

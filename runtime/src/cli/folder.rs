@@ -1,0 +1,93 @@
+//! The components that lie in the handlers folder, for commands that look at them once.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+use crate::config::HandlerSettings;
+use crate::job::Name;
+use crate::wasm::Version;
+
+/// A file of the folder whose name ends in `.wasm`.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    /// The handler's name; an error text if the file's name is none.
+    pub(super) name: Result<Name, String>,
+    pub(super) bytes: u64,
+}
+
+/// Every component file of the folder, by name. A folder that is not there is empty.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
+    let folder = &settings.folder;
+    let context = || format!("failed to read the handlers folder {}", folder.display());
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(context)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(context)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if hidden || path.extension().is_none_or(|extension| extension != "wasm") {
+            continue;
+        }
+        let metadata = std::fs::metadata(&path).with_context(|| format!("failed to look at {}", path.display()))?;
+        if metadata.is_file() {
+            found.push(Found { name: name_of(&path), bytes: metadata.len(), path });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+fn name_of(path: &Path) -> Result<Name, String> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.parse().map_err(|error: crate::job::BadName| error.to_string())
+}
+
+impl Found {
+    /// The file's bytes. One over the limit is refused unread.
+    pub(super) fn read(&self, limit: u64) -> anyhow::Result<Vec<u8>> {
+        if self.bytes > limit {
+            let show = |bytes| crate::config::units::SIZE.about(bytes);
+            anyhow::bail!("the file has {}, over the `component-limit` of {}", show(self.bytes), show(limit));
+        }
+        std::fs::read(&self.path).with_context(|| format!("failed to read {}", self.path.display()))
+    }
+
+    /// What the sandbox would call this version.
+    pub(super) fn version(&self, limit: u64) -> anyhow::Result<Version> {
+        Ok(Version(Sha256::digest(self.read(limit)?).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Manifest;
+
+    #[test]
+    fn only_visible_wasm_files_are_components() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = HandlerSettings { folder: folder.path().into(), ..Manifest::default_at(Path::new("")).handlers };
+        for name in ["b.wasm", "a.wasm", ".tmp.wasm", "c.txt", "no name.wasm"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("d.wasm")).unwrap();
+        let names: Vec<_> = scan(&settings).unwrap().into_iter().map(|found| found.name.ok()).collect();
+        let name = |text: &str| text.parse().ok();
+        assert_eq!(names, [name("a"), name("b"), None]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_empty() {
+        let settings =
+            HandlerSettings { folder: "/no/such/folder".into(), ..Manifest::default_at(Path::new("")).handlers };
+        assert!(scan(&settings).unwrap().is_empty());
+    }
+}

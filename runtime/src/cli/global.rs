@@ -1,0 +1,84 @@
+//! The options that every command has, and what they stand for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+
+use super::store;
+use crate::config::{Manifest, ManifestError};
+use crate::store::Store;
+
+/// Read if no manifest is named and it is there.
+const DEFAULT_MANIFEST: &str = "gristmill.toml";
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Global {
+    /// The manifest [default: ./gristmill.toml, if there is one]
+    #[arg(long, short, global = true, env = "GRISTMILL_MANIFEST", value_name = "PATH")]
+    manifest: Option<PathBuf>,
+    /// The store's address, instead of the manifest's
+    #[arg(long, global = true, env = "GRISTMILL_STORE", value_name = "URL", hide_env_values = true)]
+    store: Option<String>,
+    /// Write one JSON document per line, for programs
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// How log lines on standard error look
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(super) log_format: LogFormat,
+    /// Log lines to keep, such as `debug` or `gristmill::runner=debug,warn`
+    #[arg(long, global = true, env = "GRISTMILL_LOG", value_name = "FILTER")]
+    pub(super) log: Option<String>,
+    /// Log more; twice for everything
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, conflicts_with = "log")]
+    pub(super) verbose: u8,
+    /// Log errors only
+    #[arg(long, short, global = true, conflicts_with_all = ["log", "verbose"])]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Global {
+    /// The manifest with the secrets of its topics, for who runs handlers.
+    pub(super) fn manifest(&self) -> Result<Manifest, ManifestError> {
+        self.manifest_with(Manifest::load)
+    }
+
+    /// The manifest without secrets, for who only looks.
+    pub(super) fn manifest_without_secrets(&self) -> Result<Manifest, ManifestError> {
+        self.manifest_with(Manifest::load_without_secrets)
+    }
+
+    fn manifest_with(&self, load: fn(&Path) -> Result<Manifest, ManifestError>) -> Result<Manifest, ManifestError> {
+        let mut manifest = match &self.manifest {
+            Some(path) => load(path)?,
+            None if Path::new(DEFAULT_MANIFEST).exists() => load(Path::new(DEFAULT_MANIFEST))?,
+            None => Manifest::default_at(Path::new("")),
+        };
+        if let Some(url) = &self.store {
+            manifest.store.url.clone_from(url);
+        }
+        Ok(manifest)
+    }
+
+    /// Whether there is a manifest; without one, nothing can be said about which topics exist.
+    pub(super) fn has_manifest(&self) -> bool {
+        self.manifest.is_some() || Path::new(DEFAULT_MANIFEST).exists()
+    }
+
+    /// The store that the options or the manifest name.
+    pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Store>> {
+        store::open(&manifest.store.url, &manifest.store.prefix).await
+    }
+
+    /// The store, for a command that needs nothing else from the manifest.
+    pub(super) async fn store_alone(&self) -> anyhow::Result<Arc<dyn Store>> {
+        self.store(&self.manifest_without_secrets()?).await
+    }
+}

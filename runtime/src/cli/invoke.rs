@@ -1,0 +1,259 @@
+//! `gristmill invoke`: one attempt of one component, here and now, with no queue.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::input::{Body, pair};
+use super::table::facts;
+use super::{document, folder, job, sandbox, screen};
+use crate::config::{Manifest, units};
+use crate::job::{Due, Job, JobSpec, Name, NewJob, Payload, TopicId};
+use crate::outcome::{FailureDetail, Outcome};
+use crate::time::{Timestamp, millis};
+use crate::topic::{Limits, Topic};
+use crate::wasm::{Attempt, FollowUpRule, LogLine, LogSink, Report};
+
+const PREVIEW_CHARS: usize = 160;
+
+/// Run a component once, with no queue and no store
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The result goes to standard output, everything about it to standard error. Limits, settings and secrets are those of the
+topic. Follow-up jobs are shown and go nowhere.
+
+Examples:
+  gristmill invoke handlers/echo.wasm --data hello
+  gristmill invoke handlers/resize-image.wasm --file cat.jpg --meta width=200 > small.jpg
+  gristmill invoke mine.wasm --topic order-timeout --fuel 10M --attempt 3 --json")]
+pub(super) struct Args {
+    /// The component's file
+    component: PathBuf,
+    #[command(flatten)]
+    body: Body,
+    /// The topic whose job it is [default: the file's name]
+    #[arg(long)]
+    topic: Option<TopicId>,
+    /// Fuel, such as 500M
+    #[arg(long, value_parser = |text: &str| units::COUNT.parse(text))]
+    fuel: Option<u64>,
+    /// Memory, such as 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| units::SIZE.parse(text))]
+    memory: Option<u64>,
+    /// Wall clock, such as 30s
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    timeout: Option<Duration>,
+    /// Which attempt it is, from 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: u32,
+    /// A header that the handler sees; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    meta: Vec<(String, String)>,
+    /// A setting that the handler sees, over the topic's; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    config: Vec<(String, String)>,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest()?;
+    let topic = topic(&manifest, &args)?;
+    let (path, body) = (args.component, args.body.read()?);
+    let wasm = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    let component = sandbox::small(&manifest)?.load(&wasm).await;
+    let component = component.with_context(|| format!("failed to load {}", path.display()))?;
+
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
+    let report = component.invoke(attempt).await;
+    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    tell(global, &topic.limits, &report, &lines)
+}
+
+/// The topic with what the options say on top.
+fn topic(manifest: &Manifest, args: &Args) -> anyhow::Result<Topic> {
+    let id = match &args.topic {
+        Some(id) => id.clone(),
+        None => manifest.auto_topic(&name_of(&args.component)?).id,
+    };
+    let declared = manifest.topics.get(&id).cloned();
+    let mut topic = declared.unwrap_or_else(|| Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) });
+    let limits = &mut topic.limits;
+    limits.fuel = args.fuel.unwrap_or(limits.fuel);
+    limits.memory_bytes = args.memory.unwrap_or(limits.memory_bytes);
+    limits.timeout = args.timeout.unwrap_or(limits.timeout);
+    Arc::make_mut(&mut topic.grants).config.extend(args.config.iter().cloned());
+    Ok(topic)
+}
+
+fn name_of(path: &Path) -> Result<Name, Usage> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.parse().map_err(|error| Usage(format!("{error}; or name a topic with --topic")))
+}
+
+fn attempt(
+    manifest: &Manifest,
+    topic: &Topic,
+    body: Payload,
+    metadata: Vec<(String, String)>,
+    attempt: u32,
+    logs: LogSink,
+) -> anyhow::Result<Attempt> {
+    let now = Timestamp::now();
+    let spec = JobSpec { metadata, ..JobSpec::new(topic.id.clone(), body) };
+    Ok(Attempt {
+        job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
+        attempt,
+        max_attempts: topic.retry.attempts.max(attempt),
+        checkpoint: None,
+        limits: topic.limits,
+        grants: Arc::clone(&topic.grants),
+        targets: Arc::new(targets(manifest, &topic.id.tenant)?),
+        clock_offset_ms: 0,
+        cancelled: CancellationToken::new(),
+        checkpoints: None,
+        logs,
+    })
+}
+
+/// The topics that the handler could enqueue to if it ran for real.
+fn targets(manifest: &Manifest, tenant: &Name) -> anyhow::Result<HashMap<Name, FollowUpRule>> {
+    let rule = |topic: &Topic| FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
+    let mut targets = HashMap::new();
+    if manifest.handlers.auto_topics {
+        for found in folder::scan(&manifest.handlers)? {
+            let auto = found.name.ok().map(|name| manifest.auto_topic(&name));
+            targets
+                .extend(auto.filter(|auto| auto.id.tenant == *tenant).map(|auto| (auto.id.topic.clone(), rule(&auto))));
+        }
+    }
+    let declared = manifest.topics.values().filter(|topic| topic.id.tenant == *tenant);
+    targets.extend(declared.map(|topic| (topic.id.topic.clone(), rule(topic))));
+    Ok(targets)
+}
+
+fn tell(global: &Global, limits: &Limits, report: &Report, lines: &[LogLine]) -> anyhow::Result<Exit> {
+    if global.json {
+        screen::document(&as_document(report, lines))?;
+    } else {
+        screen::note(&facts(&about(limits, report, lines)));
+        if let Outcome::Complete(Some(output)) = &report.outcome {
+            screen::bytes(&output.data)?;
+        }
+    }
+    Ok(match report.outcome {
+        Outcome::Complete(_) | Outcome::Snooze(_) => Exit::Done,
+        _ => Exit::NotCompleted,
+    })
+}
+
+fn about(limits: &Limits, report: &Report, lines: &[LogLine]) -> Vec<(&'static str, String)> {
+    let (fuel, memory) = (units::COUNT.about(report.fuel), units::SIZE.about(report.memory_peak));
+    let mut facts = vec![
+        ("outcome", outcome(&report.outcome)),
+        ("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))),
+        ("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))),
+        ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
+    ];
+    if !report.follow_ups.is_empty() {
+        let lines: Vec<_> = report.follow_ups.iter().map(follow_up).collect();
+        facts.push(("follow-ups", lines.join("\n")));
+    }
+    if !lines.is_empty() {
+        let lines: Vec<_> = lines.iter().map(log_line).collect();
+        facts.push(("log", lines.join("\n")));
+    }
+    if report.log_lines_dropped > 0 {
+        facts.push(("dropped", format!("{} log lines over the log-limit", report.log_lines_dropped)));
+    }
+    facts
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    let (name, text) = in_words(outcome);
+    if text.is_empty() { name.into() } else { format!("{name}: {text}") }
+}
+
+/// A stable name, and what there is to say.
+fn in_words(outcome: &Outcome) -> (&'static str, String) {
+    match outcome {
+        Outcome::Complete(None) => ("complete", String::new()),
+        Outcome::Complete(Some(output)) => {
+            let kind = output.content_type.as_deref().map(|kind| format!(", {kind}")).unwrap_or_default();
+            ("complete", format!("{}{kind}", units::SIZE.about(output.data.len() as u64)))
+        }
+        Outcome::Snooze(after) => ("snooze", format!("again in {}", units::about_duration(*after))),
+        Outcome::Retry { detail, after: None } => ("retry", detail_in_words(detail)),
+        Outcome::Retry { detail, after: Some(after) } => {
+            ("retry", format!("in {}: {}", units::about_duration(*after), detail_in_words(detail)))
+        }
+        Outcome::Reject(detail) => ("rejected", detail_in_words(detail)),
+        Outcome::OutOfFuel { limit } => ("fuel-exhausted", format!("all {} are used up", units::COUNT.about(*limit))),
+        Outcome::MemoryExceeded { limit, .. } => {
+            ("memory-exceeded", format!("asked for more than {}", units::SIZE.about(*limit)))
+        }
+        Outcome::TimedOut { limit } => ("timeout", format!("ran longer than {}", units::about_duration(*limit))),
+        Outcome::Trapped { message, backtrace } => ("trap", format!("{message}\n{backtrace}").trim_end().into()),
+        Outcome::LimitExceeded { limit, allowed } => ("limit", format!("went over the {limit} limit of {allowed}")),
+        Outcome::NotRun(why) => ("not-run", why.to_string()),
+        Outcome::Expired => ("expired", String::new()),
+        Outcome::LeaseExpired => ("lease-expired", String::new()),
+        Outcome::WorkerDied => ("worker-died", String::new()),
+    }
+}
+
+fn detail_in_words(detail: &FailureDetail) -> String {
+    let FailureDetail { code, message, context } = detail;
+    let context = context.as_ref().map(|context| format!("\n{}", job::about_payload(context))).unwrap_or_default();
+    format!("{code}: {message}{context}")
+}
+
+fn follow_up(new: &NewJob) -> String {
+    let due = match due_in(new) {
+        Duration::ZERO => String::new(),
+        wait => format!(" in {}", units::about_duration(wait)),
+    };
+    let body = screen::preview(&new.spec.body.data, PREVIEW_CHARS);
+    format!("{}{due}: {body}", new.spec.topic)
+}
+
+fn due_in(new: &NewJob) -> Duration {
+    match new.due {
+        Due::Now => Duration::ZERO,
+        Due::After(wait) => wait,
+        Due::At(at) => at.since(Timestamp::now()),
+    }
+}
+
+fn log_line(line: &LogLine) -> String {
+    let fields: Vec<_> = line.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    // What a guest prints has no level of its own: the stream says as much.
+    let level = if line.source == "log" { line.level.as_str() } else { line.source };
+    format!("{level:<8} {}  {}", line.message, fields.join(" ")).trim_end().replace('\n', "\\n")
+}
+
+fn as_document(report: &Report, lines: &[LogLine]) -> Value {
+    let (name, text) = in_words(&report.outcome);
+    let output = if let Outcome::Complete(output) = &report.outcome { output.as_ref() } else { None };
+    let line = |line: &LogLine| {
+        let level = line.level.as_str().to_lowercase();
+        json!({ "level": level, "source": line.source, "message": line.message, "fields": line.fields })
+    };
+    json!({
+        "outcome": name,
+        "message": text,
+        "output": output.map(document::payload),
+        "fuel": report.fuel,
+        "memory_peak_bytes": report.memory_peak,
+        "duration_ms": report.duration.as_secs_f64() * 1000.0,
+        "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new)))).collect::<Vec<_>>(),
+        "log": lines.iter().map(line).collect::<Vec<_>>(),
+        "log_lines_dropped": report.log_lines_dropped,
+    })
+}

@@ -1,0 +1,147 @@
+//! `gristmill job`: one job, and where it is.
+
+use anyhow::bail;
+use clap::Subcommand;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::table::facts;
+use super::{document, screen, wait};
+use crate::config::units;
+use crate::job::{Job, JobId, Name, Payload};
+use crate::store::{JobState, JobView, ResultView};
+use crate::time::Timestamp;
+
+/// As much of a body as fits on a screen line or three.
+const PREVIEW_CHARS: usize = 240;
+
+/// Look at one job
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show where a job is, what it holds, and what became of it
+    ///
+    /// A finished job is known only as long as its result is kept.
+    Show {
+        id: JobId,
+        /// Whose job it is
+        #[arg(long, default_value = crate::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let Command::Show { id, tenant } = args.command;
+    let Some(view) = global.store_alone().await?.job(&tenant, &id).await? else {
+        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+    };
+    if global.json {
+        screen::document(&document::view(&view))?;
+    } else {
+        screen::line(&facts(&about(&view, Timestamp::now())))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("id", view.id.to_string()), ("state", state(&view.state, now))];
+    if let Some(job) = &view.job {
+        facts.extend(about_job(job, now));
+    }
+    facts.push(("attempts", view.attempts.to_string()));
+    if let Some(failure) = &view.last_failure {
+        facts.push(("last failure", wait::about(Some(failure))));
+    }
+    if let Some(result) = &view.result {
+        facts.push(("result", about_result(result)));
+    }
+    facts
+}
+
+fn state(state: &JobState, now: Timestamp) -> String {
+    match state {
+        JobState::Ready => "ready: waits for a free runner".into(),
+        JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
+        JobState::Running { worker, lease_until } => {
+            format!("running on {worker}, leased until {lease_until} ({})", distance(*lease_until, now))
+        }
+        JobState::Dead { since } => format!("dead since {since} ({})", distance(*since, now)),
+        JobState::Finished => "finished".into(),
+    }
+}
+
+/// The facts about a job that its producer gave.
+pub(super) fn about_job(job: &Job, now: Timestamp) -> Vec<(&'static str, String)> {
+    let spec = &job.spec;
+    let mut facts = vec![
+        ("topic", spec.topic.to_string()),
+        ("enqueued", format!("{} ({})", job.enqueued_at, distance(job.enqueued_at, now))),
+    ];
+    if job.due_at != job.enqueued_at {
+        facts.push(("due", format!("{} ({})", job.due_at, distance(job.due_at, now))));
+    }
+    let optional = [
+        ("key", spec.key.clone()),
+        ("unique", spec.unique.clone()),
+        ("attempts max", spec.max_attempts.map(|attempts| attempts.to_string())),
+        ("ttl", spec.ttl.map(units::about_duration)),
+    ];
+    facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    if !spec.metadata.is_empty() {
+        let lines: Vec<_> = spec.metadata.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.push(("metadata", lines.join("\n")));
+    }
+    facts.push(("body", about_payload(&spec.body)));
+    facts
+}
+
+pub(super) fn about_payload(payload: &Payload) -> String {
+    let size = units::SIZE.about(payload.data.len() as u64);
+    let kind = payload.content_type.as_deref().map(|kind| format!(", {kind}")).unwrap_or_default();
+    if payload.data.is_empty() {
+        return format!("empty{kind}");
+    }
+    format!("{size}{kind}\n{}", screen::preview(&payload.data, PREVIEW_CHARS))
+}
+
+fn about_result(result: &ResultView) -> String {
+    match result {
+        ResultView::Complete(None) => "complete, with nothing to say".into(),
+        ResultView::Complete(Some(output)) => format!("complete: {}", about_payload(output)),
+        ResultView::Dead(failure) => format!("dead: {}", wait::about(Some(failure))),
+        ResultView::Expired => "expired before it could start".into(),
+    }
+}
+
+/// `in 5m` or `5m ago`, by this host's clock: good enough to read.
+pub(super) fn distance(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        return format!("in {}", units::about_duration(at.since(now)));
+    }
+    format!("{} ago", units::about_duration(now.since(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_look_forward_and_back() {
+        let (early, late) = (Timestamp::from_millis(1000), Timestamp::from_millis(91_000));
+        assert_eq!(distance(late, early), "in 1m30s");
+        assert_eq!(distance(early, late), "1m30s ago");
+    }
+
+    #[test]
+    fn a_body_is_shown_by_size_type_and_beginning() {
+        let text = Payload { data: b"{\"a\":1}".to_vec(), content_type: Some("application/json".into()) };
+        assert_eq!(about_payload(&text), "7B, application/json\n{\"a\":1}");
+        assert_eq!(about_payload(&Payload::default()), "empty");
+    }
+}

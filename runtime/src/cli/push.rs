@@ -1,0 +1,258 @@
+//! `gristmill push`: jobs into the store, and perhaps their result out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::input::{Body, pair};
+use super::{screen, wait};
+use crate::config::{Manifest, did_you_mean, units};
+use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, TopicId};
+use crate::store::{Pushed, Store};
+
+/// Jobs made and sent at once, so that a large `--count` needs little memory.
+const CHUNK: u32 = 500;
+
+/// The answer must outlive the wait for it, or who looks last finds nothing.
+const ANSWER_GRACE: Duration = Duration::from_secs(60);
+
+/// Push a job, and print its id or wait for its result
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill push resize-image --file cat.jpg --meta width=200 --wait > small.jpg
+  gristmill push order-timeout --data '{\"order\": 17}' --delay 30m --unique order-17
+  seq 1000 | xargs -I{} echo '{\"n\": {}}' | gristmill push echo --json")]
+pub(super) struct Args {
+    /// The topic, or tenant/topic
+    topic: TopicId,
+    #[command(flatten)]
+    body: Body,
+    /// Make the job due after this long, such as 30s or 2h
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    delay: Option<Duration>,
+    /// Push this many jobs with the same body
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// A header that the handler sees; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    meta: Vec<(String, String)>,
+    /// Groups jobs that belong together
+    #[arg(long)]
+    key: Option<String>,
+    /// Push nothing if a waiting or running job of the topic has the same value
+    #[arg(long, value_name = "VALUE")]
+    unique: Option<String>,
+    /// The job's id, instead of a new one; pushing the same id again changes nothing
+    #[arg(long, conflicts_with = "count")]
+    id: Option<JobId>,
+    /// Tries in all, instead of the topic's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    attempts: Option<u32>,
+    /// How long after it became due the job may still start, instead of the topic's
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    ttl: Option<Duration>,
+    /// Keep what becomes of the job for this long, if the topic does not keep it longer
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    keep_result: Option<Duration>,
+    /// Whose topic it is [default: default]
+    #[arg(long)]
+    tenant: Option<Name>,
+    /// Wait until the job is done, and write its result to standard output
+    #[arg(long, conflicts_with = "count")]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = units::duration, requires = "wait")]
+    wait_timeout: Duration,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    let (plan, waiting) = plan(args)?;
+    if global.has_manifest() {
+        plan.check_against(&manifest)?;
+    }
+    let plan = plan.with_ttl_of(&manifest);
+    let store = global.store(&manifest).await?;
+    match waiting {
+        None => push_all(global, &store, &plan).await,
+        Some(patience) => push_and_wait(global, &store, &plan, patience).await,
+    }
+}
+
+/// What to push.
+#[derive(Debug)]
+struct Plan {
+    spec: JobSpec,
+    due: Due,
+    count: u32,
+    own_id: bool,
+}
+
+/// The plan, and how long to wait for its end, if at all.
+fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
+    let topic = topic(args.topic, args.tenant)?;
+    let body = args.body.read()?;
+    let patience = args.wait.then_some(args.wait_timeout);
+    let keep_result = patience.map(|patience| patience + ANSWER_GRACE).max(args.keep_result);
+    let own_id = args.id.is_some();
+    let spec = JobSpec {
+        id: args.id.unwrap_or_else(JobId::generate),
+        topic,
+        body,
+        metadata: args.meta,
+        key: args.key,
+        unique: args.unique,
+        max_attempts: args.attempts,
+        ttl: args.ttl,
+        keep_result,
+    };
+    let due = args.delay.map_or(Due::Now, Due::After);
+    Ok((Plan { spec, due, count: args.count, own_id }, patience))
+}
+
+fn topic(written: TopicId, tenant: Option<Name>) -> Result<TopicId, Usage> {
+    match tenant {
+        None => Ok(written),
+        Some(tenant) if written.tenant.as_str() == DEFAULT_TENANT || written.tenant == tenant => {
+            Ok(TopicId { tenant, topic: written.topic })
+        }
+        Some(tenant) => Err(Usage(format!("the topic `{written}` belongs to another tenant than --tenant {tenant}"))),
+    }
+}
+
+impl Plan {
+    /// Says early what the runner would find out late.
+    fn check_against(&self, manifest: &Manifest) -> Result<(), Usage> {
+        let Some(topic) = manifest.topics.get(&self.spec.topic) else {
+            let names: Vec<_> = manifest.topics.keys().map(ToString::to_string).collect();
+            let hint = did_you_mean(&self.spec.topic.to_string(), names.iter().map(String::as_str));
+            if let Some(hint) = hint {
+                screen::note(&format!("note: the manifest has no topic `{}`; {hint}", self.spec.topic));
+            }
+            return Ok(());
+        };
+        let (bytes, allowed) = (self.spec.body.data.len() as u64, topic.limits.payload_bytes);
+        if bytes <= allowed {
+            return Ok(());
+        }
+        let show = |bytes| units::SIZE.about(bytes);
+        let (bytes, allowed) = (show(bytes), show(allowed));
+        Err(Usage(format!("the body has {bytes}, but `{}` takes {allowed}: raise its `payload-limit`", topic.id)))
+    }
+
+    fn with_ttl_of(mut self, manifest: &Manifest) -> Self {
+        let topic = manifest.topics.get(&self.spec.topic);
+        let ttl = topic.map_or_else(|| manifest.auto_topic(&self.spec.topic.topic).ttl, |topic| topic.ttl);
+        self.spec.ttl = self.spec.ttl.or(ttl);
+        self
+    }
+
+    fn jobs(&self, count: u32) -> Vec<NewJob> {
+        let id = || if self.own_id { self.spec.id.clone() } else { JobId::generate() };
+        (0..count).map(|_| NewJob { spec: JobSpec { id: id(), ..self.spec.clone() }, due: self.due }).collect()
+    }
+}
+
+async fn push_all(global: &Global, store: &Arc<dyn Store>, plan: &Plan) -> anyhow::Result<Exit> {
+    let mut left = plan.count;
+    while left > 0 {
+        let jobs = plan.jobs(left.min(CHUNK));
+        let pushed = store.push(&jobs).await?;
+        for (job, pushed) in jobs.iter().zip(&pushed) {
+            tell(global, job, pushed)?;
+        }
+        left -= left.min(CHUNK);
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints the id under which the job is known.
+fn tell(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
+    let (id, status) = known_as(job, pushed);
+    if global.json {
+        let TopicId { tenant, topic } = &job.spec.topic;
+        let (tenant, topic) = (tenant.as_str(), topic.as_str());
+        return screen::document(&json!({ "id": id.as_str(), "tenant": tenant, "topic": topic, "status": status }));
+    }
+    match pushed {
+        Pushed::Stored => {}
+        Pushed::Exists => screen::note(&format!("note: job {id} is stored already; nothing was changed")),
+        Pushed::Duplicate(_) => screen::note(&format!("note: job {id} has the same unique value; nothing was pushed")),
+    }
+    screen::line(id.as_str())
+}
+
+fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str) {
+    match pushed {
+        Pushed::Stored => (&job.spec.id, "stored"),
+        Pushed::Exists => (&job.spec.id, "exists"),
+        Pushed::Duplicate(other) => (other, "duplicate"),
+    }
+}
+
+async fn push_and_wait(
+    global: &Global,
+    store: &Arc<dyn Store>,
+    plan: &Plan,
+    patience: Duration,
+) -> anyhow::Result<Exit> {
+    // Before the push, or the end of a quick job goes unheard.
+    let signals = store.signals(std::slice::from_ref(&plan.spec.topic.tenant)).await?;
+    let jobs = plan.jobs(1);
+    let pushed = store.push(&jobs).await?;
+    let Some((job, pushed)) = jobs.first().zip(pushed.first()) else { return Ok(Exit::Failed) };
+    let (id, _) = known_as(job, pushed);
+    if screen::is_watched() && !global.quiet {
+        screen::note(&format!("job {id} is pushed; waiting for its end"));
+    }
+    let end = wait::for_end(&**store, &plan.spec.topic.tenant, id, signals, patience).await?;
+    wait::tell(global, &plan.spec.topic, id, &end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Payload;
+
+    fn plan_of(count: u32) -> Plan {
+        let spec = JobSpec::new("resize-image".parse().unwrap(), Payload::default());
+        Plan { spec, due: Due::Now, count, own_id: false }
+    }
+
+    #[test]
+    fn a_tenant_may_be_named_once_or_twice_alike() {
+        let both = |topic: &str, tenant: Option<&str>| {
+            topic_of(topic, tenant).map(|topic| topic.to_string()).map_err(|Usage(text)| text)
+        };
+        assert_eq!(both("a", None).as_deref(), Ok("a"));
+        assert_eq!(both("a", Some("acme")).as_deref(), Ok("acme/a"));
+        assert_eq!(both("acme/a", Some("acme")).as_deref(), Ok("acme/a"));
+        assert!(both("acme/a", Some("other")).is_err());
+    }
+
+    fn topic_of(written: &str, tenant: Option<&str>) -> Result<TopicId, Usage> {
+        topic(written.parse().unwrap(), tenant.map(|tenant| tenant.parse().unwrap()))
+    }
+
+    #[test]
+    fn many_jobs_have_ids_of_their_own() {
+        let jobs = plan_of(2).jobs(2);
+        assert_ne!(jobs[0].spec.id, jobs[1].spec.id);
+    }
+
+    #[test]
+    fn a_body_over_the_topics_limit_is_refused_before_it_is_pushed() {
+        let text = "[topics.resize-image]\npayload-limit = 3\nttl = \"1h\"";
+        let manifest = Manifest::parse(text, "gristmill.toml".as_ref()).unwrap();
+        let mut plan = plan_of(1);
+        plan.spec.body.data = vec![0; 3];
+        assert!(plan.check_against(&manifest).is_ok());
+        plan.spec.body.data = vec![0; 4];
+        assert!(plan.check_against(&manifest).unwrap_err().0.contains("payload-limit"));
+        assert_eq!(plan.with_ttl_of(&manifest).spec.ttl, Some(Duration::from_secs(3600)));
+    }
+}

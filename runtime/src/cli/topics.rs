@@ -1,0 +1,175 @@
+//! `gristmill topics`: what the manifest says, what lies in the folder, and what waits in the store, side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::global::Global;
+use super::table::Table;
+use super::{folder, screen, stats};
+use crate::config::{Manifest, units};
+use crate::job::{Name, TopicId};
+use crate::store::TopicCounts;
+use crate::time::millis;
+use crate::topic::Topic;
+use crate::wasm::Version;
+
+/// Show every topic with its handler, limits and jobs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A topic is here because the manifest has it, a component makes it, or the store holds jobs of it. Without a handler,
+its jobs wait.
+
+Example:
+  gristmill topics")]
+pub(super) struct Args {}
+
+/// One topic, from all three sides.
+#[derive(Debug)]
+struct Line {
+    topic: Topic,
+    /// `manifest`, `folder` or `store`.
+    origin: &'static str,
+    version: Option<Version>,
+    counts: Option<TopicCounts>,
+}
+
+pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    let versions = versions(&manifest)?;
+    let store = global.store(&manifest).await?;
+    let counts = stats::counts(&*store, &stats::tenants(&manifest)).await?;
+    let lines = join(&manifest, &versions, counts);
+    if global.json {
+        lines.iter().try_for_each(|line| screen::document(&line.document()))?;
+    } else if lines.is_empty() {
+        screen::note(&format!(
+            "there are no topics: put a component into {} or a section [topics.NAME] into {}",
+            manifest.handlers.folder.display(),
+            manifest.path.display()
+        ));
+    } else {
+        table(&lines).print()?;
+    }
+    Ok(Exit::Done)
+}
+
+fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, Version>> {
+    let mut versions = BTreeMap::new();
+    for found in folder::scan(&manifest.handlers)? {
+        match (&found.name, found.version(manifest.handlers.component_bytes)) {
+            (Ok(name), Ok(version)) => _ = versions.insert(name.clone(), version),
+            // `check` tells more.
+            (Err(problem), _) => screen::note(&format!("note: {}: {problem}", found.path.display())),
+            (_, Err(problem)) => screen::note(&format!("note: {}: {problem:#}", found.path.display())),
+        }
+    }
+    Ok(versions)
+}
+
+fn join(manifest: &Manifest, versions: &BTreeMap<Name, Version>, counts: Vec<TopicCounts>) -> Vec<Line> {
+    let mut counts: BTreeMap<TopicId, TopicCounts> =
+        counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
+    let auto = versions.keys().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(name).id);
+    let auto: BTreeSet<TopicId> = auto.collect();
+    let ids: BTreeSet<TopicId> = manifest.topics.keys().chain(&auto).chain(counts.keys()).cloned().collect();
+    let line = |id: TopicId| {
+        let (topic, origin) = match manifest.topics.get(&id) {
+            Some(topic) => (topic.clone(), "manifest"),
+            None if auto.contains(&id) => (manifest.auto_topic(&id.topic), "folder"),
+            None => (Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }, "store"),
+        };
+        let version = versions.get(&topic.handler).copied().filter(|_| origin != "store");
+        Line { topic, origin, version, counts: counts.remove(&id) }
+    };
+    ids.into_iter().map(line).collect()
+}
+
+fn table(lines: &[Line]) -> Table {
+    let titles = [
+        "TOPIC",
+        "HANDLER",
+        "VERSION",
+        ">READY",
+        ">DELAYED",
+        ">RUNNING",
+        ">DEAD",
+        ">AT ONCE",
+        ">TIMEOUT",
+        ">FUEL",
+        ">MEMORY",
+        ">ATTEMPTS",
+    ];
+    let mut table = Table::new(&titles);
+    for Line { topic, origin, version, counts } in lines {
+        let count = |of: fn(&TopicCounts) -> u64| counts.as_ref().map_or(0, of).to_string();
+        let known = *origin != "store";
+        let setting = |text: String| if known { text } else { "-".into() };
+        table.row([
+            topic.id.to_string(),
+            setting(topic.handler.to_string()),
+            version.map_or_else(|| "missing".into(), |version| version.to_string()),
+            count(|counts| counts.ready),
+            count(|counts| counts.delayed),
+            count(|counts| counts.running),
+            count(|counts| counts.dead),
+            setting(topic.concurrency.to_string()),
+            setting(units::about_duration(topic.limits.timeout)),
+            setting(units::COUNT.about(topic.limits.fuel)),
+            setting(units::SIZE.about(topic.limits.memory_bytes)),
+            setting(topic.retry.attempts.to_string()),
+        ]);
+    }
+    table
+}
+
+impl Line {
+    fn document(&self) -> Value {
+        let Self { topic, origin, version, counts } = self;
+        let count = |of: fn(&TopicCounts) -> u64| counts.as_ref().map_or(0, of);
+        let known = *origin != "store";
+        json!({
+            "tenant": topic.id.tenant.as_str(),
+            "topic": topic.id.topic.as_str(),
+            "origin": origin,
+            "handler": known.then(|| topic.handler.as_str()),
+            "version": version.map(|version| version.to_string()),
+            "ready": count(|counts| counts.ready),
+            "delayed": count(|counts| counts.delayed),
+            "running": count(|counts| counts.running),
+            "dead": count(|counts| counts.dead),
+            "concurrency": known.then_some(topic.concurrency),
+            "timeout_ms": known.then(|| millis(topic.limits.timeout)),
+            "fuel": known.then_some(topic.limits.fuel),
+            "memory_bytes": known.then_some(topic.limits.memory_bytes),
+            "attempts_max": known.then_some(topic.retry.attempts),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_is_listed_once_whichever_sides_know_it() {
+        let manifest = Manifest::parse("[topics.a]\nhandler = \"echo\"", Path::new("gristmill.toml")).unwrap();
+        let versions = BTreeMap::from([("echo".parse().unwrap(), Version([7; 32]))]);
+        let counts = |topic: &str| TopicCounts {
+            topic: topic.parse().unwrap(),
+            ready: 1,
+            delayed: 0,
+            running: 0,
+            dead: 0,
+            totals: BTreeMap::new(),
+        };
+        let lines = join(&manifest, &versions, vec![counts("a"), counts("stray")]);
+        let seen: Vec<_> =
+            lines.iter().map(|line| (line.topic.id.to_string(), line.origin, line.version.is_some())).collect();
+        let expected = [("a", "manifest", true), ("echo", "folder", true), ("stray", "store", false)];
+        assert_eq!(seen, expected.map(|(id, origin, version)| (id.to_owned(), origin, version)));
+    }
+}
