@@ -13,7 +13,7 @@ use wasmtime::component::Component;
 
 use super::error::SandboxError;
 
-/// Artifacts kept; beyond that the oldest go. Removing one that is loaded is harmless: the mapping keeps the file alive.
+/// Artifacts kept; beyond that the oldest go. Removing a loaded one is harmless: the mapping keeps the file alive.
 const ARTIFACTS_MAX: usize = 256;
 
 /// A private directory of artifacts, one file for each pair of component and engine.
@@ -48,7 +48,7 @@ impl ArtifactCache {
         Ok(Some(component))
     }
 
-    /// Stores an artifact: written under another name, synced, made read-only, renamed. A reader sees all of it or nothing.
+    /// Stores an artifact: written under another name, made read-only, synced, renamed. A reader sees all or nothing.
     pub(super) fn keep(&self, key: &str, artifact: &[u8]) -> io::Result<()> {
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.directory)?;
         file.write_all(artifact)?;

@@ -55,16 +55,17 @@ impl Compiler {
     pub(super) async fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
         // Never closed, so it never fails; if it did, compiling one more would be no harm.
         let _turn = self.turns.acquire().await.ok();
-        let limit = self.settings.timeout;
-        let command = match &self.way {
-            Way::Child(command) => command,
+        match &self.way {
+            Way::Child(command) => self.run_in_time(command, wasm).await,
             #[cfg(test)]
-            Way::InProcess => return tests::compile_in_process(wasm),
-        };
-        match tokio::time::timeout(limit, self.run(command, wasm)).await {
-            Ok(result) => result,
-            Err(_) => Err(LoadError::CompileTimeout { limit }),
+            Way::InProcess => tests::compile_in_process(wasm),
         }
+    }
+
+    async fn run_in_time(&self, command: &[OsString], wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
+        let limit = self.settings.timeout;
+        let run = tokio::time::timeout(limit, self.run(command, wasm));
+        run.await.unwrap_or(Err(LoadError::CompileTimeout { limit }))
     }
 
     async fn run(&self, command: &[OsString], wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
@@ -118,7 +119,7 @@ impl Compiler {
     }
 }
 
-/// Writes all of `wasm` and closes the pipe. That the child stopped reading is no error here: its exit status tells more.
+/// Writes all and closes the pipe. That the child stopped reading is no error here: its exit status tells more.
 async fn feed(input: Option<impl AsyncWriteExt + Unpin>, wasm: &[u8]) {
     if let Some(mut input) = input {
         let _ = input.write_all(wasm).await;

@@ -89,7 +89,7 @@ impl fmt::Debug for Component {
     }
 }
 
-/// The function of an exported interface; none if the interface is not exported. A function of another type is an error.
+/// The function of an exported interface; none if the interface is not exported, an error if its type is another.
 fn export<P, R>(
     pre: &InstancePre<State>,
     interface: &str,

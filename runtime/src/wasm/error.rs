@@ -37,7 +37,8 @@ pub enum LoadError {
     #[error("the component has {bytes} bytes, over the limit of {limit}; strip debug information, or raise the limit")]
     TooLarge { bytes: u64, limit: u64 },
     #[error(
-        "this is no WebAssembly: it does not begin with `\\0asm`; give a component, such as `cargo build --target wasm32-wasip2` makes"
+        "this is no WebAssembly: it does not begin with `\\0asm`; give a component, such as \
+         `cargo build --target wasm32-wasip2` makes"
     )]
     NotWasm,
     #[error("this is WebAssembly text; turn it into a binary with `wasm-tools parse <file> -o <name>.wasm`")]
@@ -65,7 +66,8 @@ pub enum LoadError {
     CompileTimeout { limit: Duration },
     /// The compiler died, most likely of its memory or CPU limit.
     #[error(
-        "the compiler died ({how}) within its limit of {memory_bytes} bytes of memory; make the component smaller, or raise the compiler's limits"
+        "the compiler died ({how}) within its limit of {memory_bytes} bytes of memory; make the component smaller, or \
+         raise the compiler's limits"
     )]
     CompilerDied { how: String, memory_bytes: u64 },
     /// Nothing is known against the component.

@@ -1,9 +1,8 @@
 //! The sandbox: a component file becomes a checked, compiled [`Component`]; a component and a job become a [`Report`].
 //! Knows no store.
 //!
-//! [`Sandbox::load`] is the way in: [gate](gate) → cache or [compiler](compiler) → link. [`Component::invoke`] is a job's way
-//! through: a fresh [store](state) → a fresh instance → one call, bounded in fuel, memory, time, bytes and calls →
-//! [what it came to](ending).
+//! [`Sandbox::load`] is a file's way in: gate, cache or compiler, link. [`Component::invoke`] is a job's way through: a
+//! fresh store, a fresh instance, one call bounded in fuel, memory, time, bytes and calls, and what it came to.
 
 mod bindings;
 mod cache;

@@ -91,7 +91,8 @@ impl Inner {
     fn find(&self, key: &str) -> Result<Option<component::Component>, LoadError> {
         Ok(self.cache.load(&self.engine, key).unwrap_or_else(|error| {
             let path = self.cache.path(key);
-            tracing::warn!(path = %path.display(), error = format!("{error:#}"), "compiling again: an artifact does not load");
+            let error = format!("{error:#}");
+            tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
             None
         }))
     }

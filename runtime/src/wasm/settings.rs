@@ -27,8 +27,8 @@ pub struct CompilerSettings {
 }
 
 impl CompilerSettings {
-    /// Room for a Python component (18 MB, 15 s on one core), and an end for a hostile one.
+    /// Room for a Python component (18 MB, 15 s on an idle machine), and an end for a hostile one.
     pub fn with_defaults(program: PathBuf) -> Self {
-        Self { program, timeout: Duration::from_secs(60), memory_bytes: 4 << 30, component_bytes: 32 << 20 }
+        Self { program, timeout: Duration::from_secs(120), memory_bytes: 4 << 30, component_bytes: 32 << 20 }
     }
 }

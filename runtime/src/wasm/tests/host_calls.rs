@@ -127,7 +127,8 @@ async fn a_checkpoint_can_be_too_large_or_have_no_keeper() {
 /// Enqueues a job to the topic that the body names, twice, and returns the second answer: `[is an error, which]`.
 fn enqueuer(end: &str) -> Vec<u8> {
     let functions = "(func $twice (param $job i32)
-        (i32.store (i32.const 5000) (call $body (local.get $job))) (i32.store (i32.const 5004) (call $body_n (local.get $job)))
+        (i32.store (i32.const 5000) (call $body (local.get $job)))
+        (i32.store (i32.const 5004) (call $body_n (local.get $job)))
         (i32.store (i32.const 5008) (i32.const 2100)) (i32.store (i32.const 5012) (i32.const 5))
         (i32.store (i32.const 5048) (i32.const 1)) (i64.store (i32.const 5056) (i64.const 1234))
         (call $enqueue (i32.const 5000) (i32.const 4000))

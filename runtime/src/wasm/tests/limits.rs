@@ -43,7 +43,8 @@ async fn the_deadline_ends_a_loop_that_has_fuel_for_hours() {
 
 #[tokio::test]
 async fn memory_at_its_limit_is_fine_and_a_page_more_is_not() {
-    let grow = "(if (i32.lt_s (memory.grow (i32.load8_u (call $body (local.get $job)))) (i32.const 0)) (then unreachable)) (call $done)";
+    let grow = "(memory.grow (i32.load8_u (call $body (local.get $job))))
+        (if (i32.lt_s (i32.const 0)) (then unreachable)) (call $done)";
     let component = load(&handler("", grow)).await;
     let four_pages = |grow: u8| limited([grow], |limits| limits.memory_bytes = 4 << 16);
     let report = component.invoke(four_pages(3)).await;
@@ -107,7 +108,8 @@ async fn results_and_failures_are_limited() {
 #[tokio::test]
 async fn bytes_that_no_honest_call_passes_end_the_guest() {
     let functions = "(func $huge (drop (memory.grow (i32.const 99))))";
-    let emit = "(call $huge) (call $emit (i32.const 2) (i32.const 0) (i32.const 6000000) (i32.const 0) (i32.const 0)) (call $done)";
+    let emit = "(call $huge) (call $emit (i32.const 2) (i32.const 0) (i32.const 6000000) (i32.const 0) (i32.const 0))
+        (call $done)";
     let outcome = load(&handler(functions, emit)).await.invoke(attempt("")).await.outcome;
     assert_eq!(outcome, Outcome::LimitExceeded { limit: LimitName::HostCallBytes, allowed: 2 << 20 });
     let result = "(call $huge) (call $return (i32.const 0) (i32.const 6000000))";

@@ -22,7 +22,8 @@ async fn a_body_goes_in_and_a_result_comes_out() {
 async fn what_a_handler_decides_is_the_outcome() {
     let detail = || FailureDetail { code: "abc".into(), message: "hi".into(), context: None };
     let snooze = "(i32.store (i32.const 1032) (i32.const 1)) (i64.store (i32.const 1040) (i64.const 250)) (call $done)";
-    let retry_after = "(i32.store (i32.const 1080) (i32.const 1)) (i64.store (i32.const 1088) (i64.const 9)) (call $fail (i32.const 0))";
+    let retry_after = "(i32.store (i32.const 1080) (i32.const 1)) (i64.store (i32.const 1088) (i64.const 9))
+        (call $fail (i32.const 0))";
     let cases = [
         ("(call $done)", Outcome::Complete(None)),
         (snooze, Outcome::Snooze(Duration::from_millis(250))),
@@ -88,7 +89,8 @@ async fn an_exit_is_a_trap_with_the_guests_last_words() {
         (import "wasi:cli/stderr@0.2.0" "get-stderr" (func $stderr (result i32)))
         (import "wasi:io/streams@0.2.0" "[method]output-stream.blocking-write-and-flush" (func $write (param i32 i32 i32 i32)))
         (data (i32.const 3000) "first\npanicked at x.rs")"#;
-    let handle = "(call $write (call $stderr) (i32.const 3000) (i32.const 22) (i32.const 4000)) (call $exit (i32.const 1)) (call $done)";
+    let handle = "(call $write (call $stderr) (i32.const 3000) (i32.const 22) (i32.const 4000))
+        (call $exit (i32.const 1)) (call $done)";
     let component = load(&handler_in(&[WASI_IO, WASI_CLI, WASI_WORLD], "wasi", functions, handle)).await;
     assert!(component.imports().iter().any(|name| name == "wasi:cli/exit@0.2.0"));
     let mut attempt = attempt("");
@@ -114,7 +116,7 @@ async fn a_stopped_attempt_frees_its_place() {
     }
     for _ in 0..50 {
         let mut running = Box::pin(component.invoke(limited("", |limits| limits.fuel = u64::MAX)));
-        assert!(futures_poll_once(&mut running).await.is_none());
+        assert!(poll_once(&mut running).await.is_none());
     }
 }
 
@@ -133,7 +135,7 @@ async fn a_full_pool_is_no_fault_of_the_job() {
     let mut running = Vec::new();
     let refused = loop {
         let mut next = waiting();
-        match futures_poll_once(&mut next).await {
+        match poll_once(&mut next).await {
             None => running.push(next),
             Some(report) => break report,
         }
@@ -141,11 +143,11 @@ async fn a_full_pool_is_no_fault_of_the_job() {
     assert_eq!(refused.outcome, Outcome::NotRun(NotRun::PoolFull));
     assert!((1..100).contains(&running.len()), "{}", running.len());
     drop(running);
-    assert!(futures_poll_once(&mut waiting()).await.is_none());
+    assert!(poll_once(&mut waiting()).await.is_none());
 }
 
 /// What a future answers when it is polled just once.
-async fn futures_poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
             std::task::Poll::Ready(value) => Some(value),

@@ -132,7 +132,8 @@ async fn a_self_test_can_fail_in_every_way() {
         );
         component(&core, &[], "job-handler-full")
     };
-    let says = "(i32.store (i32.const 0) (i32.const 1)) (i32.store (i32.const 4) (i32.const 64)) (i32.store (i32.const 8) (i32.const 4)) (i32.const 0)";
+    let says = "(i32.store (i32.const 0) (i32.const 1)) (i32.store (i32.const 4) (i32.const 64))
+        (i32.store (i32.const 8) (i32.const 4)) (i32.const 0)";
     let limits = Limits { fuel: 1_000, ..Limits::default() };
     let cases = [
         (says, "the self-test says: sick"),
