@@ -1,0 +1,24 @@
+//! What wit-bindgen makes of `wit/job.wit`. The only generated code; everything else wraps it.
+
+wit_bindgen::generate!({
+    path: "../wit",
+    world: "job-handler",
+    additional_derives: [PartialEq],
+    // `handler!` expands in the author's crate, and finds the macro and the types here.
+    pub_export_macro: true,
+    default_bindings_module: "gristmill_guest::bindings",
+});
+
+/// The optional export. A world of its own, because a component that exports `check` must implement it.
+pub mod self_test {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "
+            package gristmill:self-test-only;
+            world self-test-only { export gristmill:job/self-test@0.1.0; }
+        ",
+        pub_export_macro: true,
+        export_macro_name: "export_self_test",
+        default_bindings_module: "gristmill_guest::bindings::self_test",
+    });
+}

@@ -1,0 +1,58 @@
+//! What this attempt may still use, and what it wants to remember.
+
+use std::fmt;
+
+use crate::bindings::gristmill::job::context as wire;
+use crate::host::context as host;
+
+/// Fuel left for this attempt. A unit is about one WebAssembly instruction.
+pub fn fuel_remaining() -> u64 {
+    host::fuel_remaining()
+}
+
+/// Milliseconds since the Unix epoch, by the store's clock.
+pub fn now() -> u64 {
+    host::now()
+}
+
+/// True once the job was cancelled or the runner is shutting down. A handler that never asks is stopped at its deadline.
+pub fn is_cancelled() -> bool {
+    host::is_cancelled()
+}
+
+/// Saves `state` durably: the next attempt finds these bytes in `job.checkpoint`. Each call replaces the last one's.
+///
+/// # Errors
+///
+/// Nothing was saved, and an earlier checkpoint stands. The handler may go on.
+pub fn checkpoint(state: impl AsRef<[u8]>) -> Result<(), CheckpointError> {
+    host::checkpoint(state.as_ref()).map_err(|error| match error {
+        wire::CheckpointError::TooLarge(limit_bytes) => CheckpointError::TooLarge { limit_bytes },
+        wire::CheckpointError::Unavailable(reason) => CheckpointError::Unavailable { reason },
+    })
+}
+
+/// For people who watch: 0 to 10000 (basis points; more counts as 10000) and a short note.
+pub fn progress(basis_points: u32, note: Option<&str>) {
+    host::progress(basis_points, note);
+}
+
+/// Why a checkpoint was not saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointError {
+    /// Larger than the topic allows.
+    TooLarge { limit_bytes: u64 },
+    /// The store could not take it now.
+    Unavailable { reason: String },
+}
+
+impl fmt::Display for CheckpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { limit_bytes } => write!(f, "the checkpoint is larger than {limit_bytes} bytes"),
+            Self::Unavailable { reason } => write!(f, "the checkpoint cannot be saved now: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for CheckpointError {}

@@ -1,0 +1,6 @@
+//! The host functions: the real ones in a component, the fakes of [`crate::testing`] everywhere else.
+
+#[cfg(target_family = "wasm")]
+pub(crate) use crate::bindings::gristmill::job::{config, context, log, queue};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use crate::testing::fake::{config, context, log, queue};

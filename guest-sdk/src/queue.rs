@@ -1,0 +1,189 @@
+//! Follow-up jobs.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bindings::gristmill::job::queue as wire;
+use crate::host::{context, queue};
+use crate::outcome::whole_millis;
+use crate::{Failure, Payload};
+
+/// A job to be enqueued if this attempt succeeds.
+///
+/// Nothing is visible to anyone until the handler returns `Ok`: acknowledgement and follow-up jobs are one step in the
+/// store. So a failed attempt enqueues nothing, and a retried one never enqueues twice.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use gristmill_guest::{Failure, NewJob};
+/// # fn handle(order: u32) -> Result<(), Failure> {
+/// NewJob::to("remind").body("pay up").after(Duration::from_secs(3600)).unique(format!("remind-{order}")).enqueue()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a job is enqueued by `.enqueue()`"]
+pub struct NewJob {
+    job: wire::NewJob,
+    due: Due,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Now,
+    After(Duration),
+    At(u64),
+}
+
+impl NewJob {
+    /// A job with an empty body for this topic of the same tenant, due at once.
+    pub fn to(topic: impl Into<String>) -> Self {
+        let job = wire::NewJob {
+            topic: topic.into(),
+            body: Payload { data: Vec::new(), content_type: None },
+            metadata: Vec::new(),
+            key: None,
+            not_before: None,
+            unique: None,
+        };
+        Self { job, due: Due::Now }
+    }
+
+    /// Bytes, text, or a [`Payload`] with a content type of its own.
+    pub fn body(mut self, body: impl Into<Payload>) -> Self {
+        self.job.body = body.into();
+        self
+    }
+
+    /// `value` as JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Payload::json`].
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Result<Self, Failure> {
+        Ok(self.body(Payload::json(value)?))
+    }
+
+    /// Due this long after [`NewJob::enqueue`], in whole milliseconds. Replaces [`NewJob::at`].
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.due = Due::After(delay);
+        self
+    }
+
+    /// Due at this time, in milliseconds since the Unix epoch by the store's clock. Replaces [`NewJob::after`].
+    pub fn at(mut self, unix_millis: u64) -> Self {
+        self.due = Due::At(unix_millis);
+        self
+    }
+
+    /// At most one waiting or running job per topic and value: if there is one already, this job is dropped when the
+    /// attempt is settled.
+    pub fn unique(mut self, value: impl Into<String>) -> Self {
+        self.job.unique = Some(value.into());
+        self
+    }
+
+    /// Groups jobs that belong together; carried to their handler.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.job.key = Some(key.into());
+        self
+    }
+
+    /// Adds a metadata entry; names may repeat.
+    pub fn meta(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.job.metadata.push((name.into(), value.into()));
+        self
+    }
+
+    /// Hands the job to the host and returns the id that it will have.
+    ///
+    /// # Errors
+    ///
+    /// See [`EnqueueError`]. The attempt may go on regardless: a refused job leaves the others as they are.
+    pub fn enqueue(mut self) -> Result<String, EnqueueError> {
+        self.job.not_before = match self.due {
+            Due::Now => None,
+            Due::After(delay) => Some(context::now().saturating_add(whole_millis(delay))),
+            Due::At(unix_millis) => Some(unix_millis),
+        };
+        queue::enqueue(&self.job).map_err(|error| EnqueueError::new(error, self.job.topic))
+    }
+}
+
+/// Why the host refused a follow-up job. Through `?` it fails the attempt with a retry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnqueueError {
+    /// The manifest does not let this topic enqueue to that one.
+    Denied { topic: String },
+    /// The tenant has no such topic.
+    UnknownTopic { topic: String },
+    /// The body is larger than that topic accepts.
+    TooLarge { topic: String, limit_bytes: u64 },
+    /// This attempt has enqueued as many jobs as it may.
+    TooMany { limit: u32 },
+}
+
+impl EnqueueError {
+    fn new(error: wire::EnqueueError, topic: String) -> Self {
+        match error {
+            wire::EnqueueError::Denied => Self::Denied { topic },
+            wire::EnqueueError::UnknownTopic => Self::UnknownTopic { topic },
+            wire::EnqueueError::TooLarge(limit_bytes) => Self::TooLarge { topic, limit_bytes },
+            wire::EnqueueError::TooMany(limit) => Self::TooMany { limit },
+        }
+    }
+}
+
+impl fmt::Display for EnqueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied { topic } => {
+                write!(f, "this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant")
+            }
+            Self::UnknownTopic { topic } => write!(f, "there is no topic `{topic}` to enqueue to"),
+            Self::TooLarge { topic, limit_bytes } => {
+                write!(f, "the body is larger than the {limit_bytes} bytes that topic `{topic}` accepts")
+            }
+            Self::TooMany { limit } => write!(f, "one attempt may enqueue no more than {limit} jobs"),
+        }
+    }
+}
+
+impl std::error::Error for EnqueueError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Host, job};
+
+    #[test]
+    fn a_follow_up_carries_everything_it_was_given() {
+        let run = Host::new().now(1_000).run(
+            |_| -> Result<(), Failure> {
+                let job = NewJob::to("notify").json(&[1])?.after(Duration::from_millis(500)).unique("u").key("k");
+                job.meta("a", "1").meta("a", "2").enqueue()?;
+                NewJob::to("later").body("x").at(99).enqueue()?;
+                Ok(())
+            },
+            job("t"),
+        );
+        let [notify, later] = run.enqueued() else { panic!("two jobs: {run:?}") };
+        assert_eq!(notify.body, Payload::new("[1]", "application/json"));
+        assert_eq!((notify.unique.as_deref(), notify.key.as_deref()), (Some("u"), Some("k")));
+        assert_eq!(notify.metadata, [("a".into(), "1".into()), ("a".into(), "2".into())]);
+        assert_eq!((notify.not_before, later.not_before), (Some(1_500), Some(99)));
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let enqueue = |_| -> Result<(), Failure> {
+            NewJob::to("bank").enqueue()?;
+            Ok(())
+        };
+        let run = Host::new().deny("bank").run(enqueue, job("t"));
+        let failure = run.failure().expect("denied");
+        assert!(failure.is_retry() && failure.message().contains("may not enqueue to `bank`"), "{failure:?}");
+    }
+}

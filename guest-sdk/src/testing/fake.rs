@@ -1,0 +1,138 @@
+//! The host functions outside a component: same names and types as the generated ones, over a thread's [`State`].
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::testing::host::NOW;
+use crate::testing::{EnqueuedJob, LogLine};
+
+thread_local! {
+    // There is always one, so that a handler may also be called without `Host::run`.
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+/// What the fake knows and refuses, and what was done to it.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) secrets: BTreeMap<String, Vec<u8>>,
+    pub(crate) now: u64,
+    pub(crate) fuel: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) denied: BTreeSet<String>,
+    pub(crate) follow_ups_max: u32,
+    pub(crate) checkpoints_fail: bool,
+
+    pub(crate) enqueued: Vec<EnqueuedJob>,
+    pub(crate) logs: Vec<LogLine>,
+    pub(crate) checkpoint: Option<Vec<u8>>,
+    pub(crate) progress: Vec<(u32, Option<String>)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            config: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            now: NOW,
+            fuel: 2_000_000_000,
+            cancelled: false,
+            denied: BTreeSet::new(),
+            follow_ups_max: 100,
+            checkpoints_fail: false,
+            enqueued: Vec::new(),
+            logs: Vec::new(),
+            checkpoint: None,
+            progress: Vec::new(),
+        }
+    }
+}
+
+/// Runs `work` with this state as the thread's, and returns it as `work` left it.
+///
+/// A panic leaves the state behind; the next call replaces it whole.
+pub(crate) fn with<T>(state: State, work: impl FnOnce() -> T) -> (T, State) {
+    STATE.set(state);
+    let value = work();
+    (value, STATE.take())
+}
+
+fn state<T>(work: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with_borrow_mut(work)
+}
+
+pub(crate) mod context {
+    use super::state;
+    use crate::bindings::gristmill::job::context::CheckpointError;
+
+    pub(crate) fn fuel_remaining() -> u64 {
+        state(|host| host.fuel)
+    }
+
+    pub(crate) fn now() -> u64 {
+        state(|host| host.now)
+    }
+
+    pub(crate) fn is_cancelled() -> bool {
+        state(|host| host.cancelled)
+    }
+
+    pub(crate) fn checkpoint(bytes: &[u8]) -> Result<(), CheckpointError> {
+        state(|host| {
+            if host.checkpoints_fail {
+                return Err(CheckpointError::Unavailable("the fake host was told to refuse".into()));
+            }
+            host.checkpoint = Some(bytes.to_vec());
+            Ok(())
+        })
+    }
+
+    pub(crate) fn progress(basis_points: u32, note: Option<&str>) {
+        state(|host| host.progress.push((basis_points.min(10_000), note.map(str::to_owned))));
+    }
+}
+
+pub(crate) mod queue {
+    use super::state;
+    use crate::bindings::gristmill::job::queue::{EnqueueError, NewJob};
+
+    pub(crate) fn enqueue(job: &NewJob) -> Result<String, EnqueueError> {
+        state(|host| {
+            if host.denied.contains(&job.topic) {
+                return Err(EnqueueError::Denied);
+            }
+            if host.enqueued.len() >= host.follow_ups_max as usize {
+                return Err(EnqueueError::TooMany(host.follow_ups_max));
+            }
+            host.enqueued.push(job.clone());
+            Ok(format!("01K1{:022}", host.enqueued.len()))
+        })
+    }
+}
+
+pub(crate) mod log {
+    use super::state;
+    use crate::bindings::gristmill::job::log::Level;
+    use crate::testing::LogLine;
+
+    pub(crate) fn emit(level: Level, message: &str, fields: &[(String, String)]) {
+        state(|host| host.logs.push(LogLine { level, message: message.into(), fields: fields.to_vec() }));
+    }
+
+    /// A test wants to see every line.
+    pub(crate) fn enabled(_level: Level) -> bool {
+        true
+    }
+}
+
+pub(crate) mod config {
+    use super::state;
+
+    pub(crate) fn get(name: &str) -> Option<String> {
+        state(|host| host.config.get(name).cloned())
+    }
+
+    pub(crate) fn secret(name: &str) -> Option<Vec<u8>> {
+        state(|host| host.secrets.get(name).cloned())
+    }
+}

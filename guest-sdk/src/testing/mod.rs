@@ -1,0 +1,31 @@
+//! Unit tests of a handler with plain `cargo test`: no WebAssembly, no runner.
+//!
+//! Outside a component the host functions go to a fake that belongs to the thread. [`Host`] says what it knows and
+//! refuses, [`job`] makes a job, and [`Run`] shows what the handler did.
+//!
+//! ```
+//! use gristmill_guest::testing::{Host, job};
+//! use gristmill_guest::{Failure, Job, config, log};
+//!
+//! fn greet(job: Job) -> Result<String, Failure> {
+//!     log::info("greeting", &[("name", &job.text()?)]);
+//!     Ok(format!("{} {}", config::get("greeting").unwrap_or_default(), job.text()?))
+//! }
+//!
+//! let run = Host::new().config("greeting", "Hello").run(greet, job("greet").body("Ada"));
+//! assert_eq!(run.text(), "Hello Ada");
+//! assert_eq!(run.logs()[0].field("name"), Some("Ada"));
+//! ```
+//!
+//! What it leaves out: fuel, memory, time and log limits, and the topics' payload limits. They are the host's, and its
+//! own tests cover them.
+
+pub(crate) mod fake;
+mod host;
+mod job;
+mod run;
+
+pub use crate::bindings::gristmill::job::queue::NewJob as EnqueuedJob;
+pub use host::Host;
+pub use job::{JobBuilder, job};
+pub use run::{LogLine, Run};
