@@ -24,6 +24,7 @@ pub fn resize(job: Job) -> Result<Payload, Failure> {
     let request = Request::of(&job)?;
     let (mut decoder, format) = open(job.bytes())?;
     refuse_bomb(&decoder)?;
+    refuse_half_a_jpeg(job.bytes(), format)?;
 
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let picture = DynamicImage::from_decoder(decoder).or_reject("bad-image")?;
@@ -55,6 +56,16 @@ fn refuse_bomb(decoder: &impl ImageDecoder) -> Result<(), Failure> {
     let (width, height) = decoder.dimensions();
     let message = format!("{width}x{height} pixels are {decoded} bytes when decoded, more than the {most} allowed");
     Err(Failure::reject("image-too-large", message))
+}
+
+/// The JPEG decoder fills up with grey what a broken upload left out; a half-grey thumbnail helps nobody.
+fn refuse_half_a_jpeg(bytes: &[u8], format: ImageFormat) -> Result<(), Failure> {
+    // End of image, ITU-T T.81 table B.1. It may be followed by anything, but cannot occur within the scan data.
+    const END: [u8; 2] = [0xff, 0xd9];
+    if format == ImageFormat::Jpeg && !bytes.windows(2).rev().any(|pair| pair == END) {
+        return Err(Failure::reject("bad-image", "the JPEG is cut short: it has no end-of-image marker"));
+    }
+    Ok(())
 }
 
 /// Fits the picture into the bounds, keeping its proportions; one that fits already keeps its size.

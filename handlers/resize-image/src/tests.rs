@@ -76,7 +76,13 @@ fn transparency_becomes_white_in_a_jpeg() {
 fn what_is_no_picture_is_rejected() {
     let jpeg = encoded(&flag(64, 64), ImageFormat::Jpeg);
     let png = encoded(&flag(64, 64), ImageFormat::Png);
-    let broken = [b"not a picture".to_vec(), Vec::new(), png[..png.len() / 2].to_vec(), jpeg[..20].to_vec()];
+    let broken = [
+        b"not a picture".to_vec(),
+        Vec::new(),
+        png[..png.len() / 2].to_vec(),
+        jpeg[..20].to_vec(),
+        jpeg[..jpeg.len() - 2].to_vec(),
+    ];
     for body in broken {
         let run = run(body.clone(), &[]);
         let failure = run.failure().unwrap_or_else(|| panic!("{} bytes must not decode", body.len()));

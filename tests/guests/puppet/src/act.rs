@@ -1,0 +1,129 @@
+//! Carries a script out.
+
+use std::hint::black_box;
+use std::io::Write;
+use std::time::Duration;
+
+use gristmill_guest::{EnqueueError, Failure, IntoOutcome, Job, Json, NewJob, Outcome, Payload, context, log, snooze};
+
+use crate::script::{Cause, Count, End, Enqueue, Script, Step};
+use crate::{Report, evil, version};
+
+/// The handler.
+pub(crate) fn play(job: Job) -> Result<Outcome, Failure> {
+    let script: Script = job.json()?;
+    // What a step allocates to keep lives until the attempt ends.
+    let mut kept = Vec::new();
+    for step in script.steps {
+        if let Step::End(ending) = step {
+            return end(ending, &job);
+        }
+        act(step, &job, &mut kept)?;
+    }
+    ().into_outcome()
+}
+
+fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
+    match step {
+        Step::Log(text) => log::info(&text, &[("puppet", &"yes")]),
+        Step::LogFlood { lines, bytes } => {
+            let line = "x".repeat(bytes);
+            (0..lines).for_each(|_| log::info(&line, &[]));
+        }
+        Step::Stdout(text) => print(std::io::stdout(), &text),
+        Step::Stderr(text) => print(std::io::stderr(), &text),
+        Step::StdoutFlood { lines, bytes } => {
+            let line = "x".repeat(bytes) + "\n";
+            (0..lines).for_each(|_| print(std::io::stdout(), &line));
+        }
+        Step::Enqueue(job) => enqueue(&job).try_for_each(|refusal| refusal.map(drop))?,
+        Step::EnqueueIgnoringErrors(job) => enqueue(&job).for_each(drop),
+        Step::EnqueueUntilRefused(job) => drop(enqueue(&job).find(Result::is_err)),
+        Step::Checkpoint(state) => context::checkpoint(state)?,
+        Step::CheckpointBytes(bytes) => {
+            if let Err(error) = context::checkpoint(vec![b'x'; bytes]) {
+                log::warn("checkpoint refused", &[("error", &error)]);
+            }
+        }
+        Step::Progress(basis_points, note) => context::progress(basis_points, note.as_deref()),
+        Step::SleepMs(millis) => evil::sleep(Duration::from_millis(millis)),
+        Step::Burn(rounds) => evil::burn(rounds),
+        Step::HostCalls(calls) => evil::call_host(calls),
+        Step::Allocate(bytes) => kept.push(black_box(vec![1; bytes])),
+        Step::WaitUntilCancelled => {
+            while !context::is_cancelled() {
+                evil::sleep(Duration::from_millis(5));
+            }
+        }
+        Step::RetryUntilAttempt { attempt, after_ms } if job.attempt < attempt => {
+            return Err(retry(Cause { code: "not-yet".into(), after_ms, ..Cause::default() }));
+        }
+        Step::RetryUntilCheckpoint(state) if job.checkpoint.is_none() => {
+            context::checkpoint(state)?;
+            return Err(Failure::retry("not-yet", "saved a checkpoint"));
+        }
+        Step::RetryUntilAttempt { .. } | Step::RetryUntilCheckpoint(_) | Step::End(_) => {}
+    }
+    Ok(())
+}
+
+fn end(end: End, job: &Job) -> Result<Outcome, Failure> {
+    match end {
+        End::Complete => ().into_outcome(),
+        End::Text(text) => text.into_outcome(),
+        End::Bytes(bytes) => vec![b'x'; bytes].into_outcome(),
+        End::Report { config, secrets } => Json(Report::of(job, config, secrets)).into_outcome(),
+        End::Version => Payload::from(version().to_vec()).into_outcome(),
+        End::SnoozeMs(millis) => Ok(snooze(Duration::from_millis(millis))),
+        End::Retry(cause) => Err(retry(cause)),
+        End::Reject(cause) => Err(context_of(&cause, Failure::reject(cause.code.as_str(), cause.message.as_str()))),
+        End::Panic(message) => evil::panic(&message),
+        End::Unreachable => evil::unreachable(),
+        End::StackOverflow => evil::overflow_stack(),
+        End::InfiniteLoop => evil::spin(),
+        End::MemoryBomb => evil::exhaust_memory(),
+        End::Exit(code) => evil::exit(code),
+    }
+}
+
+fn retry(cause: Cause) -> Failure {
+    let failure = context_of(&cause, Failure::retry(cause.code.as_str(), cause.message.as_str()));
+    match cause.after_ms {
+        Some(millis) => failure.after(Duration::from_millis(millis)),
+        None => failure,
+    }
+}
+
+fn context_of(cause: &Cause, failure: Failure) -> Failure {
+    match &cause.context {
+        Some(text) => failure.with_context(text.as_str()),
+        None => failure,
+    }
+}
+
+/// One answer of the host for each job.
+fn enqueue(job: &Enqueue) -> impl Iterator<Item = Result<String, EnqueueError>> {
+    let count = match job.count {
+        Count::Once => 1,
+        Count::Times(times) => times,
+        Count::Forever => u64::MAX,
+    };
+    (0..count).map(|_| {
+        let mut new = NewJob::to(&job.topic).body(job.data.as_str());
+        if let Some(unique) = &job.unique {
+            new = new.unique(unique);
+        }
+        if let Some(key) = &job.key {
+            new = new.key(key);
+        }
+        if let Some(millis) = job.delay_ms {
+            new = new.after(Duration::from_millis(millis));
+        }
+        new.enqueue()
+    })
+}
+
+/// A closed or full pipe is the host's business, not the puppet's.
+fn print(mut to: impl Write, text: &str) {
+    drop(to.write_all(text.as_bytes()).and_then(|()| to.flush()));
+}
