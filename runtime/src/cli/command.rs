@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{check, dead, invoke, job, logging, push, screen, stats, topics};
+use super::{bench, check, dead, invoke, job, logging, push, run, screen, stats, topics};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -27,6 +27,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Push(push::Args),
     Check(check::Args),
     Topics(topics::Args),
@@ -34,6 +35,7 @@ enum Command {
     Job(job::Args),
     Dead(dead::Args),
     Invoke(invoke::Args),
+    Bench(bench::Args),
     /// Compiles one component; the sandbox calls it.
     #[command(name = COMPILE_SUBCOMMAND, hide = true)]
     CompileComponent {
@@ -49,13 +51,13 @@ pub fn main() -> ExitCode {
         // Before anything else is set up: it limits its own memory and must do so early.
         return compile_child(ChildLimits { memory_bytes, cpu_seconds });
     }
-    match run(&global, command) {
+    match start(&global, command) {
         Ok(exit) => exit.into(),
         Err(error) => complain(&global, &error).into(),
     }
 }
 
-fn run(global: &Global, command: Command) -> anyhow::Result<Exit> {
+fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
     logging::begin(global, command.usual_log())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
@@ -67,6 +69,7 @@ fn run(global: &Global, command: Command) -> anyhow::Result<Exit> {
 
 async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Run(args) => run::run(global, args).await,
         Command::Push(args) => push::run(global, args).await,
         Command::Check(args) => check::run(global, args).await,
         Command::Topics(args) => topics::run(global, args).await,
@@ -74,6 +77,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Job(args) => job::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
+        Command::Bench(args) => bench::run(global, args).await,
         Command::CompileComponent { .. } => Ok(Exit::Usage),
     }
 }
@@ -81,7 +85,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
 impl Command {
     /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
     fn usual_log(&self) -> &'static str {
-        "warn"
+        if matches!(self, Self::Run(_)) { "info" } else { "warn" }
     }
 }
 

@@ -67,6 +67,11 @@ impl Global {
         Ok(manifest)
     }
 
+    /// The store that the options name, if they do.
+    pub(super) fn named_store(&self) -> Option<String> {
+        self.store.clone()
+    }
+
     /// Whether there is a manifest; without one, nothing can be said about which topics exist.
     pub(super) fn has_manifest(&self) -> bool {
         self.manifest.is_some() || Path::new(DEFAULT_MANIFEST).exists()

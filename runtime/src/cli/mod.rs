@@ -1,5 +1,6 @@
 //! The command line: the only place that wires rooms. Reference for people: `docs/cli.md`.
 
+mod bench;
 mod check;
 mod command;
 mod dead;
@@ -12,6 +13,7 @@ mod invoke;
 mod job;
 mod logging;
 mod push;
+mod run;
 mod sandbox;
 mod screen;
 mod stats;

@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError};
 /// No such kind of store, or it is away.
 pub(super) async fn open(url: &str, prefix: &str) -> anyhow::Result<Arc<dyn Store>> {
     match url.split_once("://").map(|(scheme, _)| scheme) {
-        Some("redis") => Ok(Arc::new(RedisStore::connect(url, prefix).await?)),
+        Some("redis" | "redis+unix") => Ok(Arc::new(RedisStore::connect(url, prefix).await?)),
         Some(scheme) => Err(bad_address(url, &format!("`{scheme}` is no kind of store; there is `redis://`"))),
         None => Err(bad_address(url, "it must begin with a scheme, as in redis://127.0.0.1:6379/0")),
     }

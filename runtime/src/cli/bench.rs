@@ -1,0 +1,118 @@
+//! `gristmill bench`: figures.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::table::Table;
+use super::{sandbox, screen};
+use crate::bench::{self, Figure, Rig, RigSettings};
+use crate::wasm::Sandbox;
+
+/// Measure throughput, latency and lateness
+///
+/// A runner in this process works on a private redis-server, which must be installed, or on the store that --store
+/// names, under keys of its own. Other work on the machine moves the figures: compare what one run prints with each
+/// other.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill bench
+  gristmill bench throughput --jobs 500000 --concurrency 500
+  gristmill bench latency --json --store redis://127.0.0.1:6379/0")]
+pub(super) struct Args {
+    /// What to measure [default: all of them]
+    #[arg(value_enum)]
+    scenarios: Vec<Scenario>,
+    /// Jobs of a throughput run
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    jobs: usize,
+    /// Attempts at once
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    concurrency: u32,
+    /// Threads that run handlers
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    threads: usize,
+    /// Bytes of each job's body
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    payload: usize,
+    /// The component to run
+    #[arg(long, default_value = "handlers/echo.wasm", value_name = "FILE")]
+    handler: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scenario {
+    /// A full queue is worked off
+    Throughput,
+    /// From push to the start of the handler, on an idle runner
+    Latency,
+    /// From due to the start of the handler: 500 jobs over 10 s, 10,000 in one second
+    Lateness,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    let sandbox = Sandbox::new(&sandbox::settings(&manifest, args.concurrency)?)?;
+    let settings = RigSettings {
+        handler: args.handler.clone(),
+        store: global.named_store(),
+        concurrency: args.concurrency as usize,
+        threads: args.threads,
+        payload_bytes: args.payload,
+    };
+    let rig = Rig::new(settings, &sandbox).await?;
+    let wanted = |scenario| args.scenarios.is_empty() || args.scenarios.contains(&scenario);
+    let mut figures = Vec::new();
+    if wanted(Scenario::Throughput) {
+        figures.push(say(global, bench::throughput(&rig, args.jobs).await?)?);
+    }
+    if wanted(Scenario::Latency) {
+        figures.push(say(global, bench::latency(&rig, 2_000).await?)?);
+    }
+    let mut early = 0;
+    if wanted(Scenario::Lateness) {
+        for (jobs, over) in [(500, Duration::from_secs(10)), (10_000, Duration::from_secs(1))] {
+            let (figure, too_early) = bench::lateness(&rig, jobs, over).await?;
+            figures.push(say(global, figure)?);
+            early += too_early;
+        }
+    }
+    if !global.json {
+        table(&figures).print()?;
+    }
+    anyhow::ensure!(early == 0, "{early} jobs started before they were due: this is a fault of the queue");
+    Ok(Exit::Done)
+}
+
+/// With --json each figure is printed as it comes.
+fn say(global: &Global, figure: Figure) -> anyhow::Result<Figure> {
+    if global.json {
+        screen::document(&serde_json::to_value(&figure)?)?;
+    } else {
+        screen::note(&format!("{}: {} jobs done", figure.scenario, figure.jobs));
+    }
+    Ok(figure)
+}
+
+fn table(figures: &[Figure]) -> Table {
+    let columns = ["SCENARIO", ">JOBS", ">JOBS/S", ">RUNNER CPU/JOB", ">STORE CPU/JOB", ">P50", ">P99", ">MAX"];
+    let mut table = Table::new(&columns);
+    let micros = |value: Option<f64>| value.map(|us| format!("{us:.1} µs")).unwrap_or_default();
+    let millis = |us: u64| format!("{:.2} ms", us as f64 / 1000.0);
+    for figure in figures {
+        let delay = |of: fn(&bench::Spread) -> u64| figure.delay.as_ref().map(|spread| millis(of(spread))).unwrap_or_default();
+        table.row(vec![
+            figure.scenario.to_owned(),
+            figure.jobs.to_string(),
+            figure.jobs_per_second.map(|rate| format!("{rate:.0}")).unwrap_or_default(),
+            micros(figure.runner_cpu_us_per_job),
+            micros(figure.store_cpu_us_per_job),
+            delay(|spread| spread.p50_us),
+            delay(|spread| spread.p99_us),
+            delay(|spread| spread.max_us),
+        ]);
+    }
+    table
+}
