@@ -96,15 +96,29 @@ fn complain(global: &Global, error: &anyhow::Error) -> Exit {
         return exit;
     }
     if global.json {
-        let message = format!("{error:#}");
-        screen::note(&json!({ "error": { "code": exit.name(), "message": message } }).to_string());
+        screen::note(&json!({ "error": { "code": exit.name(), "message": in_words(error) } }).to_string());
         return exit;
     }
     match error.downcast_ref::<ManifestError>() {
         Some(invalid @ ManifestError::Invalid { .. }) => screen::note(&invalid.render(screen::note_has_colour())),
-        _ => screen::note(&format!("error: {error:#}")),
+        _ => screen::note(&format!("error: {}", in_words(error))),
     }
     exit
+}
+
+/// The chain of causes, without those that only repeat what stands above them.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.ends_with(&cause) {
+            continue;
+        }
+        if !words.is_empty() {
+            words.push_str(": ");
+        }
+        words.push_str(&cause);
+    }
+    words
 }
 
 #[cfg(test)]
@@ -116,6 +130,12 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_cause_that_repeats_what_stands_above_it_is_left_out() {
+        let error = anyhow::anyhow!("refused").context("away: refused").context("failed to push");
+        assert_eq!(in_words(&error), "failed to push: away: refused");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::input::{Body, pair};
-use super::{screen, wait};
+use super::{folder, screen, wait};
 use crate::config::{Manifest, did_you_mean, units};
 use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, TopicId};
 use crate::store::{Pushed, Store};
@@ -128,11 +128,7 @@ impl Plan {
     /// Says early what the runner would find out late.
     fn check_against(&self, manifest: &Manifest) -> Result<(), Usage> {
         let Some(topic) = manifest.topics.get(&self.spec.topic) else {
-            let names: Vec<_> = manifest.topics.keys().map(ToString::to_string).collect();
-            let hint = did_you_mean(&self.spec.topic.to_string(), names.iter().map(String::as_str));
-            if let Some(hint) = hint {
-                screen::note(&format!("note: the manifest has no topic `{}`; {hint}", self.spec.topic));
-            }
+            self.doubt(manifest);
             return Ok(());
         };
         let (bytes, allowed) = (self.spec.body.data.len() as u64, topic.limits.payload_bytes);
@@ -142,6 +138,23 @@ impl Plan {
         let show = |bytes| units::SIZE.about(bytes);
         let (bytes, allowed) = (show(bytes), show(allowed));
         Err(Usage(format!("the body has {bytes}, but `{}` takes {allowed}: raise its `payload-limit`", topic.id)))
+    }
+
+    /// A job of an unknown topic waits until somebody drops a handler for it. That may be meant, or a typing mistake.
+    fn doubt(&self, manifest: &Manifest) {
+        let topic = &self.spec.topic;
+        let files = if manifest.handlers.auto_topics { folder::scan(&manifest.handlers) } else { Ok(Vec::new()) };
+        // A folder that cannot be read here is the runner's business.
+        let auto = files.unwrap_or_default().into_iter().filter_map(|found| found.name.ok());
+        let known: Vec<TopicId> =
+            manifest.topics.keys().cloned().chain(auto.map(|name| manifest.auto_topic(&name).id)).collect();
+        if known.contains(topic) {
+            return;
+        }
+        let names: Vec<_> = known.iter().map(ToString::to_string).collect();
+        if let Some(hint) = did_you_mean(&topic.to_string(), names.iter().map(String::as_str)) {
+            screen::note(&format!("note: there is no topic `{topic}` yet; {hint}"));
+        }
     }
 
     fn with_ttl_of(mut self, manifest: &Manifest) -> Self {

@@ -10,7 +10,7 @@ use super::global::Global;
 use super::{document, screen};
 use crate::job::{JobId, Name, Payload, TopicId};
 use crate::outcome::Failure;
-use crate::store::{JobState, ResultView, Signal, Store, StoreError};
+use crate::store::{Inspect, JobState, ResultView, Signal, StoreError};
 
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) enum End {
 
 /// Waits at most `patience`. `signals` must have been asked for before the job was pushed.
 pub(super) async fn for_end(
-    store: &dyn Store,
+    store: &dyn Inspect,
     tenant: &Name,
     id: &JobId,
     signals: Receiver<Signal>,
@@ -43,7 +43,7 @@ pub(super) async fn for_end(
     }
 }
 
-async fn end(store: &dyn Store, tenant: &Name, id: &JobId, mut signals: Receiver<Signal>) -> Result<End, StoreError> {
+async fn end(store: &dyn Inspect, tenant: &Name, id: &JobId, mut signals: Receiver<Signal>) -> Result<End, StoreError> {
     loop {
         if let Some(end) = look(store, tenant, id).await? {
             return Ok(end);
@@ -64,7 +64,7 @@ fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     }
 }
 
-async fn look(store: &dyn Store, tenant: &Name, id: &JobId) -> Result<Option<End>, StoreError> {
+async fn look(store: &dyn Inspect, tenant: &Name, id: &JobId) -> Result<Option<End>, StoreError> {
     let Some(view) = store.job(tenant, id).await? else { return Ok(Some(End::Gone)) };
     Ok(match (view.result, view.state) {
         (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
@@ -141,5 +141,111 @@ impl End {
             Self::Gone => Exit::Failed,
             Self::TimedOut => Exit::TimedOut,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::outcome::{FailureDetail, Reason};
+    use crate::store::{DeadJob, JobView, TopicCounts};
+    use crate::time::Timestamp;
+
+    /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
+    #[derive(Debug)]
+    struct Told(std::sync::Mutex<Vec<Option<JobView>>>);
+
+    #[async_trait]
+    impl Inspect for Told {
+        async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
+            let mut views = self.0.lock().unwrap();
+            Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
+        }
+
+        async fn counts(&self, _: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+            unreachable!("nobody who waits counts")
+        }
+
+        async fn dead(&self, _: &TopicId, _: usize, _: usize) -> Result<Vec<DeadJob>, StoreError> {
+            unreachable!("nobody who waits lists the dead")
+        }
+
+        async fn respawn(&self, _: &TopicId, _: &[JobId]) -> Result<Vec<bool>, StoreError> {
+            unreachable!("nobody who waits respawns")
+        }
+
+        async fn delete_dead(&self, _: &TopicId, _: &[JobId]) -> Result<Vec<bool>, StoreError> {
+            unreachable!("nobody who waits deletes")
+        }
+    }
+
+    fn id() -> JobId {
+        "j1".parse().unwrap()
+    }
+
+    fn tenant() -> Name {
+        "acme".parse().unwrap()
+    }
+
+    fn view(state: JobState, result: Option<ResultView>) -> Option<JobView> {
+        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result })
+    }
+
+    fn failure() -> Failure {
+        let detail = FailureDetail { code: "trap".into(), message: "unreachable".into(), context: None };
+        Failure { reason: Reason::Trap, detail, backtrace: Some("0: handle\n1: start".into()) }
+    }
+
+    async fn wait(views: Vec<Option<JobView>>, signals: &[Signal], patience: Duration) -> End {
+        let (sender, receiver) = mpsc::channel(8);
+        for signal in signals {
+            sender.send(signal.clone()).await.unwrap();
+        }
+        let store = Told(std::sync::Mutex::new(views));
+        let end = for_end(&store, &tenant(), &id(), receiver, patience).await.unwrap();
+        drop(sender);
+        end
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn the_jobs_own_signal_ends_the_wait_and_no_others() {
+        let done = view(JobState::Finished, Some(ResultView::Complete(None)));
+        let waiting = || view(JobState::Ready, None);
+        let finished = |job: &str| Signal::Finished(tenant(), job.parse().unwrap());
+        let started = std::time::Instant::now();
+        assert_eq!(
+            wait(vec![waiting(), done.clone()], &[finished("other"), finished("j1")], LONG).await,
+            End::Complete(None)
+        );
+        assert_eq!(wait(vec![waiting(), done], &[Signal::Lost], LONG).await, End::Complete(None));
+        assert!(started.elapsed() < LOOK_EVERY, "it was found by looking, not by the signal");
+        let short = Duration::from_millis(5);
+        assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, End::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_over_before_anybody_waits_is_found_at_once() {
+        let dead = JobState::Dead { since: Timestamp::from_millis(1) };
+        let cases = [
+            (view(JobState::Finished, Some(ResultView::Expired)), End::Expired),
+            (view(JobState::Finished, Some(ResultView::Dead(failure()))), End::Dead(Some(failure()))),
+            (view(dead, None), End::Dead(Some(failure()))),
+            (view(JobState::Finished, None), End::Gone),
+            (None, End::Gone),
+        ];
+        for (view, end) in cases {
+            assert_eq!(wait(vec![view], &[], LONG).await, end);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_with_its_backtrace() {
+        assert_eq!(about(Some(&failure())), "trap: unreachable\n  0: handle\n  1: start");
+        assert_eq!(about(None), "nobody knows why any more");
     }
 }
