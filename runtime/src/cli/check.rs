@@ -132,7 +132,7 @@ fn table(manifest: &Manifest, checked: &[Checked]) -> Table {
     table
 }
 
-/// `job/{log,queue} wasi/{cli,io}`: the whole names say the same version over and over. `--json` has them.
+/// `log queue wasi:cli wasi:io`: the whole names say the same version over and over. `--json` has them.
 fn short_imports(component: &Component) -> String {
     let (mut job, mut wasi) = (Vec::new(), Vec::new());
     for import in component.imports() {
@@ -143,6 +143,7 @@ fn short_imports(component: &Component) -> String {
             wasi.push(name.split('/').next().unwrap_or(name));
         }
     }
+    wasi.sort_unstable();
     wasi.dedup();
     job.retain(|interface| *interface != "types");
     if job.is_empty() && wasi.is_empty() { "nothing".into() } else { [job, wasi].concat().join(" ") }

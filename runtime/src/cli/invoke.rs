@@ -144,7 +144,7 @@ fn tell(global: &Global, limits: &Limits, report: &Report, lines: &[LogLine]) ->
     } else {
         screen::note(&facts(&about(limits, report, lines)));
         if let Outcome::Complete(Some(output)) = &report.outcome {
-            screen::bytes(&output.data)?;
+            screen::result(&output.data)?;
         }
     }
     Ok(match report.outcome {
@@ -251,7 +251,7 @@ fn as_document(report: &Report, lines: &[LogLine]) -> Value {
         "output": output.map(document::payload),
         "fuel": report.fuel,
         "memory_peak_bytes": report.memory_peak,
-        "duration_ms": report.duration.as_secs_f64() * 1000.0,
+        "duration_us": u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
         "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new)))).collect::<Vec<_>>(),
         "log": lines.iter().map(line).collect::<Vec<_>>(),
         "log_lines_dropped": report.log_lines_dropped,

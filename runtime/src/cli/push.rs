@@ -24,8 +24,8 @@ const ANSWER_GRACE: Duration = Duration::from_secs(60);
 #[command(after_help = "\
 Examples:
   gristmill push resize-image --file cat.jpg --meta width=200 --wait > small.jpg
-  gristmill push order-timeout --data '{\"order\": 17}' --delay 30m --unique order-17
-  seq 1000 | xargs -I{} echo '{\"n\": {}}' | gristmill push echo --json")]
+  gristmill push order-timeout --file order.json --delay 30m --unique order-17
+  echo '{\"n\": 1}' | gristmill push acme/echo --content-type application/json --ttl 1h")]
 pub(super) struct Args {
     /// The topic, or tenant/topic
     topic: TopicId,

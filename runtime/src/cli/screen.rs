@@ -29,6 +29,19 @@ pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a job's result to standard output: as it is, unless a person looks at it.
+pub(super) fn result(data: &[u8]) -> anyhow::Result<()> {
+    if !io::stdout().is_terminal() {
+        return bytes(data);
+    }
+    if std::str::from_utf8(data).is_err() {
+        note(&format!("the result is {} bytes of binary data: redirect it to a file to keep it", data.len()));
+        return Ok(());
+    }
+    bytes(data)?;
+    if data.is_empty() || data.ends_with(b"\n") { Ok(()) } else { bytes(b"\n") }
+}
+
 /// Says something about the output on standard error. That nobody hears it is no reason to fail.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");

@@ -7,7 +7,7 @@ use super::screen;
 
 /// A table. A title that begins with `>` makes a column of numbers, aligned to the right.
 ///
-/// On a terminal the last column is cut where the line ends; elsewhere nothing is.
+/// On a terminal a last column of text is cut where the line ends; elsewhere nothing is.
 #[derive(Debug)]
 pub(super) struct Table(comfy_table::Table);
 
@@ -22,7 +22,7 @@ impl Table {
             if title.starts_with('>') {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            if index != last {
+            if index != last || title.starts_with('>') {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }

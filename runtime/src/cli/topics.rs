@@ -87,20 +87,9 @@ fn join(manifest: &Manifest, versions: &BTreeMap<Name, Version>, counts: Vec<Top
 }
 
 fn table(lines: &[Line]) -> Table {
-    let titles = [
-        "TOPIC",
-        "HANDLER",
-        "VERSION",
-        ">READY",
-        ">DELAYED",
-        ">RUNNING",
-        ">DEAD",
-        ">AT ONCE",
-        ">TIMEOUT",
-        ">FUEL",
-        ">MEMORY",
-        ">ATTEMPTS",
-    ];
+    // As much as fits a terminal of 100 columns; `--json` has the rest.
+    let titles =
+        ["TOPIC", "HANDLER", "VERSION", ">READY", ">DELAYED", ">RUNNING", ">DEAD", ">TIMEOUT", ">FUEL", ">MEMORY"];
     let mut table = Table::new(&titles);
     for Line { topic, origin, version, counts } in lines {
         let count = |of: fn(&TopicCounts) -> u64| counts.as_ref().map_or(0, of).to_string();
@@ -114,11 +103,9 @@ fn table(lines: &[Line]) -> Table {
             count(|counts| counts.delayed),
             count(|counts| counts.running),
             count(|counts| counts.dead),
-            setting(topic.concurrency.to_string()),
             setting(units::about_duration(topic.limits.timeout)),
             setting(units::COUNT.about(topic.limits.fuel)),
             setting(units::SIZE.about(topic.limits.memory_bytes)),
-            setting(topic.retry.attempts.to_string()),
         ]);
     }
     table

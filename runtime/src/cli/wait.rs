@@ -83,7 +83,7 @@ pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
         return Ok(end.exit());
     }
     match end {
-        End::Complete(output) => screen::bytes(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
+        End::Complete(output) => screen::result(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
         End::Dead(failure) => screen::note(&format!("job {id} is dead: {}", about(failure.as_ref()))),
         End::Expired => screen::note(&format!("job {id} expired before it could start")),
         End::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),

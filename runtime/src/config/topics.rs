@@ -9,7 +9,9 @@ use super::diagnostic::{Span, did_you_mean};
 use super::grants::{self, Secrets};
 use super::ranges;
 use super::read::{Problems, Section, name};
+use super::units::DURATION;
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
+use crate::time::millis;
 use crate::topic::{Backoff, BackoffKind, Topic};
 
 /// The topics of a manifest while they are read.
@@ -179,7 +181,7 @@ fn backoff(section: &mut Section<'_>, backoff: &mut Backoff) {
     parts.quantity(&ranges::JITTER, &mut backoff.jitter);
     parts.finish();
     if backoff.base > backoff.max {
-        let show = super::units::about_duration;
+        let show = |wait| DURATION.show(millis(wait));
         let title =
             format!("`base` of the backoff is longer than its `max`: {} and {}", show(backoff.base), show(backoff.max));
         problems.add(problems.at(value.span(), title).help("no wait is longer than `max`: raise it or lower `base`"));

@@ -167,10 +167,11 @@ impl Scale {
         format!("{}{name}", value / worth)
     }
 
-    /// Writes a value for the eye: two leading parts of a duration, else one decimal place.
+    /// Writes a value for the eye: two leading parts of a long duration, else one decimal place.
     pub fn about(&self, value: u64) -> String {
-        if self.compound {
-            return self.show_parts(value, 2);
+        // Between one and ten seconds, tenths are read more easily than milliseconds; beyond, nobody needs either.
+        if self.compound && value >= 10_000 {
+            return self.show_parts(value - value % 1000, 2);
         }
         let (name, worth) = self.shown.iter().find(|(_, worth)| value >= *worth).copied().unwrap_or(self.smallest());
         let tenths = (u128::from(value) * 10 + u128::from(worth) / 2) / u128::from(worth);
@@ -274,6 +275,10 @@ mod tests {
         assert_eq!(DURATION.about(90_061_001), "1d1h");
         assert_eq!(DURATION.about(61_001), "1m1s");
         assert_eq!(DURATION.about(250), "250ms");
+        assert_eq!(DURATION.about(3054), "3.1s");
+        assert_eq!(DURATION.about(5000), "5s");
+        assert_eq!(DURATION.about(12_999), "12s");
+        assert_eq!(DURATION.about(0), "0ms");
         assert_eq!(SIZE.about(1536), "1.5KiB");
         assert_eq!(SIZE.about(999), "999B");
         assert_eq!(COUNT.about(2_540_000), "2.5M");
