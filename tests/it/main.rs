@@ -1,1 +1,7 @@
-fn main() {}
+//! The end-to-end tests: one binary, real guests, a real Redis.
+
+mod crash;
+mod outcomes;
+mod reload;
+mod shutdown;
+mod tidy;

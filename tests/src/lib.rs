@@ -1,1 +1,11 @@
+//! What the tests share: guests built from source, a Redis of one's own, runners in this process and in others.
 
+pub mod mill;
+pub mod process;
+pub mod redis;
+pub mod wait;
+
+/// Paths of the guests' components, made by the build script.
+pub mod guests {
+    include!(concat!(env!("OUT_DIR"), "/guests.rs"));
+}

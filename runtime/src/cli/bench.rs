@@ -102,7 +102,8 @@ fn table(figures: &[Figure]) -> Table {
     let micros = |value: Option<f64>| value.map(|us| format!("{us:.1} µs")).unwrap_or_default();
     let millis = |us: u64| format!("{:.2} ms", us as f64 / 1000.0);
     for figure in figures {
-        let delay = |of: fn(&bench::Spread) -> u64| figure.delay.as_ref().map(|spread| millis(of(spread))).unwrap_or_default();
+        let delay =
+            |of: fn(&bench::Spread) -> u64| figure.delay.as_ref().map(|spread| millis(of(spread))).unwrap_or_default();
         table.row(vec![
             figure.scenario.to_owned(),
             figure.jobs.to_string(),

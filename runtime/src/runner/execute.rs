@@ -125,6 +125,7 @@ fn decide(claim: Claim, seat: Option<&Seat>, report: Report) -> Settlement {
     let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
     let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
     Settlement {
+        attempts: claim.attempt,
         follow_ups: report.follow_ups,
         keep_result: retention.max(spec.keep_result.unwrap_or_default()),
         notify: spec.keep_result.is_some(),

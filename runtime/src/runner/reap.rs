@@ -96,6 +96,7 @@ impl Reaper {
         let outcome = if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired };
         let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
         Settlement {
+            attempts: claim.attempt,
             keep_result: retention.max(spec.keep_result.unwrap_or_default()),
             notify: spec.keep_result.is_some(),
             unique: spec.unique.clone(),

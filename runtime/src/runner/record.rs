@@ -54,7 +54,7 @@ impl AttemptRecord {
     pub(super) fn log(&self, settled: Settled) {
         let Self { job, attempt, duration, fuel, memory_peak: memory, follow_ups, .. } = self;
         let (tenant, topic) = (&self.topic.tenant, &self.topic.topic);
-        let version = self.version.map(|version| version.to_string()).unwrap_or_default();
+        let version = self.version.map(tracing::field::display);
         let reason = self.failure.as_ref().map(|failure| failure.reason.as_str()).unwrap_or_default();
         let message = self.failure.as_ref().map(|failure| failure.detail.message.as_str()).unwrap_or_default();
         let again_in = self.again_in.unwrap_or_default();

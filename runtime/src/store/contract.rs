@@ -90,6 +90,8 @@ pub struct Claimed {
 pub struct Settlement {
     pub lease: Lease,
     pub verdict: Verdict,
+    /// Attempts made at the job, this one included; kept with the result.
+    pub attempts: u32,
     /// Stored in the same step. Same tenant as the lease. Only with Ack and Snooze.
     pub follow_ups: Vec<NewJob>,
     /// Keep what became of the job for this long once it is done or dead; zero: not at all.
@@ -103,11 +105,12 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// A settlement with a verdict and nothing else.
+    /// A settlement of a first attempt, with a verdict and nothing else.
     pub fn new(lease: Lease, verdict: Verdict) -> Self {
         Self {
             lease,
             verdict,
+            attempts: 1,
             follow_ups: Vec::new(),
             keep_result: Duration::ZERO,
             unique: None,

@@ -96,7 +96,7 @@ impl RedisStore {
             job: Some(self.read(&topic.tenant, id, &stored)?),
             attempts,
             last_failure: failure.as_deref().and_then(read_failure),
-            result: result.as_deref().and_then(read_result),
+            result: result.as_deref().and_then(read_result).map(|(_, result)| result),
         }))
     }
 
@@ -200,13 +200,14 @@ impl RedisStore {
 }
 
 fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
+    let (attempts, result) = read_result(result)?;
     Some(JobView {
         id: id.clone(),
         state: JobState::Finished,
         job: None,
-        attempts: 0,
+        attempts,
         last_failure: None,
-        result: Some(read_result(result)?),
+        result: Some(result),
     })
 }
 

@@ -8,8 +8,14 @@ use crate::store::ResultView;
 
 /// What became of a job, as stored.
 #[derive(Serialize, Deserialize)]
+struct StoredResult {
+    attempts: u32,
+    end: End,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum StoredResult {
+enum End {
     Complete(Option<Payload>),
     Dead(Failure),
     Expired,
@@ -25,22 +31,25 @@ pub(super) fn read_failure(stored: &[u8]) -> Option<Failure> {
 }
 
 /// None for verdicts that do not end the job.
-pub(super) fn write_result(verdict: &Verdict) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
-    let result = match verdict {
-        Verdict::Ack(payload) => StoredResult::Complete(payload.clone()),
-        Verdict::Bury(failure) => StoredResult::Dead(failure.clone()),
-        Verdict::Expire => StoredResult::Expired,
+pub(super) fn write_result(verdict: &Verdict, attempts: u32) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
+    let end = match verdict {
+        Verdict::Ack(payload) => End::Complete(payload.clone()),
+        Verdict::Bury(failure) => End::Dead(failure.clone()),
+        Verdict::Expire => End::Expired,
         Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_) => return Ok(None),
     };
-    rmp_serde::to_vec_named(&result).map(Some)
+    rmp_serde::to_vec_named(&StoredResult { attempts, end }).map(Some)
 }
 
-pub(super) fn read_result(stored: &[u8]) -> Option<ResultView> {
-    Some(match rmp_serde::from_slice(stored).ok()? {
-        StoredResult::Complete(payload) => ResultView::Complete(payload),
-        StoredResult::Dead(failure) => ResultView::Dead(failure),
-        StoredResult::Expired => ResultView::Expired,
-    })
+/// The attempts it took, and the end.
+pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
+    let StoredResult { attempts, end } = rmp_serde::from_slice(stored).ok()?;
+    let view = match end {
+        End::Complete(payload) => ResultView::Complete(payload),
+        End::Dead(failure) => ResultView::Dead(failure),
+        End::Expired => ResultView::Expired,
+    };
+    Some((attempts, view))
 }
 
 #[cfg(test)]
@@ -52,7 +61,11 @@ mod tests {
     fn results_are_read_as_they_are_written() {
         let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
         let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("main".into()) };
-        let read = |verdict| read_result(&write_result(&verdict).unwrap().unwrap()).unwrap();
+        let read = |verdict| {
+            let (attempts, view) = read_result(&write_result(&verdict, 3).unwrap().unwrap()).unwrap();
+            assert_eq!(attempts, 3);
+            view
+        };
         let payload = Payload { data: vec![1], content_type: None };
         assert_eq!(read(Verdict::Ack(Some(payload.clone()))), ResultView::Complete(Some(payload)));
         assert_eq!(read(Verdict::Ack(None)), ResultView::Complete(None));

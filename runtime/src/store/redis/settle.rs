@@ -150,7 +150,7 @@ impl RedisStore {
         let unique = settlement.unique.as_deref().unwrap_or_default();
         call.arg(verdict.name()).arg(wait_ms(wait)).arg(stored).arg(reason).arg(unique);
         if keeps_result(settlement) {
-            let result = write_result(verdict).map_err(unwritable)?.unwrap_or_default();
+            let result = write_result(verdict, settlement.attempts).map_err(unwritable)?.unwrap_or_default();
             call.arg(*next_result).arg(result).arg(wait_ms(settlement.keep_result));
             *next_result += 1;
         } else {

@@ -1,0 +1,205 @@
+//! What no order can be given to: `kill -9` of the runner, and Redis going away, in mid-load.
+//!
+//! Every job enqueues one follow-up for a topic that nobody works on. Follow-ups become visible with the ack, so their
+//! number is the number of acks that counted, however often a job ran.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gristmill::job::{Due, NewJob, TopicId};
+use gristmill::store::redis::RedisStore;
+use gristmill::store::{Inspect, Store, TopicCounts};
+use gristmill_tests::guests;
+use gristmill_tests::mill::{drop_in, spec, tenant};
+use gristmill_tests::process::Process;
+use gristmill_tests::redis::Redis;
+use gristmill_tests::wait::{SOON, until};
+use tempfile::TempDir;
+
+const CONCURRENCY: u64 = 64;
+
+/// A Redis with a backlog of orders, and a manifest to work them off.
+struct Load {
+    redis: Redis,
+    store: RedisStore,
+    folder: TempDir,
+}
+
+impl Load {
+    async fn of(jobs: usize) -> Self {
+        let redis = Redis::start().await;
+        let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+        let folder = TempDir::with_prefix("gristmill-").unwrap();
+        let load = Self { redis, store, folder };
+        std::fs::create_dir(load.folder.path().join("handlers")).unwrap();
+        drop_in(&load.folder.path().join("handlers"), "order-timeout", &std::fs::read(guests::ORDER_TIMEOUT).unwrap());
+        std::fs::write(load.manifest(), load.manifest_text()).unwrap();
+        load.push(0..jobs).await;
+        load
+    }
+
+    fn manifest(&self) -> PathBuf {
+        self.folder.path().join("gristmill.toml")
+    }
+
+    /// More attempts than kills: a job that is unlucky each time must still not die.
+    fn manifest_text(&self) -> String {
+        format!(
+            r#"
+            [server]
+            concurrency = {CONCURRENCY}
+            [store]
+            url = "{}"
+            [topics.order-timeout]
+            concurrency = {CONCURRENCY}
+            attempts = 50
+            [topics.notify]
+            handler = "nobody"
+            "#,
+            self.redis.url()
+        )
+    }
+
+    async fn push(&self, orders: std::ops::Range<usize>) {
+        let jobs = orders.map(|order| {
+            let body = format!(r#"{{"order_id": "{order}", "customer": "c"}}"#);
+            let spec = gristmill::job::JobSpec { keep_result: None, ..spec("order-timeout", body.as_bytes()) };
+            NewJob { spec, due: Due::Now }
+        });
+        self.store.push(&jobs.collect::<Vec<_>>()).await.unwrap();
+    }
+
+    /// None while Redis is away.
+    async fn counts(&self, topic: &str) -> Option<TopicCounts> {
+        let topic: TopicId = topic.parse().unwrap();
+        self.store.counts(&tenant()).await.ok()?.into_iter().find(|counts| counts.topic == topic)
+    }
+
+    async fn acked(&self) -> Option<u64> {
+        Some(total(&self.counts("order-timeout").await?, "acked"))
+    }
+
+    async fn wait_for_acks(&self, acks: u64) {
+        until(format!("{acks} acks"), 4 * SOON, async || (self.acked().await? >= acks).then_some(())).await;
+    }
+
+    /// The name of the worker that spoke last.
+    async fn living_worker(&self) -> String {
+        let latest: Vec<String> = self.redis.ask("ZRANGE", &["gm:workers", "-1", "-1"]).await.unwrap();
+        latest.into_iter().next().expect("a worker lives")
+    }
+
+    /// How many jobs the worker has claimed and not settled.
+    async fn held_by(&self, worker: &str) -> u64 {
+        self.redis.ask("LLEN", &[&format!("gm:{{default/0}}:processing:{worker}")]).await.unwrap()
+    }
+
+    /// Every job was acked once, whatever happened, and nothing is left anywhere.
+    async fn assert_all_done_once(&self, jobs: u64) -> TopicCounts {
+        self.wait_for_acks(jobs).await;
+        let orders = self.counts("order-timeout").await.unwrap();
+        assert_eq!((orders.ready, orders.delayed, orders.running, orders.dead), (0, 0, 0, 0), "{orders:?}");
+        assert_eq!(total(&orders, "acked"), jobs);
+        assert_eq!(self.counts("notify").await.unwrap().ready, jobs, "one follow-up an ack");
+        orders
+    }
+}
+
+fn total(counts: &TopicCounts, name: &str) -> u64 {
+    counts.totals.get(name).copied().unwrap_or_default()
+}
+
+fn runner_says(process: &Process, text: &str, times: usize) -> bool {
+    process.log().matches(text).count() >= times
+}
+
+async fn started(manifest: &Path) -> Process {
+    let process = Process::run(manifest);
+    until("the runner to start", SOON, async || runner_says(&process, "ready for jobs", 1).then_some(())).await;
+    process
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
+    const JOBS: u64 = 20_000;
+    const KILLS: u64 = 20;
+    let load = Load::of(JOBS as usize).await;
+    let mut in_flight = 0;
+    for kill in 1..=KILLS {
+        let process = Process::run(&load.manifest());
+        // A random moment in the kill's share of the work.
+        let share = JOBS / (KILLS + 1);
+        load.wait_for_acks((kill - 1) * share + fastrand::u64(1..share)).await;
+        let worker = load.living_worker().await;
+        process.kill();
+        in_flight += load.held_by(&worker).await;
+    }
+    let last = Process::run(&load.manifest());
+    let orders = load.assert_all_done_once(JOBS).await;
+    drop(last);
+    assert_eq!(total(&orders, "retried"), in_flight, "made again is what was in flight at a kill, each once");
+    println!("{JOBS} jobs, {KILLS} kills: {JOBS} acks, {in_flight} attempts in flight at a kill and made again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_redis_comes_back_the_work_goes_on() {
+    const JOBS: usize = 10_000;
+    let mut load = Load::of(JOBS).await;
+    let process = started(&load.manifest()).await;
+    load.wait_for_acks(500).await;
+    load.redis.stop();
+    until("the runner to notice", SOON, async || runner_says(&process, "is away", 1).then_some(())).await;
+
+    load.redis.resume().await;
+    let back = Instant::now();
+    let before = until("the counts", SOON, async || load.acked().await).await;
+    load.wait_for_acks(before + 1).await;
+    println!("the first ack came {:?} after Redis", back.elapsed());
+    load.assert_all_done_once(JOBS as u64).await;
+    assert_eq!(process.log().matches("is away").count(), 1, "it says so once");
+    assert!(runner_says(&process, "is back", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_may_be_started_before_its_redis() {
+    let mut load = Load::of(10).await;
+    load.redis.stop();
+    let process = Process::run(&load.manifest());
+    until("the runner to wait", SOON, async || runner_says(&process, "until it is there", 1).then_some(())).await;
+    load.redis.resume().await;
+    load.assert_all_done_once(10).await;
+}
+
+/// How long an idle runner may take to show what it costs.
+const IDLE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_idle_topics_cost_next_to_nothing() {
+    /// The slow look happens about once a second; this many of its commands make a fair sample.
+    const SAMPLE: u64 = 20;
+    let load = Load::of(0).await;
+    let topics: String = (0..1000).map(|topic| format!("[topics.t{topic}]\nhandler = \"order-timeout\"\n")).collect();
+    std::fs::write(load.manifest(), load.manifest_text() + &topics).unwrap();
+    let _process = started(&load.manifest()).await;
+
+    let client = redis::Client::open(load.redis.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut asked = 0;
+    let mut commands = async || {
+        let stats: String = redis::cmd("INFO").arg("stats").query_async(&mut connection.clone()).await.unwrap();
+        let all =
+            stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:")?.trim().parse::<u64>().ok());
+        // Each time of asking is one command, too.
+        asked += 1;
+        all.unwrap() - asked
+    };
+    let (begun, first) = (Instant::now(), commands().await);
+    let (spent, took) = until("a sample of an idle runner", IDLE, async || {
+        let spent = commands().await - first;
+        (spent >= SAMPLE).then(|| (spent, begun.elapsed()))
+    })
+    .await;
+    let rate = spent as f64 / took.as_secs_f64();
+    println!("idle with 1,000 topics: {rate:.1} commands a second");
+    assert!(rate <= 5.5, "{rate:.1} commands a second by an idle runner");
+}

@@ -1,0 +1,334 @@
+//! Every row of the outcome table, with a real guest on a real Redis. The hostile ones share a runner, which must go on
+//! doing honest work.
+
+use std::time::Duration;
+
+use gristmill::job::{Due, JobId, JobSpec};
+use gristmill::outcome::Reason;
+use gristmill::store::{Inspect, JobState, JobView, ResultView};
+use gristmill_tests::guests;
+use gristmill_tests::mill::{Mill, spec, tenant};
+use gristmill_tests::wait::{SOON, until};
+use puppet::{Cause, Count, End, Enqueue, Report, Script, Step};
+
+/// Short waits, small limits, each of them different, so that a mix-up shows.
+const MANIFEST: &str = r#"
+    [defaults]
+    fuel = "200M"
+    memory = "16MiB"
+    timeout = "20s"
+    attempts = 3
+    backoff = "10ms"
+    output-limit = "4KiB"
+    log-limit = "2KiB"
+    host-calls = 5000
+    follow-ups = 7
+    checkpoint-limit = "1KiB"
+
+    [topics.puppet]
+
+    [topics.hasty]
+    handler = "puppet"
+    timeout = "300ms"
+    fuel = "1T"
+
+    [topics.small]
+    handler = "puppet"
+    payload-limit = "256B"
+
+    [topics.granted]
+    handler = "puppet"
+    enqueue = ["sink"]
+    [topics.granted.config]
+    colour = "green"
+
+    # Nobody works here: what is enqueued stays to be counted.
+    [topics.sink]
+    handler = "nobody"
+    payload-limit = "100B"
+"#;
+
+async fn mill() -> Mill {
+    Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await
+}
+
+async fn work(mill: &Mill, topic: &str, script: Script) -> JobView {
+    mill.work(topic, &script.to_json()).await
+}
+
+fn result(view: &JobView) -> &[u8] {
+    match &view.result {
+        Some(ResultView::Complete(Some(payload))) => &payload.data,
+        other => panic!("no result but {other:?}"),
+    }
+}
+
+/// The reason that the job is dead, and the text that goes with it.
+fn death(view: &JobView) -> (Reason, String) {
+    assert!(matches!(view.state, JobState::Dead { .. }), "not dead: {view:?}");
+    let failure = view.last_failure.clone().expect("a dead job has a reason");
+    (failure.reason, failure.detail.message)
+}
+
+async fn ready(mill: &Mill, topic: &str) -> u64 {
+    let counts = mill.store.counts(&tenant()).await.unwrap();
+    counts.iter().find(|counts| counts.topic.to_string() == topic).map_or(0, |counts| counts.ready)
+}
+
+fn sink(count: Count) -> Enqueue {
+    Enqueue { topic: "sink".into(), data: "x".into(), count, ..Enqueue::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn complete_acks_and_keeps_the_result() {
+    let mill = mill().await;
+    let view = work(&mill, "puppet", Script::end(End::Text("flour".into()))).await;
+    assert_eq!((view.state.clone(), result(&view)), (JobState::Finished, b"flour".as_slice()));
+    let view = work(&mill, "puppet", Script::end(End::Complete)).await;
+    assert_eq!(view.result, Some(ResultView::Complete(None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_sees_its_job_and_nothing_of_the_host() {
+    let mill = mill().await;
+    let end = End::Report { config: vec!["colour".into(), "shape".into()], secrets: vec![] };
+    let job = JobSpec {
+        key: Some("k".into()),
+        metadata: vec![("a".into(), "1".into()), ("a".into(), "2".into())],
+        max_attempts: Some(9),
+        ..spec("granted", &Script::end(end).to_json())
+    };
+    let id = mill.push_job(job, Due::Now).await;
+    let report: Report = serde_json::from_slice(result(&mill.end_of(&id).await)).unwrap();
+    assert_eq!(
+        (report.id.as_str(), report.tenant.as_str(), report.topic.as_str()),
+        (id.as_str(), "default", "granted")
+    );
+    assert_eq!((report.attempt, report.max_attempts, report.key.as_deref()), (1, 9, Some("k")));
+    assert_eq!(report.metadata, [("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
+    assert_eq!(report.enqueued_at, report.due_at);
+    assert!(report.now <= report.deadline && report.deadline <= report.now + 20_000);
+    assert!(report.fuel_remaining > 0 && report.fuel_remaining < 200_000_000);
+    assert_eq!(report.config["colour"].as_deref(), Some("green"));
+    assert_eq!(report.config["shape"], None);
+    assert!(report.environment.is_empty() && report.arguments.is_empty() && !report.sees_files);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snooze_runs_again_later_and_uses_no_attempt() {
+    let mill = mill().await;
+    let job = mill.push("puppet", &Script::end(End::SnoozeMs(5)).to_json()).await;
+    until("more deliveries than attempts allowed", SOON, async || (mill.attempts_at(&job).len() > 4).then_some(()))
+        .await;
+    assert!(mill.attempts_at(&job).iter().all(|record| (record.attempt, record.verdict) == (1, "snooze")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retry_backs_off_until_the_attempts_are_used_up() {
+    let mill = mill().await;
+    let cause = Cause { code: "busy".into(), message: "try later".into(), ..Cause::default() };
+    let view = work(&mill, "puppet", Script::end(End::Retry(cause))).await;
+    assert_eq!(death(&view), (Reason::Failed, "try later".into()));
+    assert_eq!(view.attempts, 3);
+    let waits: Vec<_> = mill.attempts_at(&view.id).iter().map(|record| record.again_in).collect();
+    let pause = Some(Duration::from_millis(10));
+    assert_eq!(waits, [pause, pause, None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_may_name_its_wait_and_succeed() {
+    let mill = mill().await;
+    let retry = Step::RetryUntilAttempt { attempt: 3, after_ms: Some(1) };
+    let view = work(&mill, "puppet", Script::new([retry, Step::End(End::Text("third".into()))])).await;
+    assert_eq!(result(&view), b"third");
+    let records = mill.attempts_at(&view.id);
+    assert_eq!(records.iter().map(|record| record.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(records[0].again_in, Some(Duration::from_millis(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reject_is_dead_at_once() {
+    let mill = mill().await;
+    let cause = Cause { code: "bad".into(), message: "no such order".into(), ..Cause::default() };
+    let view = work(&mill, "puppet", Script::end(End::Reject(cause))).await;
+    assert_eq!((death(&view), view.attempts), ((Reason::Rejected, "no such order".into()), 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_that_does_not_parse_is_rejected_saying_where() {
+    let mill = mill().await;
+    let (reason, message) = death(&mill.work("puppet", b"{\"do\": 7}").await);
+    assert_eq!(reason, Reason::Rejected);
+    assert!(message.contains("line 1"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on() {
+    let mill = mill().await;
+    let hostile = [
+        ("puppet", Script::end(End::InfiniteLoop), Reason::FuelExhausted, 1),
+        ("puppet", Script::end(End::MemoryBomb), Reason::MemoryExceeded, 1),
+        ("puppet", Script::end(End::StackOverflow), Reason::Trap, 2),
+        ("puppet", Script::end(End::Panic("the mill is on fire".into())), Reason::Trap, 2),
+        ("puppet", Script::end(End::Unreachable), Reason::Trap, 2),
+        ("puppet", Script::end(End::Exit(3)), Reason::Trap, 2),
+        ("puppet", Script::end(End::Bytes(1 << 20)), Reason::Limit, 1),
+        ("puppet", Script::end(End::Bytes((4 << 10) + 1)), Reason::Limit, 1),
+        ("puppet", Script::new([Step::HostCalls(u64::MAX)]), Reason::Limit, 1),
+        ("puppet", Script::new([Step::LogFlood { lines: u64::MAX, bytes: 100 }]), Reason::Limit, 1),
+        ("puppet", Script::new([Step::EnqueueIgnoringErrors(sink(Count::Forever))]), Reason::Limit, 1),
+        ("puppet", Script::new([Step::StdoutFlood { lines: u64::MAX, bytes: 100 }]), Reason::FuelExhausted, 1),
+        ("hasty", Script::end(End::InfiniteLoop), Reason::Timeout, 3),
+        ("hasty", Script::new([Step::SleepMs(3_600_000)]), Reason::Timeout, 3),
+    ];
+    let jobs: Vec<JobId> = {
+        let mut jobs = Vec::new();
+        for (topic, script, ..) in &hostile {
+            jobs.push(mill.push(topic, &script.to_json()).await);
+        }
+        jobs
+    };
+    for ((topic, script, reason, attempts), job) in hostile.into_iter().zip(jobs) {
+        let view = mill.end_of(&job).await;
+        assert_eq!((death(&view).0, view.attempts), (reason, attempts), "{topic} {script:?}: {view:?}");
+        // Beside them and after each of them.
+        let honest = work(&mill, "puppet", Script::end(End::Text("honest".into()))).await;
+        assert_eq!(result(&honest), b"honest");
+    }
+    assert_eq!(ready(&mill, "sink").await, 0, "nothing that a failed attempt enqueued may appear");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_leaves_its_message_and_a_readable_backtrace() {
+    let mill = mill().await;
+    let view = work(&mill, "puppet", Script::end(End::Panic("the mill is on fire".into()))).await;
+    let failure = view.last_failure.unwrap();
+    assert!(failure.detail.message.contains("the mill is on fire"), "{failure:?}");
+    assert!(failure.backtrace.unwrap().contains("puppet"), "names survive the build");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_was_denied_is_named_with_its_peak() {
+    let mill = mill().await;
+    let (_, message) = death(&work(&mill, "puppet", Script::end(End::MemoryBomb)).await);
+    assert!(message.contains("16777216"), "{message}");
+    let view = work(&mill, "puppet", Script::new([Step::Allocate(8 << 20), Step::End(End::Complete)])).await;
+    let peak = mill.attempts_at(&view.id)[0].memory_peak;
+    assert!((8 << 20..16 << 20).contains(&peak), "{peak}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_and_payload_are_held_to_their_limits_exactly() {
+    let mill = mill().await;
+    let view = work(&mill, "puppet", Script::end(End::Bytes(4 << 10))).await;
+    assert_eq!(result(&view).len(), 4 << 10);
+
+    let script = |pad: usize| Script::new([Step::Log("x".repeat(pad)), Step::End(End::Complete)]).to_json();
+    let pad = 256 - script(0).len();
+    let (fits, over) = (script(pad), script(pad + 1));
+    assert_eq!((fits.len(), over.len()), (256, 257));
+    assert_eq!(mill.work("small", &fits).await.state, JobState::Finished);
+    let (reason, message) = death(&mill.work("small", &over).await);
+    assert_eq!(reason, Reason::Limit);
+    assert!(message.contains("payload") && message.contains("256"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_log_lines_are_cut_and_the_guest_runs_on() {
+    let mill = mill().await;
+    let flood = [Step::LogFlood { lines: 1000, bytes: 100 }, Step::StdoutFlood { lines: 1000, bytes: 100 }];
+    let script = Script::new(flood.into_iter().chain([Step::End(End::Text("still here".into()))]));
+    assert_eq!(result(&work(&mill, "puppet", script).await), b"still here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn follow_ups_appear_with_the_ack_or_not_at_all() {
+    let mill = mill().await;
+    let three = || Step::Enqueue(sink(Count::Times(3)));
+    let reject = End::Reject(Cause::default());
+    work(&mill, "puppet", Script::new([three(), Step::End(reject)])).await;
+    work(&mill, "puppet", Script::new([three(), Step::End(End::Unreachable)])).await;
+    assert_eq!(ready(&mill, "sink").await, 0);
+    // Tried twice, enqueued once.
+    let retried = [three(), Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) }];
+    work(&mill, "puppet", Script::new(retried)).await;
+    assert_eq!(ready(&mill, "sink").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn follow_ups_are_held_to_what_the_topics_allow() {
+    let mill = mill().await;
+    // As many as allowed, then told so.
+    work(&mill, "puppet", Script::new([Step::EnqueueUntilRefused(sink(Count::Forever))])).await;
+    assert_eq!(ready(&mill, "sink").await, 7);
+
+    let refused = async |topic: &str, to: Enqueue| death(&work(&mill, topic, Script::new([Step::Enqueue(to)])).await).1;
+    let unknown = Enqueue { topic: "nowhere".into(), ..Enqueue::default() };
+    let too_large = Enqueue { data: "x".repeat(101), ..sink(Count::Once) };
+    let denied = Enqueue { topic: "puppet".into(), ..Enqueue::default() };
+    for (message, expected) in [
+        (refused("puppet", unknown).await, "no topic `nowhere`"),
+        (refused("puppet", too_large).await, "100"),
+        (refused("granted", denied).await, "may not enqueue"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(ready(&mill, "sink").await, 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued() {
+    let mill = mill().await;
+    let unique = || Enqueue { unique: Some("order-7".into()), ..sink(Count::Once) };
+    for _ in 0..3 {
+        work(&mill, "puppet", Script::new([Step::Enqueue(unique())])).await;
+    }
+    assert_eq!(ready(&mill, "sink").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_is_there_for_the_next_attempt() {
+    let mill = mill().await;
+    let report = End::Report { config: vec![], secrets: vec![] };
+    let script = Script::new([Step::RetryUntilCheckpoint("half way".into()), Step::End(report)]);
+    let report: Report = serde_json::from_slice(result(&work(&mill, "puppet", script).await)).unwrap();
+    assert_eq!((report.attempt, report.checkpoint.as_deref()), (2, Some("half way")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in() {
+    let mill = mill().await;
+    let job = mill.push("sink", &Script::end(End::Text("served".into())).to_json()).await;
+    work(&mill, "puppet", Script::end(End::Complete)).await;
+    assert_eq!(mill.store.job(&tenant(), &job).await.unwrap().unwrap().state, JobState::Ready);
+    mill.drop_in("nobody", &std::fs::read(guests::PUPPET).unwrap());
+    let view = mill.end_of(&job).await;
+    assert_eq!((result(&view), view.attempts), (b"served".as_slice(), 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_past_its_time_to_live_is_counted_and_gone() {
+    let mill = mill().await;
+    let late = JobSpec { ttl: Some(Duration::from_millis(1)), ..spec("sink", b"{}") };
+    let job = mill.push_job(late, Due::Now).await;
+    until("the time to live to pass", SOON, async || {
+        let job = mill.store.job(&tenant(), &job).await.unwrap().unwrap().job.unwrap();
+        let probe = mill.push("sink", b"{}").await;
+        let now = mill.store.job(&tenant(), &probe).await.unwrap().unwrap().job.unwrap().enqueued_at;
+        (now > job.expires_at().unwrap()).then_some(())
+    })
+    .await;
+    mill.drop_in("nobody", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(mill.end_of(&job).await.result, Some(ResultView::Expired));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_job_is_never_early() {
+    let mill = mill().await;
+    let job = spec("puppet", &Script::end(End::Report { config: vec![], secrets: vec![] }).to_json());
+    let id = mill.push_job(job, Due::After(Duration::from_millis(200))).await;
+    let report: Report = serde_json::from_slice(result(&mill.end_of(&id).await)).unwrap();
+    // Redis counts microseconds; what is not a whole millisecond is rounded towards later.
+    assert!((200..=201).contains(&(report.due_at - report.enqueued_at)));
+    assert!(report.now >= report.due_at);
+}

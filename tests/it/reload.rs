@@ -1,0 +1,142 @@
+//! Components and manifests that change while jobs flow.
+
+use std::time::{Duration, Instant};
+
+use gristmill::store::{JobState, ResultView};
+use gristmill_tests::guests;
+use gristmill_tests::mill::Mill;
+use gristmill_tests::wait::{SOON, until};
+use puppet::{End, MARKER, Script, Step};
+use tokio_util::sync::CancellationToken;
+
+const MANIFEST: &str = r#"
+    [handlers]
+    rescan = "1h"
+    [defaults]
+    memory = "16MiB"
+    [topics.puppet]
+    attempts = 1
+"#;
+
+/// The puppet with another version marker: other bytes, other content hash, the same deeds.
+fn puppet_version(version: u32) -> Vec<u8> {
+    let mut component = std::fs::read(guests::PUPPET).unwrap();
+    let stem = &MARKER[..15];
+    let at = component.windows(stem.len()).position(|window| window == stem).expect("the marker is there");
+    component[at + 15..at + 25].copy_from_slice(format!("{version:010}").as_bytes());
+    component
+}
+
+fn version_of(result: Option<ResultView>) -> u32 {
+    let Some(ResultView::Complete(Some(payload))) = result else { panic!("no version but {result:?}") };
+    String::from_utf8(payload.data).unwrap()[15..].parse().unwrap()
+}
+
+async fn serving(mill: &Mill) -> u32 {
+    version_of(mill.work("puppet", &Script::end(End::Version).to_json()).await.result)
+}
+
+async fn wait_for_version(mill: &Mill, version: u32) {
+    until(format!("version {version}"), SOON, async || (serving(mill).await == version).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_reloads_under_load_fail_no_job() {
+    const RELOADS: u32 = 50;
+    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let enough = CancellationToken::new();
+    let mut delays: Vec<Duration> = Vec::new();
+    let load = async {
+        let work = Script::new([Step::Burn(1000), Step::End(End::Complete)]).to_json();
+        while !enough.is_cancelled() {
+            mill.work("puppet", &work).await;
+        }
+    };
+    let reloads = async {
+        for version in 1..=RELOADS {
+            let component = puppet_version(version);
+            mill.drop_in("puppet", &component);
+            let renamed = Instant::now();
+            wait_for_version(&mill, version).await;
+            delays.push(renamed.elapsed());
+        }
+        enough.cancel();
+    };
+    tokio::join!(load, reloads);
+
+    let records = mill.records();
+    assert!(records.iter().all(|record| record.verdict == "ack"), "no job fails for a reload");
+    let versions: std::collections::HashSet<_> = records.iter().filter_map(|record| record.version).collect();
+    assert_eq!(versions.len() as u32, RELOADS + 1);
+    delays.sort();
+    let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
+    println!(
+        "{} jobs, {RELOADS} reloads: from rename to the first job on the new version {median:?}, at most {longest:?}",
+        records.len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_attempt_ends_on_the_version_it_began_with() {
+    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let slow = mill.push("puppet", &Script::new([Step::SleepMs(1500), Step::End(End::Version)]).to_json()).await;
+    until("it to run", SOON, async || {
+        let view =
+            gristmill::store::Inspect::job(&*mill.store, &gristmill_tests::mill::tenant(), &slow).await.unwrap()?;
+        matches!(view.state, JobState::Running { .. }).then_some(())
+    })
+    .await;
+    mill.drop_in("puppet", &puppet_version(1));
+    wait_for_version(&mill, 1).await;
+    assert_eq!(version_of(mill.end_of(&slow).await.result), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_never_replaces_a_good_version() {
+    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let truncated = &puppet_version(2)[..20_000];
+    for bad in [b"not wasm at all".as_slice(), truncated, b"\0asm\x01\0\0\0", b""] {
+        mill.drop_in("puppet", bad);
+        assert_eq!(serving(&mill).await, 0);
+    }
+    // Its self-test refuses this one.
+    mill.drop_in("puppet", &puppet_version(6_666_666));
+    let mut refuses_itself = puppet_version(0);
+    let at = refuses_itself.windows(15).position(|window| window == &MARKER[..15]).unwrap();
+    refuses_itself[at + 15..at + 25].copy_from_slice(b"6666666666");
+    wait_for_version(&mill, 6_666_666).await;
+    mill.drop_in("puppet", &refuses_itself);
+    assert_eq!(serving(&mill).await, 6_666_666);
+    mill.drop_in("puppet", &puppet_version(3));
+    wait_for_version(&mill, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_without_an_entry_makes_a_topic_and_its_jobs_outlive_it() {
+    let mill = Mill::start(MANIFEST, &[]).await;
+    let early = mill.push("echo", b"early").await;
+    mill.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(mill.end_of(&early).await.state, JobState::Finished);
+
+    std::fs::remove_file(mill.handlers().join("echo.wasm")).unwrap();
+    let waiting = mill.push("echo", b"waiting").await;
+    mill.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(mill.end_of(&waiting).await.state, JobState::Finished);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_is_swapped_whole_or_not_at_all() {
+    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let again = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) }]).to_json();
+    assert!(matches!(mill.work("puppet", &again).await.state, JobState::Dead { .. }));
+
+    // A mistake in one topic: the whole old one keeps ruling.
+    let better = MANIFEST.replace("attempts = 1", "attempts = 2");
+    std::fs::write(mill.manifest(), format!("{better}\n[topics.other]\nfule = 1")).unwrap();
+    assert!(matches!(mill.work("puppet", &again).await.state, JobState::Dead { .. }));
+    std::fs::write(mill.manifest(), better).unwrap();
+    until("the new manifest to rule", SOON, async || {
+        (mill.work("puppet", &again).await.state == JobState::Finished).then_some(())
+    })
+    .await;
+}

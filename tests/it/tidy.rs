@@ -1,0 +1,147 @@
+//! What the architecture says and the compiler does not: checked by reading the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOMS: [(&str, u8); 12] = [
+    ("job", 0),
+    ("topic", 0),
+    ("outcome", 0),
+    ("retry", 0),
+    ("time", 0),
+    ("config", 1),
+    ("store", 2),
+    ("wasm", 2),
+    ("handlers", 3),
+    ("runner", 4),
+    ("bench", 5),
+    ("cli", 6),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every file of ours with this extension, with its text; what is built or fetched is left out.
+fn sources(extension: &str) -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                walk(&path, extension, found);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push((path.clone(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), extension, &mut found);
+    assert!(!found.is_empty(), "no .{extension} files: is this the right folder?");
+    found
+}
+
+fn floor(room: &str) -> u8 {
+    ROOMS.iter().find(|(name, _)| *name == room).unwrap_or_else(|| panic!("`{room}` is in no floor's list")).1
+}
+
+/// The first path segment of every `crate::…` in the file.
+fn imported_rooms(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split("crate::").skip(1))
+        .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap())
+        .filter(|room| !room.is_empty())
+        .collect()
+}
+
+#[test]
+fn rooms_import_only_from_floors_below() {
+    let src = root().join("runtime/src").canonicalize().unwrap();
+    let mut wrong = Vec::new();
+    for (path, text) in sources("rs") {
+        let path = path.canonicalize().unwrap();
+        let Ok(inside) = path.strip_prefix(&src) else { continue };
+        let room = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if matches!(room, "lib" | "main") {
+            continue;
+        }
+        for imported in imported_rooms(&text).into_iter().filter(|imported| *imported != room) {
+            let (here, there) = (floor(room), floor(imported));
+            if there > here || (there == here && here > 0) {
+                wrong.push(format!(
+                    "{}: `{room}` (floor {here}) imports `{imported}` (floor {there})",
+                    inside.display()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn key_names_exist_in_one_file() {
+    for (path, text) in sources("lua") {
+        assert!(!text.contains("gm:"), "{}: a script builds a key name", path.display());
+    }
+}
+
+#[test]
+fn every_script_says_what_goes_in_and_out() {
+    for (path, text) in sources("lua") {
+        let header: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
+        assert!(!header.is_empty(), "{}: no header", path.display());
+        for list in ["KEYS", "ARGV"] {
+            let used =
+                text.lines().any(|line| !line.trim_start().starts_with("--") && line.contains(&format!("{list}[")));
+            assert!(!used || header.contains(list), "{}: uses {list} and its header does not say how", path.display());
+        }
+    }
+}
+
+#[test]
+fn files_can_be_read_in_one_sitting() {
+    let long: Vec<String> = sources("rs")
+        .into_iter()
+        .filter(|(_, text)| text.lines().count() > 500)
+        .map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count()))
+        .collect();
+    assert!(long.is_empty(), "look for the second noun in them:\n{}", long.join("\n"));
+}
+
+#[test]
+fn tests_do_not_sleep() {
+    let call = concat!("thread::", "sleep(");
+    for (path, text) in sources("rs") {
+        let exempt = path.ends_with("puppet/src/lib.rs") || path.components().any(|part| part.as_os_str() == "guests");
+        assert!(exempt || !text.contains(call), "{}: wait for a condition with a bound", path.display());
+    }
+}
+
+#[test]
+fn no_test_is_ignored() {
+    let ignored = concat!("#[", "ignore");
+    for (path, text) in sources("rs") {
+        assert!(!text.contains(ignored), "{}: fix it or delete it", path.display());
+    }
+}
+
+#[test]
+fn the_changelog_is_open() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    assert!(text.contains("## Unreleased"));
+}
+
+#[test]
+fn what_the_documents_link_to_is_there() {
+    let mut broken = Vec::new();
+    for (path, text) in sources("md") {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap();
+            if !file.is_empty() && !file.contains("://") && !path.parent().unwrap().join(file).exists() {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}

@@ -1,0 +1,160 @@
+//! A whole runner in this process, on a Redis of its own: the way most behaviour is tested.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gristmill::config::Manifest;
+use gristmill::handlers::Reloader;
+use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
+use gristmill::store::redis::RedisStore;
+use gristmill::store::{Inspect, JobState, JobView, Store};
+use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::process::{caches, program};
+use crate::redis::Redis;
+use crate::wait::{SOON, until};
+
+/// A runner with its manifest, its folder of handlers, and a record of every attempt.
+#[derive(Debug)]
+pub struct Mill {
+    pub redis: Redis,
+    pub store: Arc<RedisStore>,
+    folder: TempDir,
+    runner: Option<Runner>,
+    reloader: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+    records: Arc<Mutex<Vec<AttemptRecord>>>,
+}
+
+impl Mill {
+    /// Starts on a fresh Redis, with these components in the folder: name and path.
+    pub async fn start(manifest: &str, handlers: &[(&str, &str)]) -> Self {
+        let redis = Redis::start().await;
+        let folder = TempDir::with_prefix("gristmill-").unwrap();
+        let store = Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap());
+        let mut mill = Self {
+            redis,
+            store,
+            folder,
+            runner: None,
+            reloader: None,
+            stop: CancellationToken::new(),
+            records: Arc::default(),
+        };
+        std::fs::create_dir(mill.handlers()).unwrap();
+        for (name, component) in handlers {
+            mill.drop_in(name, &std::fs::read(component).unwrap());
+        }
+        std::fs::write(mill.manifest(), manifest).unwrap();
+        mill.run().await;
+        mill
+    }
+
+    async fn run(&mut self) {
+        let manifest = Manifest::load(&self.manifest()).unwrap_or_else(|error| panic!("{error}"));
+        let reloader = Reloader::start(manifest, sandbox()).await.unwrap();
+        let records = Arc::clone(&self.records);
+        let settings = RunnerSettings {
+            worker: WorkerId::new("mill"),
+            concurrency: 64,
+            threads: 2,
+            shutdown_grace: Duration::from_secs(10),
+            observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
+        };
+        self.runner = Some(Runner::start(self.store.clone(), reloader.fleet(), settings).unwrap());
+        self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));
+    }
+
+    pub fn manifest(&self) -> PathBuf {
+        self.folder.path().join("gristmill.toml")
+    }
+
+    pub fn handlers(&self) -> PathBuf {
+        self.folder.path().join("handlers")
+    }
+
+    /// Copies a component in the way that people are told to: written aside, then renamed.
+    pub fn drop_in(&self, name: &str, component: &[u8]) {
+        drop_in(&self.handlers(), name, component);
+    }
+
+    /// Pushes one job that is due now, and whose end is kept.
+    pub async fn push(&self, topic: &str, body: &[u8]) -> JobId {
+        self.push_job(spec(topic, body), Due::Now).await
+    }
+
+    pub async fn push_job(&self, spec: JobSpec, due: Due) -> JobId {
+        let id = spec.id.clone();
+        self.store.push(&[NewJob { spec, due }]).await.unwrap();
+        id
+    }
+
+    /// Waits until no further attempt will be made at the job.
+    pub async fn end_of(&self, job: &JobId) -> JobView {
+        until(format!("the end of {job}"), SOON, async || {
+            let view = self.store.job(&tenant(), job).await.unwrap()?;
+            matches!(view.state, JobState::Finished | JobState::Dead { .. }).then_some(view)
+        })
+        .await
+    }
+
+    /// Pushes and waits for the end.
+    pub async fn work(&self, topic: &str, body: &[u8]) -> JobView {
+        let job = self.push(topic, body).await;
+        self.end_of(&job).await
+    }
+
+    /// Every attempt settled so far, in order.
+    pub fn records(&self) -> Vec<AttemptRecord> {
+        self.records.lock().unwrap().clone()
+    }
+
+    /// The attempts at one job.
+    pub fn attempts_at(&self, job: &JobId) -> Vec<AttemptRecord> {
+        self.records().into_iter().filter(|record| record.job == *job).collect()
+    }
+
+    /// Ends the runner in order.
+    pub async fn shutdown(&mut self) {
+        if let Some(runner) = self.runner.take() {
+            runner.shutdown(CancellationToken::new()).await;
+        }
+        self.stop.cancel();
+        if let Some(reloader) = self.reloader.take() {
+            reloader.await.unwrap();
+        }
+    }
+}
+
+/// A job that asks for its end to be kept.
+pub fn spec(topic: &str, body: &[u8]) -> JobSpec {
+    let body = Payload { data: body.to_vec(), content_type: None };
+    JobSpec { keep_result: Some(Duration::from_secs(600)), ..JobSpec::new(topic.parse::<TopicId>().unwrap(), body) }
+}
+
+pub fn tenant() -> Name {
+    gristmill::job::DEFAULT_TENANT.parse().unwrap()
+}
+
+/// Writes a component beside the folder and renames it in: it is never there half.
+pub fn drop_in(folder: &Path, name: &str, component: &[u8]) {
+    let aside = folder.join(format!(".{name}.new"));
+    std::fs::write(&aside, component).unwrap();
+    std::fs::rename(aside, folder.join(format!("{name}.wasm"))).unwrap();
+}
+
+/// Small enough that several fit beside each other into the address space; compiled guests are kept from run to run.
+pub fn sandbox() -> Sandbox {
+    let compiler = CompilerSettings {
+        program: program(),
+        timeout: Duration::from_secs(120),
+        memory_bytes: 4 << 30,
+        component_bytes: 64 << 20,
+    };
+    Sandbox::new(&SandboxSettings { concurrency: 64, cache: caches().join("gristmill"), compiler }).unwrap()
+}

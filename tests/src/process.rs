@@ -1,0 +1,72 @@
+//! The real binary in a process of its own, for what only a process can show: being killed, being signalled.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The binary under test, which cargo puts beside the folder of the test binary.
+pub fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("gristmill-under-test")
+}
+
+/// `gristmill run`, killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Runs the manifest; its log goes to `<folder of the manifest>/run.log`, behind what is there.
+    pub fn run(manifest: &Path) -> Self {
+        let log = manifest.with_file_name("run.log");
+        let file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
+        let child = command(manifest)
+            .args(["--log", "gristmill=debug", "run"])
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// SIGKILL: no handler, no goodbye.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// None while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A command of the binary under test, with the cache that all tests share.
+pub fn command(manifest: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.env("XDG_CACHE_HOME", caches()).arg("--manifest").arg(manifest).stdin(Stdio::null());
+    command
+}
+
+/// Where processes and sandboxes of this one keep what they compiled, from run to run.
+pub fn caches() -> PathBuf {
+    program().with_file_name("test-caches")
+}

@@ -1,0 +1,72 @@
+//! A private `redis-server` on a socket in a folder of its own, gone when dropped.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::wait::{SOON, until};
+
+/// A running Redis that writes every change to its log, so that it comes back with its data.
+#[derive(Debug)]
+pub struct Redis {
+    folder: TempDir,
+    server: Option<Child>,
+}
+
+impl Redis {
+    /// Starts one and waits until it answers.
+    pub async fn start() -> Self {
+        let mut redis = Self { folder: TempDir::with_prefix("gristmill-redis-").unwrap(), server: None };
+        redis.resume().await;
+        redis
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    /// Stops it in order, its data on disk.
+    pub fn stop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            let pid = rustix::process::Pid::from_child(&server);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            server.wait().unwrap();
+        }
+    }
+
+    /// Starts it again with the data that it had.
+    pub async fn resume(&mut self) {
+        let server = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"])
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(self.folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server can be started: install it with scripts/setup.sh");
+        self.server = Some(server);
+        until("redis to answer", SOON, async || self.ask::<String>("PING", &[]).await).await;
+    }
+
+    /// One command, by hand; none if Redis does not answer, or not with that.
+    pub async fn ask<T: redis::FromRedisValue>(&self, command: &str, arguments: &[&str]) -> Option<T> {
+        let client = redis::Client::open(self.url()).ok()?;
+        let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+        redis::cmd(command).arg(arguments).query_async(&mut connection).await.ok()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            drop(server.kill());
+            drop(server.wait());
+        }
+    }
+}
