@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The main job on real input: a photo becomes a thumbnail, and an order that nobody paid for is closed after its delay.
+# Sets up what is missing, shows each job's life as it happens, and ends by itself.
+#
+#   scripts/demo.sh                  a Redis of its own, gone afterwards
+#   REDIS_URL=… scripts/demo.sh      that Redis
+#   scripts/demo.sh --keep-running   leaves the runner running until Ctrl-C
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+keep_running=false
+case "${1-}" in
+    "") ;;
+    --keep-running) keep_running=true ;;
+    *) echo "usage: scripts/demo.sh [--keep-running]" >&2; exit 2 ;;
+esac
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+say "Setting up"
+scripts/setup.sh
+scripts/build-handlers.sh
+cargo build --quiet -p gristmill
+
+out=out/demo
+rm -rf "$out" && mkdir -p "$out"
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+
+if [ -z "${REDIS_URL-}" ]; then
+    # A socket's path may be at most 107 bytes long, so not in this folder, which may be anywhere.
+    socket=$(mktemp -d)/redis.sock
+    redis-server --port 0 --unixsocket "$socket" --save "" --appendonly no >"$out/redis.log" 2>&1 &
+    until [ -S "$socket" ]; do kill -0 $! && sleep 0.05; done
+    REDIS_URL="redis+unix://$socket"
+fi
+gristmill() { target/debug/gristmill --store "$REDIS_URL" "$@"; }
+
+say "gristmill run: a runner on gristmill.toml and handlers/"
+target/debug/gristmill --store "$REDIS_URL" --log gristmill=debug run > >(tee "$out/run.log") 2>&1 &
+runner=$!
+until grep -q "ready for jobs" "$out/run.log"; do kill -0 $runner && sleep 0.05; done
+
+say "gristmill push resize-image --file examples/photo.jpg --meta width=320 --wait > $out/thumbnail.jpg"
+gristmill push resize-image --file examples/photo.jpg --meta width=320 --wait >"$out/thumbnail.jpg"
+say "$(wc -c <examples/photo.jpg) bytes in, $(wc -c <"$out/thumbnail.jpg") bytes out: $out/thumbnail.jpg"
+
+say "gristmill push order-timeout --file examples/order.json --delay 3s --wait"
+gristmill push order-timeout --file examples/order.json --delay 3s --wait
+echo
+# The handler enqueued a notification, which became visible together with its own acknowledgement.
+for _ in $(seq 200); do grep -q "done.*topic=.\?notify" "$out/run.log" && break; sleep 0.05; done
+grep -q "done.*topic=.\?notify" "$out/run.log" || { echo "the notification was not done within 10 s" >&2; exit 1; }
+
+say "gristmill stats"
+gristmill stats
+
+if $keep_running; then
+    say "The runner keeps running. In another terminal: target/debug/gristmill --store $REDIS_URL push echo --data hello --wait"
+    wait $runner
+else
+    say "Ending the runner: SIGTERM"
+    kill -TERM $runner
+    wait $runner
+    say "All done."
+fi
