@@ -255,7 +255,8 @@ pub struct Lease {
 /// A job taken to be worked on, for a bounded time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    pub job: Job,
+    /// Shared with the sandbox, so that a large body is held once.
+    pub job: Arc<Job>,
     pub lease: Lease,
     /// 1 on the first try.
     pub attempt: u32,

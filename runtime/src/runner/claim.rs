@@ -11,16 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::execute::Work;
 use super::gate::Gate;
 use super::guests::Guests;
+use super::lease;
 use super::lifeline::Lifeline;
 use crate::handlers::{Fleet, Seat};
 use crate::job::{Claim, TopicId, WorkerId};
 use crate::store::{ClaimFrom, Claimed, Store};
 use crate::time::Timestamp;
 
-/// No lease is longer, however long the topic's timeout: what runs longer is extended while its worker lives.
-pub(super) const LONGEST_LEASE: Duration = Duration::from_secs(60);
-/// What a lease allows on top of the timeout, for waiting in line and for settling.
-const LEASE_GRACE: Duration = Duration::from_secs(10);
 /// Topics in one claim.
 const TOPICS_AT_ONCE: usize = 64;
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
@@ -133,7 +130,11 @@ impl Memory {
         let share = free.checked_div(open.len()).unwrap_or_default();
         let from: Vec<ClaimFrom> = open
             .into_iter()
-            .map(|(topic, seat, room)| ClaimFrom { topic: topic.clone(), max: room.min(share), lease: lease(seat) })
+            .map(|(topic, seat, room)| ClaimFrom {
+                topic: topic.clone(),
+                max: room.min(share),
+                lease: lease::of(&seat.topic.limits),
+            })
             .collect();
         self.last = from.last().map(|line| line.topic.clone());
         from
@@ -149,10 +150,6 @@ async fn changed(fleet: &mut watch::Receiver<Arc<Fleet>>) {
     if fleet.changed().await.is_err() {
         std::future::pending().await
     }
-}
-
-fn lease(seat: &Seat) -> Duration {
-    seat.topic.limits.timeout.min(LONGEST_LEASE) + LEASE_GRACE
 }
 
 /// The store's clock minus this host's, as seen when the claim arrived.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::LONGEST_LEASE;
 use super::gate::Slot;
 use super::keep::Extension;
-use super::record::AttemptRecord;
+use super::lease;
+use super::record::{self, AttemptRecord};
 use super::settle::Finished;
 use crate::handlers::{Handler, Seat};
 use crate::job::Claim;
@@ -76,11 +76,15 @@ async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &De
         None => without_running(Outcome::NotRun(NotRun::HandlerMissing)),
         Some(_) if desk.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
         Some((seat, handler)) => {
-            let cancelled = desk.ending.child_token();
+            record::log_start(claim, handler.version());
+            let outlasts_lease = lease::may_be_outlasted(&seat.topic.limits);
+            // A token of its own takes a lock that all guest threads share: only for who needs one.
+            let cancelled = if outlasts_lease { desk.ending.child_token() } else { desk.ending.clone() };
             let attempt = attempt(claim, seat, clock_offset_ms, desk, cancelled.clone());
             tokio::select! {
+                biased;
                 report = handler.component.invoke(attempt) => report,
-                () = keep_lease(claim, seat, desk, cancelled) => without_running(Outcome::LeaseExpired),
+                () = keep_lease(claim, desk, cancelled), if outlasts_lease => without_running(Outcome::LeaseExpired),
                 () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
             }
         }
@@ -90,7 +94,7 @@ async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &De
 fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancelled: CancellationToken) -> Attempt {
     let topic = &seat.topic;
     Attempt {
-        job: Arc::new(claim.job.clone()),
+        job: Arc::clone(&claim.job),
         attempt: claim.attempt,
         max_attempts: claim.job.spec.max_attempts.unwrap_or(topic.retry.attempts),
         checkpoint: claim.checkpoint.clone(),
@@ -104,13 +108,10 @@ fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancel
     }
 }
 
-/// Extends the lease of an attempt that may outlast it; returns only if the lease was lost.
-async fn keep_lease(claim: &Claim, seat: &Seat, desk: &Desk, cancelled: CancellationToken) {
-    if seat.topic.limits.timeout <= LONGEST_LEASE {
-        return std::future::pending().await;
-    }
+/// Extends the lease again and again; returns only if it was lost.
+async fn keep_lease(claim: &Claim, desk: &Desk, cancelled: CancellationToken) {
     loop {
-        tokio::time::sleep(LONGEST_LEASE / 3).await;
+        tokio::time::sleep(lease::LONGEST / 3).await;
         if !Extension::ask(&desk.extensions, &claim.lease).await {
             return cancelled.cancel();
         }
@@ -121,7 +122,7 @@ fn decide(claim: Claim, seat: Option<&Seat>, report: Report) -> Settlement {
     let default_policy = RetryPolicy::default();
     let policy = seat.map_or(&default_policy, |seat| &seat.topic.retry);
     let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
-    let spec = claim.job.spec;
+    let spec = &claim.job.spec;
     let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
     let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
     Settlement {
@@ -129,7 +130,7 @@ fn decide(claim: Claim, seat: Option<&Seat>, report: Report) -> Settlement {
         follow_ups: report.follow_ups,
         keep_result: retention.max(spec.keep_result.unwrap_or_default()),
         notify: spec.keep_result.is_some(),
-        unique: spec.unique,
+        unique: spec.unique.clone(),
         ..Settlement::new(claim.lease, verdict)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::claim::LONGEST_LEASE;
+use super::lease;
 use super::lifeline::Lifeline;
 use crate::job::Lease;
 use crate::store::Store;
@@ -38,7 +38,7 @@ pub(super) async fn extensions(store: Arc<dyn Store>, lifeline: Arc<Lifeline>, m
     while asked.recv_many(&mut batch, AT_ONCE).await > 0 {
         let (leases, replies): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|Extension { lease, kept }| (lease, kept)).unzip();
-        match lifeline.call(|| store.extend(&leases, LONGEST_LEASE)).await {
+        match lifeline.call(|| store.extend(&leases, lease::LONGEST)).await {
             Some(Ok(kept)) => {
                 for (reply, kept) in replies.into_iter().zip(kept) {
                     // Gone if the attempt has ended meanwhile.

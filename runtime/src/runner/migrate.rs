@@ -42,7 +42,10 @@ pub(super) async fn run(
             Some(news) = news.recv() => note(&mut timers, news),
             tenant = wait_until(next) => {
                 let due_in = match lifeline.call(|| store.migrate(&tenant, AT_ONCE)).await {
-                    Some(Ok(Migrated { next_due_in, .. })) => next_due_in,
+                    Some(Ok(Migrated { moved, next_due_in })) => {
+                        tracing::debug!(target: "gristmill::runner", %tenant, moved, "due jobs are ready");
+                        next_due_in
+                    }
                     Some(Err(error)) => {
                         tracing::error!(%tenant, "failed to migrate due jobs: {:#}", anyhow::Error::from(error));
                         Some(AFTER_REFUSAL)

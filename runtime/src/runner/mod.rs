@@ -15,6 +15,7 @@ mod execute;
 mod gate;
 mod guests;
 mod keep;
+mod lease;
 mod lifeline;
 mod listen;
 mod migrate;

@@ -3,10 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::job::{JobId, TopicId};
+use crate::job::{Claim, JobId, TopicId};
 use crate::outcome::{Failure, Verdict};
 use crate::store::Settled;
 use crate::wasm::Version;
+
+/// The line of an attempt that begins.
+pub(super) fn log_start(claim: &Claim, version: Version) {
+    let (job, attempt) = (&claim.lease.job, claim.attempt);
+    let (tenant, topic) = (&claim.lease.topic.tenant, &claim.lease.topic.topic);
+    let waited = claim.claimed_at.since(claim.job.due_at);
+    tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, %version, ?waited, "started");
+}
 
 /// Told of every attempt once it is settled. Must not block.
 pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
@@ -59,23 +67,27 @@ impl AttemptRecord {
         let message = self.failure.as_ref().map(|failure| failure.detail.message.as_str()).unwrap_or_default();
         let again_in = self.again_in.unwrap_or_default();
         if settled == Settled::LeaseLost {
-            tracing::warn!(%tenant, %topic, %job, attempt, version, "lease lost: what the attempt did was not counted");
+            tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, "lease lost: what the attempt did was not counted");
             return;
         }
         match self.verdict {
             "ack" => {
-                tracing::debug!(%tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
+                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
             }
             "bury" => {
                 let backtrace =
                     self.failure.as_ref().and_then(|failure| failure.backtrace.as_deref()).unwrap_or_default();
-                tracing::warn!(%tenant, %topic, %job, attempt, version, ?duration, reason, backtrace, "dead: {message}");
+                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, reason, backtrace, "dead: {message}");
             }
             "retry" => {
-                tracing::info!(%tenant, %topic, %job, attempt, version, ?duration, reason, ?again_in, "failed: {message}");
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, reason, ?again_in, "failed: {message}");
             }
-            "expire" => tracing::info!(%tenant, %topic, %job, "expired before it could start"),
-            verdict => tracing::debug!(%tenant, %topic, %job, attempt, version, ?duration, ?again_in, "{verdict}"),
+            "expire" => {
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, "expired before it could start")
+            }
+            verdict => {
+                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, ?again_in, "{verdict}")
+            }
         }
     }
 }

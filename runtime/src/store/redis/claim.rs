@@ -1,6 +1,7 @@
 //! Claim: one call of `claim.lua` per tenant, and what to do with what is no readable job.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
@@ -104,7 +105,7 @@ impl Running {
         let Self { lease, attempt, claimed_at, lease_until } = self;
         match envelope::read(&lease.topic.tenant, lease.job.clone(), stored) {
             Ok(job) => Ok(Claim {
-                job,
+                job: Arc::new(job),
                 lease,
                 attempt,
                 claimed_at,
