@@ -1,5 +1,6 @@
 //! The end-to-end tests: one binary, real guests, a real Redis.
 
+mod cli;
 mod crash;
 mod outcomes;
 mod reload;

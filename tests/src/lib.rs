@@ -1,8 +1,9 @@
-//! What the tests share: guests built from source, a Redis of one's own, runners in this process and in others.
+//! What the tests share: guests built from source, a Redis of one's own, runners in this process and in others, commands.
 
 pub mod mill;
 pub mod process;
 pub mod redis;
+pub mod site;
 pub mod wait;
 
 /// Paths of the guests' components, made by the build script.

@@ -21,14 +21,15 @@ pub struct Process {
 impl Process {
     /// Runs the manifest; its log goes to `<folder of the manifest>/run.log`, behind what is there.
     pub fn run(manifest: &Path) -> Self {
+        Self::run_with(manifest, &["--log", "gristmill=debug"])
+    }
+
+    /// The same with these options instead of those for a full log.
+    pub fn run_with(manifest: &Path, options: &[&str]) -> Self {
         let log = manifest.with_file_name("run.log");
         let file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
-        let child = command(manifest)
-            .args(["--log", "gristmill=debug", "run"])
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
+        let child =
+            command(manifest).args(options).arg("run").stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         Self { child, log }
     }
 

@@ -1,0 +1,3 @@
+//! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
+
+mod orders;
