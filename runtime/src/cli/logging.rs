@@ -1,11 +1,18 @@
 //! Log lines on standard error.
 
+use std::fmt;
+
 use anyhow::Context;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 
 use super::global::{Global, LogFormat};
 use super::screen;
+
+/// What the lines of one event after the first begin with.
+const INDENT: &str = "\n    ";
 
 /// Begins to log. `usual` is the filter of a command that is told nothing else.
 ///
@@ -27,8 +34,39 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(screen::note_has_colour());
     let begun = match global.log_format {
-        LogFormat::Text => lines.try_init(),
+        LogFormat::Text => lines.fmt_fields(format::debug_fn(field_in_words).delimited(" ")).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     begun.map_err(|error| anyhow::anyhow!(error)).context("failed to begin logging")
+}
+
+/// Writes one field of an event. Much of it is a stranger's: a guest's message, the file name of a component.
+fn field_in_words(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = tame(&format!("{value:?}"));
+    match field.name() {
+        // A guest's own fields have their names in them.
+        "message" | "fields" => write!(to, "{text}"),
+        name => {
+            let (begin, end) = if to.has_ansi_escapes() { ("\u{1b}[3m", "\u{1b}[0m") } else { ("", "") };
+            // A backtrace begins on a line of its own.
+            let gap = if text.contains('\n') { INDENT } else { "" };
+            write!(to, "{begin}{name}{end}={gap}{text}")
+        }
+    }
+}
+
+/// Lines after the first are indented, so that no text can look like another event; control characters cannot repaint
+/// the terminal.
+fn tame(text: &str) -> String {
+    text.lines().map(screen::clean).collect::<Vec<_>>().join(INDENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_text_cannot_pass_for_another_event() {
+        assert_eq!(tame("a\n2026-01-01 ERROR b\u{1b}[2J"), "a\n    2026-01-01 ERROR b\\u{1b}[2J");
+    }
 }

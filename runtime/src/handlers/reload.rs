@@ -140,7 +140,7 @@ fn report(changes: &Changes) {
     }
     for Refusal { handler, path, reason, serving } in &changes.refused {
         let serving = serving.as_deref().unwrap_or("none");
-        tracing::error!(%handler, path = %path.display(), serving, "component refused: {reason}");
+        tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
     }
 }
 

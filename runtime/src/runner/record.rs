@@ -63,7 +63,7 @@ impl AttemptRecord {
         let Self { job, attempt, duration, fuel, memory_peak: memory, follow_ups, .. } = self;
         let (tenant, topic) = (&self.topic.tenant, &self.topic.topic);
         let version = self.version.map(tracing::field::display);
-        let reason = self.failure.as_ref().map(|failure| failure.reason.as_str()).unwrap_or_default();
+        let reason = self.failure.as_ref().map(|failure| tracing::field::display(failure.reason));
         let message = self.failure.as_ref().map(|failure| failure.detail.message.as_str()).unwrap_or_default();
         let again_in = self.again_in.unwrap_or_default();
         if settled == Settled::LeaseLost {
@@ -75,8 +75,8 @@ impl AttemptRecord {
                 tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
             }
             "bury" => {
-                let backtrace =
-                    self.failure.as_ref().and_then(|failure| failure.backtrace.as_deref()).unwrap_or_default();
+                let backtrace = self.failure.as_ref().and_then(|failure| failure.backtrace.as_deref());
+                let backtrace = backtrace.map(tracing::field::display);
                 tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, reason, backtrace, "dead: {message}");
             }
             "retry" => {

@@ -7,6 +7,9 @@ use super::contract::{Attempt, LogLine, LogSink, Version};
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
 const LAST_WORDS_BYTES: usize = 1 << 10;
 
+/// How the advice begins that Rust's panic hook ends with. A guest has no environment, and its backtrace is kept anyway.
+const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
+
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
 pub(super) struct Logbook {
@@ -53,9 +56,10 @@ impl Logbook {
         }
     }
 
-    /// Writes a line, unless it does not fit any more. An empty line counts as one byte: no line is free.
+    /// Writes a line, unless it does not fit any more. An empty line says nothing and is left out, but it counts as one
+    /// byte: no line is free.
     pub(super) fn write(&mut self, line: LogLine) {
-        if line.source == "stderr" || line.level == Level::ERROR {
+        if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
             self.remember(&line.message);
         }
         let bytes =
@@ -63,7 +67,9 @@ impl Logbook {
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
             Some(left) => {
                 self.bytes_left = left;
-                self.pass_on(line);
+                if bytes > 0 {
+                    self.pass_on(line);
+                }
             }
             None => self.dropped += 1,
         }
@@ -101,19 +107,23 @@ impl Logbook {
     }
 
     fn trace(&self, line: &LogLine) {
+        let fields = (!line.fields.is_empty()).then(|| line.fields_in_words());
+        let fields = fields.as_ref().map(tracing::field::display);
+        // That it came by way of the log goes without saying.
+        let source = (line.source != "log").then(|| tracing::field::display(line.source));
         // The level of an event is part of its call site, hence one site for each.
         macro_rules! event {
             ($level:expr) => {
                 tracing::event!(
                     target: "gristmill::guest",
                     $level,
+                    fields,
                     tenant = %self.attempt.tenant,
                     topic = %self.attempt.topic,
                     job = %self.attempt.job,
                     attempt = self.attempt.attempt,
                     version = %self.attempt.version,
-                    source = line.source,
-                    fields = ?line.fields,
+                    source,
                     "{}", line.message
                 )
             };
@@ -128,6 +138,19 @@ impl Logbook {
     }
 }
 
+impl LogLine {
+    /// `from=1600x1067 name="Ada L."`: a value that is more than one word is quoted.
+    pub fn fields_in_words(&self) -> String {
+        let is_word =
+            |value: &str| !value.is_empty() && !value.contains([' ', '"', '=']) && !value.contains(char::is_control);
+        let in_words = self
+            .fields
+            .iter()
+            .map(|(name, value)| if is_word(value) { format!("{name}={value}") } else { format!("{name}={value:?}") });
+        in_words.collect::<Vec<_>>().join(" ")
+    }
+}
+
 fn wanted_by_tracing(level: Level) -> bool {
     match level {
         Level::ERROR => tracing::enabled!(target: "gristmill::guest", Level::ERROR),
@@ -135,5 +158,18 @@ fn wanted_by_tracing(level: Level) -> bool {
         Level::INFO => tracing::enabled!(target: "gristmill::guest", Level::INFO),
         Level::DEBUG => tracing::enabled!(target: "gristmill::guest", Level::DEBUG),
         Level::TRACE => tracing::enabled!(target: "gristmill::guest", Level::TRACE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_as_words_and_quoted_where_they_are_more() {
+        let fields = [("to", "320x213"), ("name", "Ada L."), ("note", "a\nb"), ("none", "")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let line = LogLine { level: Level::INFO, source: "log", message: "x".into(), fields };
+        assert_eq!(line.fields_in_words(), r#"to=320x213 name="Ada L." note="a\nb" none="""#);
     }
 }

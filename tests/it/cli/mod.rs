@@ -1,3 +1,4 @@
 //! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
 
 mod orders;
+mod run;

@@ -1,0 +1,112 @@
+//! `run`: what its log says to people and to programs.
+
+use gristmill_tests::guests;
+use gristmill_tests::process::Process;
+use gristmill_tests::site::Site;
+use gristmill_tests::wait::{SOON, until};
+use puppet::{End, Script, Step};
+use serde_json::Value;
+
+async fn site() -> Site {
+    let manifest = "[topics.puppet]\nattempts = 2\nbackoff = \"10ms\"";
+    Site::new(manifest, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+}
+
+/// The first line of the log that has all of this in it.
+async fn line_with(runner: &Process, texts: &[&str]) -> String {
+    until(format!("a line with {texts:?}"), SOON, async || {
+        runner.log().lines().find(|line| texts.iter().all(|text| line.contains(text))).map(str::to_owned)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbose_shows_each_jobs_life() {
+    let site = site().await;
+    let runner = site.serve_with(&["-v"]).await;
+    line_with(&runner, &["handler loaded", "handler=echo"]).await;
+    let script = Script::new([
+        Step::Log("grinding".into()),
+        Step::RetryUntilAttempt { attempt: 2, after_ms: None },
+        Step::End(End::Panic("on fire".into())),
+    ]);
+    site.pipe(&script.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
+    site.run(&["push", "echo", "--id", "glad", "--wait"]).done();
+
+    let named = |level, message, job| [level, message, job, "tenant=default", "version="];
+    line_with(&runner, &named("DEBUG", "done ", "topic=echo job=glad attempt=1")).await;
+    line_with(&runner, &named("INFO", "failed: ", "topic=puppet job=sad attempt=1")).await;
+    line_with(&runner, &["DEBUG", "done ", "fuel=", "memory=", "duration="]).await;
+    let dead = line_with(&runner, &["WARN", "dead: "]).await;
+    assert!(dead.contains("wasm trap"), "{dead}");
+    let log = runner.log();
+    assert!(log.contains("reason=trap backtrace=\n") && log.contains("\n    on fire "), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guests_line_reads_like_any_other_and_cannot_pass_for_one() {
+    let site = site().await;
+    let runner = site.serve_with(&["-v"]).await;
+    let script = Script::new([
+        Step::Log("grinding".into()),
+        Step::Log("x\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J".into()),
+        Step::Stdout("plain\n\n".into()),
+    ]);
+    site.pipe(&script.to_json(), &["push", "puppet", "--wait"]).done();
+
+    let line = line_with(&runner, &["grinding"]).await;
+    assert!(line.contains("gristmill::guest: grinding puppet=yes tenant=default topic=puppet job="), "{line}");
+    assert!(!line.contains("source="), "{line}");
+    line_with(&runner, &["gristmill::guest: plain tenant=", "source=stdout"]).await;
+    let log = runner.log();
+    assert!(log.contains("\n    2026-01-01T00:00:00Z ERROR forged\\u{1b}[2J"), "{log}");
+    assert_eq!(log.matches("source=stdout").count(), 1, "a blank line is none: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_lines_name_the_attempt_they_are_about() {
+    let site = site().await;
+    let runner = site.serve_with(&["-v", "--log-format", "json"]).await;
+    site.run(&["push", "echo", "--id", "glad", "--wait"]).done();
+    let panic = Script::new([Step::Log("grinding".into()), Step::End(End::Panic("on\nfire".into()))]);
+    site.pipe(&panic.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
+    line_with(&runner, &["\"dead: "]).await;
+
+    let log = runner.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let version = site.run(&["topics", "--json"]).documents()[0]["version"].clone();
+    let done = lines.iter().find(|line| line["message"] == "done").unwrap();
+    assert_eq!(done["version"], version);
+    let about_attempts = lines.iter().filter(|line| !line["job"].is_null());
+    for line in about_attempts {
+        for field in ["level", "timestamp", "message", "tenant", "topic", "version"] {
+            assert!(line[field].is_string(), "no {field}: {line}");
+        }
+        assert!(line["attempt"].as_u64() >= Some(1), "{line}");
+    }
+    let guest = lines.iter().find(|line| line["message"] == "grinding").unwrap();
+    assert_eq!((&guest["fields"], &guest["source"]), (&"puppet=yes".into(), &Value::Null));
+    let dead = lines.iter().find(|line| line["reason"] == "trap" && line["level"] == "WARN").unwrap();
+    assert!(dead["backtrace"].as_str().unwrap().contains("puppet"), "{dead}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_with_a_mistake_stops_it_before_it_begins() {
+    let site = site().await;
+    site.write_manifest("[topics.echo]\ntimout = \"1s\"\n");
+    let said = site.run(&["run"]);
+    assert!(said.ended(2).err.contains("gristmill.toml:2:1"), "{}", said.err);
+    assert!(said.err.contains("did you mean `timeout`?"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_dropped_in_is_refused_aloud_and_the_old_one_keeps_serving() {
+    let site = site().await;
+    let runner = site.serve_with(&[]).await;
+    site.drop_in("echo", b"garbage");
+    let line = line_with(&runner, &["ERROR", "component refused: this is no WebAssembly"]).await;
+    assert!(line.contains("handler=echo") && line.contains("echo.wasm"), "{line}");
+    let serving = line.split("serving=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(runner.log().contains(&format!("handler loaded handler=echo version={serving}")), "{}", runner.log());
+    assert_eq!(site.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+}
