@@ -1,5 +1,6 @@
 //! `gristmill push`: jobs into the store, and perhaps their result out of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::{folder, screen, wait};
 use crate::config::{Manifest, did_you_mean, units};
 use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, TopicId};
 use crate::store::{Pushed, Store};
+use crate::topic::Topic;
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
 const CHUNK: u32 = 500;
@@ -127,8 +129,10 @@ fn topic(written: TopicId, tenant: Option<Name>) -> Result<TopicId, Usage> {
 impl Plan {
     /// Says early what the runner would find out late.
     fn check_against(&self, manifest: &Manifest) -> Result<(), Usage> {
-        let Some(topic) = manifest.topics.get(&self.spec.topic) else {
-            self.doubt(manifest);
+        let made_by_files = made_by_files(manifest);
+        let topic = manifest.topics.get(&self.spec.topic).or_else(|| made_by_files.get(&self.spec.topic));
+        let Some(topic) = topic else {
+            self.doubt(manifest.topics.keys().chain(made_by_files.keys()));
             return Ok(());
         };
         let (bytes, allowed) = (self.spec.body.data.len() as u64, topic.limits.payload_bytes);
@@ -141,17 +145,9 @@ impl Plan {
     }
 
     /// A job of an unknown topic waits until somebody drops a handler for it. That may be meant, or a typing mistake.
-    fn doubt(&self, manifest: &Manifest) {
+    fn doubt<'a>(&self, known: impl Iterator<Item = &'a TopicId>) {
         let topic = &self.spec.topic;
-        let files = if manifest.handlers.auto_topics { folder::scan(&manifest.handlers) } else { Ok(Vec::new()) };
-        // A folder that cannot be read here is the runner's business.
-        let auto = files.unwrap_or_default().into_iter().filter_map(|found| found.name.ok());
-        let known: Vec<TopicId> =
-            manifest.topics.keys().cloned().chain(auto.map(|name| manifest.auto_topic(&name).id)).collect();
-        if known.contains(topic) {
-            return;
-        }
-        let names: Vec<_> = known.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = known.map(ToString::to_string).collect();
         if let Some(hint) = did_you_mean(&topic.to_string(), names.iter().map(String::as_str)) {
             screen::note(&format!("note: there is no topic `{topic}` yet; {hint}"));
         }
@@ -168,6 +164,14 @@ impl Plan {
         let id = || if self.own_id { self.spec.id.clone() } else { JobId::generate() };
         (0..count).map(|_| NewJob { spec: JobSpec { id: id(), ..self.spec.clone() }, due: self.due }).collect()
     }
+}
+
+/// The topics that the manifest does not name and a component in the folder makes.
+fn made_by_files(manifest: &Manifest) -> BTreeMap<TopicId, Topic> {
+    let files = if manifest.handlers.auto_topics { folder::scan(&manifest.handlers) } else { Ok(Vec::new()) };
+    // A folder that cannot be read here is the runner's business.
+    let names = files.unwrap_or_default().into_iter().filter_map(|found| found.name.ok());
+    names.map(|name| manifest.auto_topic(&name)).map(|topic| (topic.id.clone(), topic)).collect()
 }
 
 async fn push_all(global: &Global, store: &Arc<dyn Store>, plan: &Plan) -> anyhow::Result<Exit> {

@@ -1,4 +1,5 @@
 //! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
 
 mod orders;
+mod push;
 mod run;
