@@ -112,7 +112,7 @@ fn row(dead: &DeadJob, now: Timestamp) -> [String; 5] {
         job::distance(dead.since, now),
         dead.attempts.to_string(),
         failure.map(|failure| failure.reason.to_string()).unwrap_or_default(),
-        failure.map(|failure| failure.detail.message.clone()).unwrap_or_default(),
+        failure.map(|failure| failure.detail.message.replace('\n', " ")).unwrap_or_default(),
     ]
 }
 

@@ -58,7 +58,12 @@ fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
     if let Some(failure) = &view.last_failure {
         facts.push(("last failure", wait::about(Some(failure))));
     }
-    if let Some(result) = &view.result {
+    // The kept result of a dead job is its last failure once more.
+    let said_already = matches!(
+        (&view.result, &view.last_failure),
+        (Some(ResultView::Dead(end)), Some(last)) if end == last
+    );
+    if let Some(result) = view.result.as_ref().filter(|_| !said_already) {
         facts.push(("result", about_result(result)));
     }
     facts

@@ -99,17 +99,18 @@ pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
     Ok(end.exit())
 }
 
-/// A failure in words, with its backtrace below.
+/// A failure in words, with the rest of its message and its backtrace below.
 pub(super) fn about(failure: Option<&Failure>) -> String {
     let Some(Failure { reason, detail, backtrace }) = failure else { return "nobody knows why any more".into() };
     let mut text = reason.to_string();
     if detail.code != reason.as_str() && !detail.code.is_empty() {
         text.push_str(&format!(" ({})", screen::clean(&detail.code)));
     }
-    if !detail.message.is_empty() {
-        text.push_str(&format!(": {}", screen::clean(&detail.message)));
+    let mut message = detail.message.lines();
+    if let Some(line) = message.next() {
+        text.push_str(&format!(": {}", screen::clean(line)));
     }
-    for line in backtrace.iter().flat_map(|backtrace| backtrace.lines()) {
+    for line in message.chain(backtrace.iter().flat_map(|backtrace| backtrace.lines())) {
         text.push_str(&format!("\n  {}", screen::clean(line)));
     }
     text
@@ -195,7 +196,7 @@ mod tests {
     }
 
     fn failure() -> Failure {
-        let detail = FailureDetail { code: "trap".into(), message: "unreachable".into(), context: None };
+        let detail = FailureDetail { code: "trap".into(), message: "unreachable\non fire".into(), context: None };
         Failure { reason: Reason::Trap, detail, backtrace: Some("0: handle\n1: start".into()) }
     }
 
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_with_its_backtrace() {
-        assert_eq!(about(Some(&failure())), "trap: unreachable\n  0: handle\n  1: start");
+        assert_eq!(about(Some(&failure())), "trap: unreachable\n  on fire\n  0: handle\n  1: start");
         assert_eq!(about(None), "nobody knows why any more");
     }
 }

@@ -1,5 +1,8 @@
 //! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
 
+mod dead;
+mod look;
 mod orders;
 mod push;
 mod run;
+mod wait;

@@ -1,0 +1,136 @@
+//! `stats`, `topics` and `job show`: for people, and for programs.
+
+use gristmill_tests::guests;
+use gristmill_tests::site::{Site, fields};
+use serde_json::{Value, json};
+
+const MANIFEST: &str = r#"
+    [defaults]
+    attempts = 1
+    [topics.puppet]
+    timeout = "7s"
+    [topics.parking]
+    handler = "nobody"
+"#;
+
+/// One job in every place where a job can stay.
+async fn site() -> Site {
+    let site = Site::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
+    let _runner = site.serve().await;
+    site.run(&["push", "parking", "--id", "ready", "--data", "hello", "--key", "k", "--meta", "a=b"]).done();
+    site.run(&["push", "echo", "--id", "delayed", "--delay", "1h", "--data", "x"]).done();
+    let panic = r#"{"do": [{"end": {"panic": "on fire"}}]}"#;
+    site.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
+    site.run(&["push", "echo", "--id", "finished", "--data", "flour", "--wait"]).done();
+    site
+}
+
+fn of_topic(documents: &[Value], topic: &str) -> Value {
+    documents.iter().find(|document| document["topic"] == topic).unwrap_or_else(|| panic!("no {topic}")).clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_count_jobs_by_place_and_by_fate() {
+    let site = site().await;
+    let documents = site.run(&["stats", "--json"]).ended(0).documents();
+    for document in &documents {
+        assert_eq!(fields(document), ["dead", "delayed", "ready", "running", "tenant", "topic", "totals"]);
+    }
+    let places = |topic: &str| {
+        let counts = of_topic(&documents, topic);
+        ["ready", "delayed", "running", "dead"].map(|place| counts[place].as_u64().unwrap())
+    };
+    assert_eq!((places("parking"), places("echo"), places("puppet")), ([1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]));
+    assert_eq!(of_topic(&documents, "echo")["totals"], json!({"pushed": 2, "acked": 1}));
+    assert_eq!(of_topic(&documents, "puppet")["totals"]["dead-trap"], 1);
+
+    let table = site.run(&["stats"]).done();
+    let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..6], ["TOPIC", "READY", "DELAYED", "RUNNING", "DEAD", "PUSHED"]);
+    assert_eq!(rows[1][..6], ["echo", "0", "1", "0", "0", "2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_join_manifest_folder_and_store() {
+    let site = site().await;
+    site.run(&["push", "stray", "--data", "x"]).done();
+    let documents = site.run(&["topics", "--json"]).ended(0).documents();
+    let documented = [
+        "attempts_max",
+        "concurrency",
+        "dead",
+        "delayed",
+        "fuel",
+        "handler",
+        "memory_bytes",
+        "origin",
+        "ready",
+        "running",
+        "tenant",
+        "timeout_ms",
+        "topic",
+        "version",
+    ];
+    for document in &documents {
+        assert_eq!(fields(document), documented);
+    }
+    let origin = |topic: &str| of_topic(&documents, topic)["origin"].clone();
+    assert_eq!([origin("puppet"), origin("echo"), origin("stray")], ["manifest", "folder", "store"]);
+    let (puppet, parking) = (of_topic(&documents, "puppet"), of_topic(&documents, "parking"));
+    assert_eq!((&puppet["timeout_ms"], &puppet["attempts_max"]), (&json!(7000), &json!(1)));
+    assert!(puppet["version"].is_string() && parking["version"].is_null(), "{puppet} {parking}");
+
+    let table = site.run(&["topics"]).done();
+    let parking = table.lines().find(|line| line.starts_with("parking")).unwrap();
+    assert!(parking.contains("missing"), "a topic without a handler stands out: {table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_shown_wherever_it_is() {
+    let site = site().await;
+    let show = |id: &str| site.run(&["job", "show", id, "--json"]).ended(0).document();
+    for id in ["ready", "delayed", "dead", "finished"] {
+        let view = show(id);
+        assert_eq!(fields(&view), ["attempts", "id", "job", "last_failure", "place", "result", "state"]);
+        assert_eq!((&view["id"], &view["state"]), (&json!(id), &json!(id)));
+    }
+    let (ready, delayed, dead) = (show("ready"), show("delayed"), show("dead"));
+    assert_eq!((&ready["job"]["key"], &ready["job"]["metadata"]), (&json!("k"), &json!([["a", "b"]])));
+    let (enqueued, until) = (&delayed["job"]["enqueued_at_ms"], &delayed["place"]["until_ms"]);
+    // The store rounds to the later millisecond.
+    assert!((3_600_000..=3_600_001).contains(&(until.as_u64().unwrap() - enqueued.as_u64().unwrap())));
+    assert_eq!((&dead["last_failure"]["reason"], &dead["attempts"]), (&json!("trap"), &json!(1)));
+    assert!(dead["last_failure"]["backtrace"].as_str().unwrap().contains("puppet"));
+    let output = json!({"bytes": 5, "content_type": null, "text": "flour"});
+    assert_eq!(show("finished")["result"], json!({"outcome": "complete", "output": output}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_shown_in_words() {
+    let site = site().await;
+    let expected: [(&str, &[&str]); 4] = [
+        ("ready", &["ready: waits for a free runner", "parking", "a=b", "hello"]),
+        ("delayed", &["delayed until ", "(in 59m"]),
+        ("dead", &["dead since ", "trap", "\n                on fire\n", "puppet::evil::panic"]),
+        ("finished", &["finished", "complete: 5B", "flour"]),
+    ];
+    for (id, texts) in expected {
+        let shown = site.run(&["job", "show", id]).done();
+        for text in texts {
+            assert!(shown.contains(text), "no {text:?} in\n{shown}");
+        }
+    }
+    let dead = site.run(&["job", "show", "dead"]).done();
+    assert_eq!(
+        dead.matches("puppet::evil::panic").count(),
+        1,
+        "what its result says, its last failure has said: {dead}"
+    );
+    let said = site.run(&["job", "show", "nobody"]);
+    assert!(said.ended(1).err.contains("not known"), "{}", said.err);
+    assert_eq!(
+        site.run(&["job", "show", "ready", "--tenant", "acme"]).code,
+        1,
+        "another tenant's job is nobody's business"
+    );
+}
