@@ -31,7 +31,9 @@ struct Checked {
 pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let manifest = match global.manifest() {
         Ok(manifest) => manifest,
-        Err(error) => return refuse(global, &error),
+        Err(error @ ManifestError::Invalid { .. }) => return refuse(global, &error),
+        // There is nothing to check.
+        Err(error) => return Err(error.into()),
     };
     let checked = check_all(&manifest).await?;
     let missing = missing(&manifest, &checked);
@@ -49,9 +51,6 @@ fn refuse(global: &Global, error: &ManifestError) -> anyhow::Result<Exit> {
     if global.json {
         for problem in error.problems() {
             screen::document(&problem_document(problem))?;
-        }
-        if error.problems().is_empty() {
-            screen::document(&json!({ "kind": "problem", "title": error.to_string() }))?;
         }
     } else {
         screen::line(&error.render(screen::out_has_colour()))?;

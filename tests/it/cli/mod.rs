@@ -1,5 +1,6 @@
 //! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
 
+mod check;
 mod dead;
 mod look;
 mod orders;

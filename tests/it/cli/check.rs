@@ -1,0 +1,106 @@
+//! `check`: what is good, and what is said of the rest.
+
+use gristmill_tests::guests;
+use gristmill_tests::site::{Site, fields};
+use serde_json::json;
+
+const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+async fn site(topics: &str) -> Site {
+    Site::new(topics, &[("echo", guests::ECHO)]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_folder_has_no_problems() {
+    let site = site("[topics.shout]\nhandler = \"echo\"").await;
+    let said = site.run(&["check"]);
+    assert!(said.done().ends_with("\n1 component, 2 topics, no problems\n"), "{}", said.text());
+    assert!(said.text().contains("shout echo"), "the topics that it serves: {}", said.text());
+
+    let document = site.run(&["check", "--json"]).ended(0).document();
+    let documented = ["component_bytes", "handler", "imports", "kind", "path", "problem", "self_test", "version"];
+    assert_eq!(fields(&document), documented);
+    assert_eq!((&document["kind"], &document["handler"]), (&json!("component"), &json!("echo")));
+    assert_eq!((&document["problem"], &document["self_test"]), (&json!(null), &json!(false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
+    let site = site("").await;
+    let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];
+    let bad: [(&str, &[u8], &str); 5] = [
+        ("garbage", b"garbage", "this is no WebAssembly"),
+        ("core", CORE_MODULE, "wasm-tools component new"),
+        ("text", b"(component)", "wasm-tools parse"),
+        ("short", truncated, "ends early, after 30000 bytes"),
+        ("bad name", b"", "`bad name` is no name"),
+    ];
+    for (name, bytes, _) in bad {
+        site.drop_in(name, bytes);
+    }
+    let text = site.run(&["check"]).ended(1).text();
+    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    for (name, _, problem) in bad {
+        let headline = format!("handlers/{name}.wasm cannot be used\n");
+        let told = text.split_once(&headline).and_then(|(_, rest)| rest.lines().next()).unwrap_or_default();
+        assert!(told.contains(problem), "{name}: {told:?} in\n{text}");
+        let file = format!("{name}.wasm");
+        let document = documents.iter().find(|document| document["path"].as_str().unwrap().ends_with(&file)).unwrap();
+        assert!(document["problem"].as_str().unwrap().contains(problem), "{document}");
+    }
+    assert!(text.ends_with("5 problems\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_handler_is_pointed_at_with_the_nearest_name() {
+    let site = site("[topics.shout]\nhandler = \"ecko\"").await;
+    let text = site.run(&["check"]).ended(1).text();
+    assert!(text.contains("topic `shout` has no handler"), "{text}");
+    assert!(text.contains("gristmill.toml:6:11") && text.contains("did you mean `echo`?"), "{text}");
+    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    let problem = documents.iter().find(|document| document["kind"] == "problem").unwrap();
+    assert_eq!(fields(problem), ["column", "kind", "line", "message", "path", "title"]);
+    assert_eq!((&problem["line"], &problem["column"]), (&json!(6), &json!(11)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_mistake_in_the_manifest_is_shown_at_its_place() {
+    let site = site("").await;
+    site.write_manifest("[topics.echo]\ntimout = \"1s\"\nfuel = 1\n");
+    let path = site.manifest();
+    let expected = format!(
+        "error: unknown key `timout` in [topics.echo]
+ --> {path}:2:1
+  |
+2 | timout = \"1s\"
+  | ^^^^^^ did you mean `timeout`?
+
+error: `fuel` in [topics.echo] is out of range
+ --> {path}:3:8
+  |
+3 | fuel = 1
+  |        ^ allowed: 10k to 100T
+
+the manifest {path} has 2 problems
+",
+        path = path.display()
+    );
+    assert_eq!(site.run(&["check"]).ended(1).text(), expected);
+    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    let places: Vec<_> =
+        documents.iter().map(|problem| (problem["line"].as_u64(), problem["column"].as_u64())).collect();
+    assert_eq!(places, [(Some(2), Some(1)), (Some(3), Some(8))]);
+    // Whoever needs a manifest to work refuses this one.
+    assert_eq!(site.run(&["stats"]).ended(2).err, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
+    let site = site("").await;
+    std::fs::remove_file(site.manifest()).unwrap();
+    for command in ["check", "stats", "run"] {
+        let said = site.run(&[command]);
+        assert!(said.ended(2).err.contains("gristmill.toml cannot be read"), "{command}: {}", said.err);
+        assert!(said.err.contains("No such file"), "{command}: {}", said.err);
+    }
+}
