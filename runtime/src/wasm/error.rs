@@ -62,12 +62,12 @@ pub enum LoadError {
     /// The compiler refused the component; the same component will be refused again.
     #[error("the component does not compile: {problem}")]
     Compile { problem: String },
-    #[error("the component took longer than {limit:?} to compile; make it smaller, or raise the compiler's timeout")]
+    #[error("the component took longer than {limit:?} to compile; make it smaller, or raise `compile-timeout`")]
     CompileTimeout { limit: Duration },
     /// The compiler died, most likely of its memory or CPU limit.
     #[error(
         "the compiler died ({how}) within its limit of {memory_bytes} bytes of memory; make the component smaller, or \
-         raise the compiler's limits"
+         raise `compile-memory`"
     )]
     CompilerDied { how: String, memory_bytes: u64 },
     /// Nothing is known against the component.

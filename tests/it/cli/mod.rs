@@ -1,6 +1,7 @@
 //! The command line as a user uses it: the real binary, a real Redis, the stock handlers.
 
 mod check;
+mod compile;
 mod dead;
 mod look;
 mod orders;
