@@ -71,9 +71,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 
     let lines = Arc::new(Mutex::new(Vec::new()));
     let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
+    let began = Timestamp::now();
     let report = component.invoke(attempt).await;
     let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    tell(global, &topic.limits, &report, &lines)
+    tell(global, &topic.limits, &report, &lines, began)
 }
 
 /// The topic with what the options say on top.
@@ -138,11 +139,17 @@ fn targets(manifest: &Manifest, tenant: &Name) -> anyhow::Result<HashMap<Name, F
     Ok(targets)
 }
 
-fn tell(global: &Global, limits: &Limits, report: &Report, lines: &[LogLine]) -> anyhow::Result<Exit> {
+fn tell(
+    global: &Global,
+    limits: &Limits,
+    report: &Report,
+    lines: &[LogLine],
+    began: Timestamp,
+) -> anyhow::Result<Exit> {
     if global.json {
-        screen::document(&as_document(report, lines))?;
+        screen::document(&as_document(report, lines, began))?;
     } else {
-        screen::note(&facts(&about(limits, report, lines)));
+        screen::note(&facts(&about(limits, report, lines, began)));
         if let Outcome::Complete(Some(output)) = &report.outcome {
             screen::result(&output.data)?;
         }
@@ -153,7 +160,7 @@ fn tell(global: &Global, limits: &Limits, report: &Report, lines: &[LogLine]) ->
     })
 }
 
-fn about(limits: &Limits, report: &Report, lines: &[LogLine]) -> Vec<(&'static str, String)> {
+fn about(limits: &Limits, report: &Report, lines: &[LogLine], began: Timestamp) -> Vec<(&'static str, String)> {
     let (fuel, memory) = (units::COUNT.about(report.fuel), units::SIZE.about(report.memory_peak));
     let mut facts = vec![
         ("outcome", outcome(&report.outcome)),
@@ -162,7 +169,7 @@ fn about(limits: &Limits, report: &Report, lines: &[LogLine]) -> Vec<(&'static s
         ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
     ];
     if !report.follow_ups.is_empty() {
-        let lines: Vec<_> = report.follow_ups.iter().map(follow_up).collect();
+        let lines: Vec<_> = report.follow_ups.iter().map(|new| follow_up(new, began)).collect();
         facts.push(("follow-ups", lines.join("\n")));
     }
     if !lines.is_empty() {
@@ -214,8 +221,8 @@ fn detail_in_words(detail: &FailureDetail) -> String {
     format!("{code}: {message}{context}")
 }
 
-fn follow_up(new: &NewJob) -> String {
-    let due = match due_in(new) {
+fn follow_up(new: &NewJob, began: Timestamp) -> String {
+    let due = match due_in(new, began) {
         Duration::ZERO => String::new(),
         wait => format!(" in {}", units::about_duration(wait)),
     };
@@ -223,22 +230,22 @@ fn follow_up(new: &NewJob) -> String {
     format!("{}{due}: {body}", new.spec.topic)
 }
 
-fn due_in(new: &NewJob) -> Duration {
+/// From the beginning of the attempt: a minute is a minute, however long the guest ran on.
+fn due_in(new: &NewJob, began: Timestamp) -> Duration {
     match new.due {
         Due::Now => Duration::ZERO,
         Due::After(wait) => wait,
-        Due::At(at) => at.since(Timestamp::now()),
+        Due::At(at) => at.since(began),
     }
 }
 
 fn log_line(line: &LogLine) -> String {
-    let fields: Vec<_> = line.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
     // What a guest prints has no level of its own: the stream says as much.
     let level = if line.source == "log" { line.level.as_str() } else { line.source };
-    format!("{level:<8} {}  {}", line.message, fields.join(" ")).trim_end().replace('\n', "\\n")
+    format!("{level:<8} {}  {}", line.message, line.fields_in_words()).trim_end().replace('\n', "\\n")
 }
 
-fn as_document(report: &Report, lines: &[LogLine]) -> Value {
+fn as_document(report: &Report, lines: &[LogLine], began: Timestamp) -> Value {
     let (name, text) = in_words(&report.outcome);
     let output = if let Outcome::Complete(output) = &report.outcome { output.as_ref() } else { None };
     let line = |line: &LogLine| {
@@ -252,7 +259,7 @@ fn as_document(report: &Report, lines: &[LogLine]) -> Value {
         "fuel": report.fuel,
         "memory_peak_bytes": report.memory_peak,
         "duration_us": u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
-        "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new)))).collect::<Vec<_>>(),
+        "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new, began)))).collect::<Vec<_>>(),
         "log": lines.iter().map(line).collect::<Vec<_>>(),
         "log_lines_dropped": report.log_lines_dropped,
     })

@@ -3,6 +3,7 @@
 mod check;
 mod compile;
 mod dead;
+mod invoke;
 mod look;
 mod orders;
 mod push;

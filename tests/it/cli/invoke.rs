@@ -1,0 +1,117 @@
+//! `invoke`: one attempt, with no queue and no store.
+
+use gristmill_tests::guests;
+use gristmill_tests::site::{Said, Site, fields};
+use puppet::{End, Enqueue, Script, Step};
+use serde_json::json;
+
+/// A site whose store is away: nobody here needs it.
+async fn site() -> Site {
+    let mut site = Site::new("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
+    site.redis.stop();
+    site
+}
+
+fn play(site: &Site, script: &Script, options: &[&str]) -> Said {
+    site.pipe(&script.to_json(), &[&["invoke", guests::PUPPET], options].concat())
+}
+
+/// Says something in every way there is.
+fn talkative(end: End) -> Script {
+    let job = Enqueue { topic: "sink".into(), data: "{}".into(), delay_ms: Some(90_000), ..Enqueue::default() };
+    let talk = [Step::Log("grinding".into()), Step::Stdout("plain".into()), Step::Progress(5000, Some("half".into()))];
+    Script::new(talk.into_iter().chain([Step::Enqueue(job), Step::End(end)]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_goes_to_standard_output_and_the_report_to_standard_error() {
+    let site = site().await;
+    let said = play(&site, &talkative(End::Text("flour".into())), &[]);
+    assert_eq!(said.done(), "flour");
+    let report = &said.err;
+    let lines = [
+        "outcome     complete: 5B, text/plain",
+        "fuel        ",
+        " of 2G\n",
+        "memory      ",
+        " of 16MiB\n",
+        "time        ",
+        "follow-ups  sink in 1m30s: {}",
+        "INFO     grinding  puppet=yes",
+        "stdout   plain",
+        "progress half  basis-points=5000",
+    ];
+    for line in lines {
+        assert!(report.contains(line), "no {line:?} in\n{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_is_one_document_with_everything_in_it() {
+    let site = site().await;
+    let document = play(&site, &talkative(End::Text("flour".into())), &["--json"]).ended(0).document();
+    let documented = [
+        "duration_us",
+        "follow_ups",
+        "fuel",
+        "log",
+        "log_lines_dropped",
+        "memory_peak_bytes",
+        "message",
+        "outcome",
+        "output",
+    ];
+    assert_eq!(fields(&document), documented);
+    assert_eq!((&document["outcome"], &document["output"]["text"]), (&json!("complete"), &json!("flour")));
+    assert!(document["fuel"].as_u64() > Some(0) && document["memory_peak_bytes"].as_u64() > Some(0));
+    let line = json!({"level": "info", "source": "log", "message": "grinding", "fields": [["puppet", "yes"]]});
+    assert_eq!(document["log"][0], line);
+    assert_eq!(document["follow_ups"][0]["topic"], "sink");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trap_ends_with_4_and_its_backtrace() {
+    let site = site().await;
+    let said = play(&site, &talkative(End::Panic("on fire".into())), &[]);
+    assert!(said.ended(4).out.is_empty());
+    for text in ["outcome  trap: ", "\n         on fire\n", "puppet::evil::panic", "stderr   on fire"] {
+        assert!(said.err.contains(text), "no {text:?} in\n{}", said.err);
+    }
+    assert!(!said.err.contains("follow-ups"), "nothing is enqueued by an attempt that failed: {}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_on_the_command_line_are_those_of_the_attempt() {
+    let site = site().await;
+    let spin = Script::end(End::InfiniteLoop);
+    let cases = [
+        (play(&site, &spin, &["--fuel", "10k"]), "fuel-exhausted"),
+        (play(&site, &spin, &["--fuel", "100T", "--timeout", "50ms"]), "timeout"),
+        (play(&site, &Script::end(End::MemoryBomb), &["--memory", "2MiB"]), "memory-exceeded"),
+    ];
+    for (said, outcome) in cases {
+        assert!(said.ended(4).err.starts_with(&format!("outcome  {outcome}: ")), "{}", said.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_attempt_and_its_settings_may_be_chosen() {
+    let site = site().await;
+    let report = Script::end(End::Report { config: vec!["colour".into()], secrets: vec![] });
+    let options = ["--topic", "acme/mill", "--attempt", "3", "--meta", "a=1", "--config", "colour=green"];
+    let report: puppet::Report = serde_json::from_str(&play(&site, &report, &options).done()).unwrap();
+    assert_eq!((report.tenant.as_str(), report.topic.as_str(), report.attempt), ("acme", "mill", 3));
+    assert_eq!(report.metadata, [("a".to_owned(), "1".to_owned())]);
+    assert_eq!(report.config["colour"].as_deref(), Some("green"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_component_is_refused_by_name() {
+    let site = site().await;
+    let bad = site.manifest().with_file_name("bad.wasm");
+    std::fs::write(&bad, "garbage").unwrap();
+    let said = site.run(&["invoke", bad.to_str().unwrap()]);
+    assert!(said.ended(1).err.contains("bad.wasm: this is no WebAssembly"), "{}", said.err);
+    let said = site.run(&["invoke", "nowhere.wasm"]);
+    assert!(said.ended(1).err.contains("nowhere.wasm: No such file"), "{}", said.err);
+}
