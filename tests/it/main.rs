@@ -2,6 +2,7 @@
 
 mod cli;
 mod crash;
+mod fairness;
 mod outcomes;
 mod reload;
 mod shutdown;

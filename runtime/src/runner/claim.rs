@@ -57,7 +57,9 @@ impl Claimer {
             let fleet = Arc::clone(&self.fleet.borrow_and_update());
             let from = memory.plan(&fleet, self.gate.free());
             if from.is_empty() {
-                self.wait(&mut memory).await;
+                self.wait(&mut memory, ended).await;
+            // Before the plan: an attempt that ends between plan and wait must end the wait.
+            let ended = self.gate.ended();
                 continue;
             }
             match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
@@ -82,15 +84,14 @@ impl Claimer {
         }
     }
 
-    /// Waits for a reason to claim.
-    async fn wait(&mut self, memory: &mut Memory) {
-        let (ended, running) = (self.gate.ended(), self.gate.running() as u64);
+    /// Waits for a reason to claim. `ended`: how many attempts had ended when there was none.
+    async fn wait(&mut self, memory: &mut Memory, ended: u64) {
         tokio::select! {
             () = self.stop.cancelled() => {}
             Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
             () = changed(&mut self.fleet) => {}
-            () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() && running > 0 => {
-                let half = ended + running.div_ceil(2);
+            () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() => {
+                let half = ended + (self.gate.running() as u64 + 1).div_ceil(2);
                 tokio::time::timeout(GATHER, self.gate.wait_for(half)).await.ok();
             }
         }
@@ -136,7 +137,10 @@ impl Memory {
                 lease: lease::of(&seat.topic.limits),
             })
             .collect();
-        self.last = from.last().map(|line| line.topic.clone());
+        // A round without a free slot is nobody's turn: forgetting whose it was would begin with the same topics for ever.
+        if let Some(line) = from.last() {
+            self.last = Some(line.topic.clone());
+        }
         from
     }
 
