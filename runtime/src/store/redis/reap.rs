@@ -26,12 +26,21 @@ const JOBS: usize = 1000;
 impl RedisStore {
     /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
     pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    ///
+    /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
         const DOING: &str = "write a heartbeat";
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
         let now = self.clock.now(time).as_millis();
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
-        self.link.query::<Value>(DOING, &beat).await.map(drop)
+        match self.link.query::<Value>(DOING, &beat).await {
+            Err(StoreError::Refused { .. }) => {
+                let mut call = Call::new(&BEAT, &[workers(&self.prefix)]);
+                call.arg(self.clock.argument()).arg(worker.as_str());
+                self.link.run(DOING, vec![call]).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
     pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {

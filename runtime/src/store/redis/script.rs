@@ -24,6 +24,7 @@ macro_rules! script {
 }
 
 pub(super) static ACK: Script = script!("lua/ack.lua");
+pub(super) static BEAT: Script = script!("lua/beat.lua");
 pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");
 pub(super) static CLAIM: Script = script!("lua/claim.lua");
 pub(super) static DELETE_DEAD: Script = script!("lua/delete_dead.lua");

@@ -9,6 +9,7 @@
 local now = clock(ARGV[1])
 local processing, jobs, claims, worker = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 
+despite_full_memory(KEYS[4])
 local ids, topic_of, drained = {}, {}, {}
 for t = 1, (#ARGV - 2) / 3 do
   for _ = 1, tonumber(ARGV[3 * t + 1]) do

@@ -4,6 +4,7 @@
 -- ARGV  1 now, ms ('': the server's clock)  2 lease in ms from now, then per job: id, delivery, worker
 -- Returns per job: 1 prolonged, 0 the lease is lost.
 local now = clock(ARGV[1])
+despite_full_memory(KEYS[2])
 local answers = {}
 for i = 3, #ARGV, 3 do
   local ours = is_running(redis.call('HGET', KEYS[1], ARGV[i]), ARGV[i + 1], ARGV[i + 2])

@@ -7,6 +7,7 @@ local now = clock(ARGV[1])
 local at = { now = now, active = KEYS[2], due = KEYS[1], topics = KEYS[3], wake = ARGV[2] }
 local left, names = tonumber(ARGV[3]), #ARGV - 3
 local moved = 0
+despite_full_memory(at.due)
 for t = 1, names do
   local topic = { name = ARGV[3 + t], ready = KEYS[2 + 2 * t], delayed = KEYS[3 + 2 * t], later = {} }
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.

@@ -8,6 +8,12 @@ local function clock(given)
   return math.floor(ms), math.ceil(ms)
 end
 
+-- A server whose memory is full refuses every command that may need some, unless its script has written before. Scripts
+-- without which a full server could not be worked off begin with a write that changes nothing.
+local function despite_full_memory(zset)
+  redis.call('ZREM', zset, '')
+end
+
 -- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
 -- even number so that pairs stay together.
 local function many(command, key, list)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::mill::{Mill, job, tenant, until, worker};
+use super::mill::{LEASE, Mill, delayed, job, retry, tenant, until, worker};
 use crate::outcome::Verdict;
 use crate::store::redis::RedisStore;
 use crate::store::{Settled, Signal, Store, StoreError};
@@ -72,6 +72,24 @@ async fn a_full_server_refuses_and_nothing_is_half_done() {
     assert_eq!((counts.ready, counts.totals["pushed"]), (1, 1));
     mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0)).await;
     assert_eq!(mill.claim(9).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_server_lets_its_jobs_be_worked_off() {
+    let mill = Mill::new().await;
+    mill.push(&[job("mail"), delayed("mail", 10)]).await;
+    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+
+    mill.store.heartbeat(&worker()).await.unwrap();
+    let claim = mill.claim(1).await.pop().unwrap();
+    assert_eq!(mill.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
+    mill.pass(10);
+    assert_eq!(mill.migrate().await, 1);
+    assert_eq!(mill.settle(&claim, retry(0)).await, Settled::Done);
+    for claim in mill.claim(2).await {
+        assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+    }
+    assert_eq!(mill.total("acked").await, 2);
 }
 
 #[tokio::test]
