@@ -36,15 +36,22 @@ impl Reaper {
         let mut returns = self.lifeline.returns();
         // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
         let mut judge_from = Instant::now();
-        while self.beat().await {
-            if returns.has_changed().unwrap_or_default() {
+        while let Some(heard) = self.beat().await {
+            // Who cannot make itself heard must not conclude that others are dead because it does not hear them.
+            if !heard || returns.has_changed().unwrap_or_default() {
                 returns.mark_unchanged();
                 judge_from = Instant::now() + DEAD_AFTER;
             }
             let tenants: Vec<Name> = self.fleet.borrow().tenants().iter().cloned().collect();
             let dead_after = if Instant::now() < judge_from { Duration::MAX } else { DEAD_AFTER };
+            let mut beaten = Instant::now();
             for tenant in &tenants {
-                self.reap(tenant, dead_after).await;
+                while self.reap(tenant, dead_after).await && !self.stop.is_cancelled() {}
+                // A thousand tenants on a distant store take longer than a heartbeat may.
+                if beaten.elapsed() > HEARTBEAT {
+                    beaten = Instant::now();
+                    self.beat().await;
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0)) => {}
@@ -53,38 +60,42 @@ impl Reaper {
         }
     }
 
-    /// False: stopped.
-    async fn beat(&self) -> bool {
-        match self.lifeline.call(|| self.store.heartbeat(&self.worker)).await {
-            Some(Ok(())) => true,
-            Some(Err(error)) => {
+    /// Whether the store took it; none: stopped.
+    async fn beat(&self) -> Option<bool> {
+        let answer = self.lifeline.call(|| self.store.heartbeat(&self.worker)).await?;
+        Some(match answer {
+            Ok(()) => true,
+            Err(error) => {
                 tracing::error!("failed to say that this worker lives: {:#}", anyhow::Error::from(error));
-                true
+                false
             }
-            None => false,
-        }
+        })
     }
 
-    async fn reap(&self, tenant: &Name, dead_after: Duration) {
+    /// True: there may be more, and it helps to go on.
+    async fn reap(&self, tenant: &Name, dead_after: Duration) -> bool {
         let found = self.lifeline.call(|| self.store.overdue(tenant, dead_after, AT_ONCE)).await;
         let overdue = match found {
-            Some(Ok(overdue)) if overdue.is_empty() => return,
+            Some(Ok(overdue)) if overdue.is_empty() => return false,
             Some(Ok(overdue)) => overdue,
             Some(Err(error)) => {
                 tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
-                return;
+                return false;
             }
-            None => return,
+            None => return false,
         };
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
-        let Some(Ok(answers)) = self.lifeline.call(|| self.store.settle(&settlements)).await else { return };
+        let Some(Ok(answers)) = self.lifeline.call(|| self.store.settle(&settlements)).await else { return false };
+        let mut taken_back = 0;
         for (settlement, answer) in settlements.iter().zip(answers) {
             let lease = &settlement.lease;
             if answer == Settled::Done {
+                taken_back += 1;
                 let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
                 tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
             }
         }
+        overdue.len() == AT_ONCE && taken_back > 0
     }
 
     fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
