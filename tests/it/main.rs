@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod fairness;
+mod hardship;
 mod outcomes;
 mod reload;
 mod shutdown;

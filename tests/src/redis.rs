@@ -26,6 +26,12 @@ impl Redis {
         format!("redis+unix://{}", self.socket().display())
     }
 
+    /// SIGSTOP and SIGCONT, for a server that stands still.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(self.server.as_ref().unwrap());
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// Stops it in order, its data on disk.
     pub fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {

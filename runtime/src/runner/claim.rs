@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::execute::Work;
 use super::gate::Gate;
 use super::guests::Guests;
+use super::hand::{Hand, give_back_lost};
 use super::lease;
 use super::lifeline::Lifeline;
 use crate::handlers::{Fleet, Seat};
@@ -32,6 +33,7 @@ pub(super) struct Claimer {
     pub(super) worker: WorkerId,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
     pub(super) gate: Arc<Gate>,
+    pub(super) hand: Arc<Hand>,
     pub(super) guests: Guests,
     /// Topics that have ready jobs.
     pub(super) ready: mpsc::Receiver<TopicId>,
@@ -52,20 +54,29 @@ impl Claimer {
     /// Claims until stopped.
     pub(super) async fn run(mut self) {
         let mut memory = Memory::default();
+        let mut returns = self.lifeline.returns();
         while !self.stop.is_cancelled() {
             self.hear(&mut memory);
             let fleet = Arc::clone(&self.fleet.borrow_and_update());
+            // Before the plan: an attempt that ends between plan and wait must end the wait.
+            let ended = self.gate.ended();
             let from = memory.plan(&fleet, self.gate.free());
             if from.is_empty() {
                 self.wait(&mut memory, ended).await;
-            // Before the plan: an attempt that ends between plan and wait must end the wait.
-            let ended = self.gate.ended();
                 continue;
             }
             match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
-                Some(Ok(claimed)) => self.dispatch(claimed, &fleet, &mut memory),
+                Some(Ok(claimed)) => {
+                    self.dispatch(claimed, &fleet, &mut memory);
+                    if returns.has_changed().unwrap_or_default() {
+                        returns.mark_unchanged();
+                        self.give_back_lost(&fleet).await;
+                    }
+                }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
+                    // Of several tenants, some may have been served.
+                    self.give_back_lost(&fleet).await;
                     tokio::select! {
                         () = tokio::time::sleep(AFTER_REFUSAL) => {}
                         () = self.stop.cancelled() => {}
@@ -97,11 +108,16 @@ impl Claimer {
         }
     }
 
+    async fn give_back_lost(&self, fleet: &Fleet) {
+        give_back_lost(&self.store, &self.lifeline, &self.worker, fleet.tenants(), &self.hand).await;
+    }
+
     fn dispatch(&self, claimed: Claimed, fleet: &Fleet, memory: &mut Memory) {
         for topic in &claimed.drained {
             memory.hot.remove(topic);
         }
         let host_now = Timestamp::now();
+        self.hand.take(&claimed.claims);
         let work = claimed.claims.into_iter().map(|claim| {
             let topic = &claim.job.spec.topic;
             let slot = self.gate.enter(memory.slots(topic));

@@ -14,6 +14,7 @@ mod claim;
 mod execute;
 mod gate;
 mod guests;
+mod hand;
 mod keep;
 mod lease;
 mod lifeline;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::hand::Hand;
 use super::lifeline::Lifeline;
 use super::record::{AttemptRecord, Observer};
 use crate::store::{Settled, Settlement, Store, StoreError};
@@ -22,6 +23,7 @@ pub(super) struct Finished {
 pub(super) async fn run(
     store: Arc<dyn Store>,
     lifeline: Arc<Lifeline>,
+    hand: Arc<Hand>,
     mut finished: mpsc::UnboundedReceiver<Finished>,
     observer: Option<Observer>,
 ) {
@@ -41,6 +43,7 @@ pub(super) async fn run(
                 continue;
             }
         };
+        hand.put_down(&settlements);
         for (record, answer) in records.iter().zip(answers) {
             if let Some(settled) = answer {
                 record.log(settled);

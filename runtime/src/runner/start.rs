@@ -13,6 +13,7 @@ use super::claim::Claimer;
 use super::execute::Desk;
 use super::gate::Gate;
 use super::guests::Guests;
+use super::hand::{Hand, give_back_lost};
 use super::lifeline::Lifeline;
 use super::listen::Listener;
 use super::reap::Reaper;
@@ -52,7 +53,10 @@ impl std::fmt::Debug for RunnerSettings {
 pub struct Runner {
     store: Arc<dyn Store>,
     settings: RunnerSettings,
+    lifeline: Arc<Lifeline>,
+    fleet: watch::Receiver<Arc<Fleet>>,
     gate: Arc<Gate>,
+    hand: Arc<Hand>,
     desk: Arc<Desk>,
     /// No new work.
     stop: CancellationToken,
@@ -77,7 +81,7 @@ impl Runner {
     ) -> io::Result<Self> {
         let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
         let lifeline = Arc::new(Lifeline::new(give_up.clone()));
-        let gate = Gate::new(settings.concurrency);
+        let (gate, hand) = (Gate::new(settings.concurrency), Arc::new(Hand::default()));
 
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
@@ -87,7 +91,13 @@ impl Runner {
         let (guests, threads) = Guests::start(settings.threads, &desk)?;
 
         let mut settling = JoinSet::new();
-        settling.spawn(settle::run(store.clone(), lifeline.clone(), to_settle, settings.observer.clone()));
+        settling.spawn(settle::run(
+            store.clone(),
+            lifeline.clone(),
+            hand.clone(),
+            to_settle,
+            settings.observer.clone(),
+        ));
         settling.spawn(keep::checkpoints(store.clone(), to_save));
         settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));
 
@@ -110,6 +120,7 @@ impl Runner {
             worker: settings.worker.clone(),
             fleet: fleet.clone(),
             gate: gate.clone(),
+            hand: hand.clone(),
             guests,
             ready: hear_ready,
             stop: stop.clone(),
@@ -118,8 +129,26 @@ impl Runner {
 
         let mut reaping = JoinSet::new();
         let (worker, reap_store) = (settings.worker.clone(), store.clone());
-        reaping.spawn(Reaper { store: reap_store, lifeline, worker, fleet, stop: give_up.clone() }.run());
-        Ok(Self { store, settings, gate, desk, stop, give_up, bringing, settling, reaping, threads })
+        let (reap_lifeline, reap_fleet) = (lifeline.clone(), fleet.clone());
+        reaping.spawn(
+            Reaper { store: reap_store, lifeline: reap_lifeline, worker, fleet: reap_fleet, stop: give_up.clone() }
+                .run(),
+        );
+        Ok(Self {
+            store,
+            settings,
+            lifeline,
+            fleet,
+            gate,
+            hand,
+            desk,
+            stop,
+            give_up,
+            bringing,
+            settling,
+            reaping,
+            threads,
+        })
     }
 
     /// Attempts in flight.
@@ -151,6 +180,10 @@ impl Runner {
         self.desk.abort.cancel();
         self.end_guests().await;
         let settled = self.end_settling().await;
+        if settled {
+            let fleet = self.fleet.borrow().clone();
+            give_back_lost(&self.store, &self.lifeline, &self.settings.worker, fleet.tenants(), &self.hand).await;
+        }
         self.give_up.cancel();
         while self.reaping.join_next().await.is_some() {}
         if settled && !claim_lost {

@@ -1,5 +1,6 @@
 //! The corridor's side of a store: push, migrate, claim, extend, settle, reap.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -48,6 +49,10 @@ pub trait Store: Inspect {
     /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
     /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
     async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
+
+    /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
+    /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
+    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError>;
 
     /// What waits at this moment: the slow safety net under [`Store::signals`].
     async fn wanted(&self, tenant: &Name) -> Result<Wanted, StoreError>;

@@ -1,5 +1,6 @@
 //! Heartbeats, and the running jobs that nobody runs any more.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::{RedisResult, Value, pipe};
@@ -10,9 +11,9 @@ use super::envelope;
 use super::error::unexpected;
 use super::keys::workers;
 use super::reply::Reply;
-use super::script::{Call, OVERDUE, SILENT};
-use super::store::RedisStore;
-use crate::job::{Lease, Name, WorkerId};
+use super::script::{BEAT, Call, OVERDUE, SILENT};
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::job::{JobId, Lease, Name, WorkerId};
 use crate::store::{Overdue, StoreError};
 use crate::time::Timestamp;
 
@@ -25,9 +26,9 @@ const JOBS: usize = 1000;
 
 impl RedisStore {
     /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
-    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
     ///
     /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
+    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         const DOING: &str = "write a heartbeat";
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
         let now = self.clock.now(time).as_millis();
@@ -86,6 +87,39 @@ impl RedisStore {
         Ok(overdue)
     }
 
+    /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.
+    pub(super) async fn find_held(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        const DOING: &str = "look for what a worker holds";
+        let keys = self.keys(tenant);
+        let mut look = pipe();
+        look.cmd("LRANGE").arg(keys.processing(worker)).arg(0).arg(-1);
+        let (held,): (Vec<String>,) = self.link.query(DOING, &look).await?;
+        let held = held.into_iter().filter_map(|id| id.parse().ok()).filter(|id| !except.contains(id));
+        let held: Vec<JobId> = held.collect();
+
+        let mut leases = Vec::with_capacity(held.len());
+        for ids in held.chunks(SCRIPT_JOBS) {
+            let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
+            let mut look = pipe();
+            look.cmd("HMGET").arg(keys.claims()).arg(&names).cmd("HMGET").arg(keys.jobs()).arg(&names);
+            type Parts = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
+            let (claims, stored): Parts = self.link.query(DOING, &look).await?;
+            let parts = ids.iter().zip(claims.iter().zip(&stored));
+            // Whatever has ended or was taken away between the two questions is not held any more.
+            leases.extend(parts.filter_map(|(job, (claim, stored))| {
+                let delivery = held_by(worker, claim.as_deref()?)?;
+                let topic = envelope::topic(tenant, stored.as_deref()?).ok()?;
+                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery })
+            }));
+        }
+        Ok(leases)
+    }
+
     /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
     pub(super) async fn silent_workers(
         &self,
@@ -104,6 +138,13 @@ impl RedisStore {
         };
         Reply::new(reply).and_then(read).map_err(self.misread(doing))
     }
+}
+
+/// The delivery, if this worker holds it.
+fn held_by(worker: &WorkerId, claim: &str) -> Option<u64> {
+    let mut fields = claim.splitn(3, ':');
+    let (delivery, _, holder) = (fields.next()?, fields.next()?, fields.next()?);
+    delivery.parse().ok().filter(|_| holder == worker.as_str())
 }
 
 fn read(reply: Value, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResult<Vec<Overdue>> {

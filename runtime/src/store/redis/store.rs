@@ -1,6 +1,6 @@
 //! [`RedisStore`]: what it holds, and which file does what of the contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,6 +146,10 @@ impl Store for RedisStore {
 
     async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
         self.find_overdue(tenant, dead_after, limit).await
+    }
+
+    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+        self.find_held(tenant, worker, except).await
     }
 
     async fn wanted(&self, tenant: &Name) -> Result<Wanted, StoreError> {

@@ -1,5 +1,6 @@
 //! Leases, heartbeats and checkpoints: how jobs come back from workers that do not.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::mill::{DEAD_AFTER, LEASE, Mill, job, retry, tenant, topic, worker};
@@ -32,6 +33,20 @@ async fn a_lease_that_ran_out_is_found_and_reaped() {
     assert!(overdue(&mill).await.is_empty());
     assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost);
     assert_eq!(mill.claim(1).await[0].attempt, 2);
+}
+
+#[tokio::test]
+async fn what_a_worker_holds_can_be_asked_for() {
+    let mill = Mill::new().await;
+    mill.push(&[job("mail"), job("mail"), job("mail")]).await;
+    let claims = mill.claim(2).await;
+    mill.claim_as(&WorkerId::new("other"), "mail", 1).await;
+    let held = async |except| mill.store.held(&tenant(), &worker(), &except).await.unwrap();
+    assert_eq!(held(HashSet::new()).await, claims.iter().map(|claim| claim.lease.clone()).rev().collect::<Vec<_>>());
+    let known = HashSet::from([claims[0].lease.job.clone()]);
+    assert_eq!(held(known.clone()).await, [claims[1].lease.clone()]);
+    mill.settle(&claims[1], Verdict::Release(Duration::ZERO)).await;
+    assert!(held(known).await.is_empty());
 }
 
 #[tokio::test]

@@ -1,0 +1,124 @@
+//! What is nobody's fault: lost replies, processes that stand still, a store that dies in mid-load.
+
+use std::time::Duration;
+
+use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
+use gristmill::store::redis::RedisStore;
+use gristmill::store::{ClaimFrom, Inspect, JobState, Store};
+use gristmill_tests::guests;
+use gristmill_tests::mill::{Mill, drop_in, spec, tenant};
+use gristmill_tests::process::Process;
+use gristmill_tests::redis::Redis;
+use gristmill_tests::wait::{SOON, until};
+use puppet::{End, Script, Step};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// A manifest, and the puppet, for a process of its own.
+async fn rig(redis: &Redis, topics: &str) -> (RedisStore, TempDir) {
+    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    std::fs::create_dir(folder.path().join("handlers")).unwrap();
+    drop_in(&folder.path().join("handlers"), "puppet", &std::fs::read(guests::PUPPET).unwrap());
+    let text = format!("[server]\nconcurrency = 200\n[store]\nurl = \"{}\"\n{topics}", redis.url());
+    std::fs::write(folder.path().join("gristmill.toml"), text).unwrap();
+    (store, folder)
+}
+
+async fn total(store: &RedisStore, topic: &str, what: &str) -> u64 {
+    let topic: TopicId = topic.parse().unwrap();
+    let counts = store.counts(&tenant()).await.unwrap_or_default();
+    let counts = counts.into_iter().find(|counts| counts.topic == topic);
+    counts.and_then(|counts| counts.totals.get(what).copied()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_whose_reply_was_lost_are_given_back_when_the_store_is_back() {
+    let mut redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\n[topics.lost]\nhandler = \"nobody\"\n").await;
+    let process = Process::run(&folder.path().join("gristmill.toml"));
+    let worker: String =
+        until("the worker", SOON, async || redis.ask::<Vec<String>>("ZRANGE", &["gm:workers", "0", "0"]).await?.pop())
+            .await;
+    // What a claim does whose reply is lost on its way to the runner.
+    let lost = spec("lost", b"");
+    let id = lost.id.clone();
+    store.push(&[NewJob { spec: lost, due: Due::Now }]).await.unwrap();
+    let from = ClaimFrom { topic: "lost".parse().unwrap(), max: 1, lease: Duration::from_secs(3600) };
+    assert_eq!(store.claim(&WorkerId::new(&worker), &[from]).await.unwrap().claims.len(), 1);
+
+    redis.stop();
+    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    redis.resume().await;
+    let work = NewJob { spec: spec("puppet", &Script::end(End::Complete).to_json()), due: Due::Now };
+    until("the store", SOON, async || store.push(std::slice::from_ref(&work)).await.ok()).await;
+    let view = until("the job to be back", SOON, async || {
+        let view = store.job(&tenant(), &id).await.ok()??;
+        (view.state == JobState::Ready).then_some(view)
+    })
+    .await;
+    assert_eq!(view.attempts, 0, "no attempt is used up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_stood_still_loses_its_job_and_settles_it_in_vain() {
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\n").await;
+    let manifest = folder.path().join("gristmill.toml");
+    let sleeper = Process::run(&manifest);
+    let job = spec("puppet", &Script::new([Step::SleepMs(3000), Step::End(End::Complete)]).to_json());
+    let id = job.id.clone();
+    store.push(&[NewJob { spec: job, due: Due::Now }]).await.unwrap();
+    let running = async || Some(store.job(&tenant(), &id).await.unwrap()?.state);
+    until("the job to run", SOON, async || matches!(running().await, Some(JobState::Running { .. })).then_some(()))
+        .await;
+    sleeper.signal(Signal::STOP);
+
+    let other = Process::run(&manifest);
+    until("the job to be done", SOON, async || (total(&store, "puppet", "acked").await == 1).then_some(())).await;
+    sleeper.signal(Signal::CONT);
+    until("the late one", SOON, async || sleeper.log().contains("lease lost").then_some(())).await;
+    assert_eq!((total(&store, "puppet", "acked").await, total(&store, "puppet", "retried").await), (1, 1));
+    drop(other);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_guests_may_sleep_at_once() {
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
+    let body = Script::new([Step::SleepMs(1000), Step::End(End::Complete)]).to_json();
+    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    store.push(&(0..200).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
+    let _process = Process::run(&folder.path().join("gristmill.toml"));
+    let running = async || store.counts(&tenant()).await.unwrap().first().map(|counts| counts.running);
+    until("all to sleep", SOON, async || running().await.filter(|running| *running == 200)).await;
+    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == 200).then_some(())).await;
+    assert_eq!(total(&store, "puppet", "released").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_sixty_kilobytes_of_headers_runs() {
+    let mill = Mill::start("[topics.puppet]\n", &[("puppet", guests::PUPPET)]).await;
+    let mut job = spec("puppet", &Script::end(End::Complete).to_json());
+    job.metadata = (0..60).map(|number| (format!("x-{number}"), "v".repeat(1020))).collect();
+    let id = mill.push_job(job, Due::Now).await;
+    assert_eq!(mill.end_of(&id).await.state, JobState::Finished);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_stands_still_in_mid_load_loses_nothing() {
+    const JOBS: u64 = 20_000;
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
+    let body = Script::end(End::Complete).to_json();
+    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    store.push(&(0..JOBS).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
+    let process = Process::run(&folder.path().join("gristmill.toml"));
+    until("some work", SOON, async || (total(&store, "puppet", "acked").await > 1000).then_some(())).await;
+    redis.signal(Signal::STOP);
+    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    redis.signal(Signal::CONT);
+    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
+    assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
+    println!("given back: {}", total(&store, "puppet", "released").await);
+}
