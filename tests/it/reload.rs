@@ -1,12 +1,14 @@
 //! Components and manifests that change while jobs flow.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use gristmill::handlers::Folder;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::mill::{Mill, sandbox};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, MARKER, Script, Step};
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 const MANIFEST: &str = r#"
@@ -139,4 +141,15 @@ async fn the_manifest_is_swapped_whole_or_not_at_all() {
         (mill.work("puppet", &again).await.state == JobState::Finished).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_over_the_limit_is_refused_unread() {
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    let disk = std::fs::File::create(folder.path().join("disk.wasm")).unwrap();
+    disk.set_len(1 << 40).unwrap();
+    disk.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+    let mut folder = Folder::new(folder.path().to_owned());
+    let changes = folder.scan(&sandbox()).await.unwrap();
+    assert!(changes.refused[0].reason.contains("over the limit"), "{changes:?}");
 }

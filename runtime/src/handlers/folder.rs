@@ -111,9 +111,9 @@ impl Folder {
             return;
         }
         // Read once: what is hashed, checked and compiled are the same bytes.
-        let loaded = match tokio::fs::read(path).await {
+        let loaded = match read(path, before.len(), sandbox).await {
             Ok(bytes) => load(name, &bytes, self.handlers.get(name), sandbox).await,
-            Err(error) => Err(format!("failed to read it: {error}")),
+            Err(reason) => Err(reason),
         };
         match loaded {
             Ok(Some(handler)) => {
@@ -163,6 +163,12 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
+async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Vec<u8>, String> {
+    sandbox.check_size(bytes).map_err(|error| error.to_string())?;
+    tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))
 }
 
 /// A handler, or nothing if it is the version that serves already, or why not.

@@ -16,10 +16,7 @@ const PAGE_BYTES: u64 = 64 << 10;
 
 /// Passes a file that looks like a component of bearable size. Reads every byte once; compiles and runs nothing.
 pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> {
-    let bytes = wasm.len() as u64;
-    if bytes > component_bytes {
-        return Err(LoadError::TooLarge { bytes, limit: component_bytes });
-    }
+    check_size(wasm.len() as u64, component_bytes)?;
     check_kind(wasm)?;
     let mut counts = Counts::default();
     for payload in Parser::new(0).parse_all(wasm) {
@@ -31,6 +28,10 @@ pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> 
         counts.check()?;
     }
     Ok(())
+}
+
+pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {
+    if bytes > limit { Err(LoadError::TooLarge { bytes, limit }) } else { Ok(()) }
 }
 
 fn check_kind(wasm: &[u8]) -> Result<(), LoadError> {

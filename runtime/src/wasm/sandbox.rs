@@ -44,6 +44,14 @@ impl Sandbox {
         Ok(Self(Arc::new(Inner { engine, linker, cache, compiler })))
     }
 
+    /// Whether a file of so many bytes is worth reading.
+    ///
+    /// # Errors
+    /// [`LoadError::TooLarge`]; so would [`Self::load`] say, but with the file in memory.
+    pub fn check_size(&self, bytes: u64) -> Result<(), LoadError> {
+        gate::check_size(bytes, self.0.compiler.component_bytes())
+    }
+
     /// Makes a component of the bytes of a file: looks at it, compiles it in a child process unless that was done
     /// before, and checks its imports and exports. Runs nothing of it.
     ///
