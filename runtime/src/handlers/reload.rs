@@ -60,7 +60,11 @@ impl Reloader {
             if self.reload_manifest() {
                 hints = Hints::new(&self.watched());
             }
-            let unsettled = self.reload_components().await;
+            // A compiler may take a minute; dropping the scan kills it, and nothing is lost but its work.
+            let unsettled = tokio::select! {
+                () = stop.cancelled() => return,
+                unsettled = self.reload_components() => unsettled,
+            };
             wait = if unsettled { LOOK_AGAIN } else { self.manifest.handlers.rescan };
         }
     }
