@@ -9,6 +9,9 @@ const LAST_WORDS_BYTES: usize = 1 << 10;
 
 /// How the advice begins that Rust's panic hook ends with. A guest has no environment, and its backtrace is kept anyway.
 const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
+/// What a field takes in a log line besides its text: quotes, brackets, commas. Without it, a guest could fill the log
+/// with a million fields of nothing.
+const FIELD_BYTES: usize = 10;
 
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
@@ -62,8 +65,8 @@ impl Logbook {
         if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
             self.remember(&line.message);
         }
-        let bytes =
-            line.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() + line.message.len();
+        let fields = line.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_BYTES).sum::<usize>();
+        let bytes = fields + line.message.len();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
             Some(left) => {
                 self.bytes_left = left;

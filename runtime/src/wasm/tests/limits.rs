@@ -129,3 +129,12 @@ async fn log_lines_over_the_limit_are_dropped_and_counted() {
     let messages: Vec<String> = lines.lock().unwrap().iter().map(|line| line.message.clone()).collect();
     assert_eq!(messages, ["abchi", "abchi", "2 log lines dropped"]);
 }
+
+#[tokio::test]
+async fn fields_without_text_take_room_in_the_log_too() {
+    // The fields are read from memory that is zero: a thousand pairs of empty strings.
+    let emit = "(call $emit (i32.const 2) (i32.const 5000) (i32.const 0) (i32.const 32768) (i32.const 1000))";
+    let component = load(&handler("", &format!("{emit} (call $done)"))).await;
+    let report = component.invoke(limited("", |limits| limits.log_bytes = 2_000)).await;
+    assert_eq!(report.log_lines_dropped, 1);
+}
