@@ -332,3 +332,13 @@ async fn a_delayed_job_is_never_early() {
     assert!((200..=201).contains(&(report.due_at - report.enqueued_at)));
     assert!(report.now >= report.due_at);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn follow_ups_have_a_limit_in_bytes_together() {
+    let manifest = "[topics.puppet]\n[topics.sink]\nhandler = \"nobody\"\n";
+    let mill = Mill::start(manifest, &[("puppet", guests::PUPPET)]).await;
+    let large = Enqueue { data: "x".repeat(400_000), ..sink(Count::Forever) };
+    let view = work(&mill, "puppet", Script::new([Step::EnqueueUntilRefused(large)])).await;
+    assert_eq!(view.state, JobState::Finished);
+    assert_eq!(ready(&mill, "sink").await, (16 << 20) / 400_000);
+}

@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) checkpoints: Option<CheckpointSender>,
     pub(super) memory: MemoryLimiter,
     pub(super) follow_ups: Vec<NewJob>,
+    /// Bodies and headers of `follow_ups`.
+    pub(super) follow_ups_bytes: u64,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) logbook: Arc<Mutex<Logbook>>,
     host_calls_left: u64,
@@ -56,6 +58,7 @@ impl State {
             checkpoints: attempt.checkpoints.clone(),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             follow_ups: Vec::new(),
+            follow_ups_bytes: 0,
             logbook: Arc::new(Mutex::new(Logbook::new(attempt, version))),
             host_calls_left: attempt.limits.host_calls,
             resources,
