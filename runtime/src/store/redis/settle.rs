@@ -259,8 +259,40 @@ fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
 fn weight(settlement: &Settlement) -> (usize, usize) {
     let result = match &settlement.verdict {
         Verdict::Ack(Some(payload)) => payload.data.len(),
+        Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
+            let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
+            context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
+        }
         _ => 0,
     };
     let follow_ups = follow_ups(settlement);
     (1 + follow_ups.len(), result + follow_ups.iter().map(|job| job.spec.body.data.len()).sum::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{JobId, Lease, Payload};
+    use crate::outcome::{FailureDetail, Reason};
+
+    #[test]
+    fn results_and_failures_weigh_alike() {
+        let lease =
+            || Lease { job: JobId::generate(), topic: "a".parse().unwrap(), worker: WorkerId::new("w"), delivery: 1 };
+        let payload = || Payload { data: vec![0; SCRIPT_BYTES / 2], content_type: None };
+        let failure = || {
+            let detail = FailureDetail { context: Some(payload()), ..FailureDetail::default() };
+            Failure { reason: Reason::Failed, detail, backtrace: None }
+        };
+        let wait = Duration::ZERO;
+        for verdict in [
+            Verdict::Ack(Some(payload())),
+            Verdict::Bury(failure()),
+            Verdict::Retry { after: wait, failure: failure() },
+        ] {
+            let settlements = [0, 1, 2].map(|_| Settlement::new(lease(), verdict.clone()));
+            let parts = chunk(settlements.iter().enumerate().collect());
+            assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1], "{}", verdict.name());
+        }
+    }
 }
