@@ -122,3 +122,21 @@ async fn a_redis_that_stands_still_in_mid_load_loses_nothing() {
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
     println!("given back: {}", total(&store, "puppet", "released").await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_killed_in_mid_load_loses_nothing() {
+    const JOBS: u64 = 20_000;
+    let mut redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
+    let body = Script::end(End::Complete).to_json();
+    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    store.push(&(0..JOBS).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
+    let process = Process::run(&folder.path().join("gristmill.toml"));
+    until("some work", SOON, async || (total(&store, "puppet", "acked").await > 1000).then_some(())).await;
+    redis.kill();
+    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    redis.resume().await;
+    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
+    assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
+    println!("given back: {}", total(&store, "puppet", "released").await);
+}

@@ -26,6 +26,14 @@ impl Redis {
         format!("redis+unix://{}", self.socket().display())
     }
 
+    /// SIGKILL, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+    }
+
     /// SIGSTOP and SIGCONT, for a server that stands still.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(self.server.as_ref().unwrap());
