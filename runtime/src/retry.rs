@@ -8,6 +8,9 @@ use crate::topic::{Backoff, BackoffKind, RetryPolicy};
 /// How long a job waits that the host could not run, so that a full pool or a faulty host is not asked in a tight loop.
 const NOT_RUN_PAUSE: Duration = Duration::from_millis(100);
 
+/// No snooze is shorter: it uses up no attempt, so without a floor a handler could spin for ever at full speed.
+const SHORTEST_SNOOZE: Duration = Duration::from_millis(100);
+
 /// What [`decide`] knows about the attempt besides its outcome.
 #[derive(Debug, Clone, Copy)]
 pub struct Tried {
@@ -25,7 +28,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
     let backoff = || policy.backoff.wait(tried.attempt, chance);
     match outcome {
         Outcome::Complete(result) => Verdict::Ack(result),
-        Outcome::Snooze(after) => Verdict::Snooze(after),
+        Outcome::Snooze(after) => Verdict::Snooze(after.max(SHORTEST_SNOOZE)),
         Outcome::Expired => Verdict::Expire,
         Outcome::NotRun(NotRun::ShuttingDown) => Verdict::Release(Duration::ZERO),
         Outcome::NotRun(_) => Verdict::Release(NOT_RUN_PAUSE),
@@ -172,6 +175,7 @@ mod tests {
         assert_eq!(verdict(full, 3, None), Verdict::Release(NOT_RUN_PAUSE));
         let snooze = Outcome::Snooze(Duration::from_secs(5));
         assert_eq!(verdict(snooze, 3, None), Verdict::Snooze(Duration::from_secs(5)));
+        assert_eq!(verdict(Outcome::Snooze(Duration::ZERO), 3, None), Verdict::Snooze(SHORTEST_SNOOZE));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use gristmill::handlers::Folder;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, sandbox};
+use gristmill_tests::mill::{Mill, drop_in, sandbox};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, MARKER, Script, Step};
 use tempfile::TempDir;
@@ -150,6 +150,29 @@ async fn a_file_over_the_limit_is_refused_unread() {
     disk.set_len(1 << 40).unwrap();
     disk.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
     let mut folder = Folder::new(folder.path().to_owned());
-    let changes = folder.scan(&sandbox()).await.unwrap();
+    folder.look(&sandbox()).unwrap();
+    let changes = folder.loaded().await;
     assert!(changes.refused[0].reason.contains("over the limit"), "{changes:?}");
+}
+
+/// The same component with other bytes, so that no cache knows it: a custom section of its own behind it.
+fn never_compiled(component: &str) -> Vec<u8> {
+    let mut bytes = std::fs::read(component).unwrap();
+    let content: Vec<u8> = [1, b'x'].into_iter().chain(fastrand::u64(..).to_le_bytes()).collect();
+    bytes.extend([0, content.len() as u8].into_iter().chain(content));
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_takes_long_to_compile_holds_up_no_other() {
+    let place = TempDir::with_prefix("gristmill-").unwrap();
+    // Twenty times the size of the other, and first by name.
+    drop_in(place.path(), "a-slow", &never_compiled(guests::RESIZE_IMAGE));
+    drop_in(place.path(), "b-quick", &never_compiled(guests::ECHO));
+    let mut folder = Folder::new(place.path().to_owned());
+    folder.look(&sandbox()).unwrap();
+    let first = folder.loaded().await;
+    assert_eq!(first.loaded[0].name.as_str(), "b-quick");
+    assert_eq!(folder.loaded().await.loaded[0].name.as_str(), "a-slow");
+    assert!(!folder.is_loading());
 }

@@ -94,8 +94,11 @@ impl Mill {
         id
     }
 
-    /// Waits until no further attempt will be made at the job.
+    /// Waits until no further attempt will be made at the job, and the last one is recorded.
     pub async fn end_of(&self, job: &JobId) -> JobView {
+        let last = |record: &AttemptRecord| matches!(record.verdict, "ack" | "bury" | "expire");
+        until(format!("the last record of {job}"), SOON, async || self.attempts_at(job).iter().any(last).then_some(()))
+            .await;
         until(format!("the end of {job}"), SOON, async || {
             let view = self.store.job(&tenant(), job).await.unwrap()?;
             matches!(view.state, JobState::Finished | JobState::Dead { .. }).then_some(view)

@@ -58,13 +58,17 @@ async fn work(manifest: Manifest, sandbox: Sandbox, store: Arc<dyn Store>) -> an
     let reloading = tokio::spawn(reloader.run(stop_reloading.clone()));
 
     tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
-    let runner = Runner::start(store, fleet, settings).context("failed to start the guests' threads")?;
-    ended.first.cancelled().await;
+    let mut runner = Runner::start(store, fleet, settings).context("failed to start the guests' threads")?;
+    let broken = tokio::select! {
+        () = ended.first.cancelled() => false,
+        () = runner.broken() => true,
+    };
     tracing::info!(running = runner.running(), "ending: no new jobs; what runs may finish");
     runner.shutdown(ended.second).await;
     stop_reloading.cancel();
     reloading.await?;
     tracing::info!("ended");
+    anyhow::ensure!(!broken, "a part of the runner has broken; the log says which: start it again, and report it");
     Ok(())
 }
 

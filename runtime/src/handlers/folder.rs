@@ -7,10 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use tokio::task::JoinSet;
+
 use super::fleet::Handler;
 use crate::job::Name;
 use crate::topic::Limits;
-use crate::wasm::Sandbox;
+use crate::wasm::{Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
@@ -26,14 +28,14 @@ pub struct Refusal {
     pub serving: Option<String>,
 }
 
-/// What a scan changed.
+/// What a look or a load changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Handlers that were loaded for the first time or in a new version.
     pub loaded: Vec<Handler>,
     pub removed: Vec<Name>,
     pub refused: Vec<Refusal>,
-    /// Some file may still be being written: scan again soon.
+    /// Some file may still be being written: look again soon.
     pub unsettled: bool,
 }
 
@@ -71,11 +73,30 @@ pub struct Folder {
     seen: BTreeMap<Name, Stamp>,
     handlers: BTreeMap<Name, Handler>,
     refused: BTreeMap<Name, Refusal>,
+    /// Each file is loaded apart from the others: one that takes a minute to compile holds up nobody.
+    loading: BTreeSet<Name>,
+    loads: JoinSet<Load>,
+}
+
+/// A file that was looked at, and what came of it: a handler, or nothing if it is what serves already, or why not.
+#[derive(Debug)]
+struct Load {
+    name: Name,
+    path: PathBuf,
+    metadata: Metadata,
+    result: Result<Option<Handler>, String>,
 }
 
 impl Folder {
     pub fn new(path: PathBuf) -> Self {
-        Self { path, seen: BTreeMap::new(), handlers: BTreeMap::new(), refused: BTreeMap::new() }
+        Self {
+            path,
+            seen: BTreeMap::new(),
+            handlers: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            loading: BTreeSet::new(),
+            loads: JoinSet::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -87,48 +108,80 @@ impl Folder {
         &self.handlers
     }
 
-    /// The components that are there and were not taken in the version that is there.
-    pub fn refused(&self) -> impl Iterator<Item = &Refusal> {
-        self.refused.values()
+    /// Whether [`Self::loaded`] has something to wait for.
+    pub fn is_loading(&self) -> bool {
+        !self.loading.is_empty()
     }
 
-    /// Compares the folder with what was loaded and loads what differs. A folder that cannot be read changes nothing.
-    pub async fn scan(&mut self, sandbox: &Sandbox) -> io::Result<Changes> {
+    /// Compares the folder with what was loaded, forgets what is gone, and begins to load what differs. A folder that
+    /// cannot be read changes nothing. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn look(&mut self, sandbox: &Sandbox) -> io::Result<Changes> {
         let files = list(&self.path)?;
         let mut changes = Changes::default();
-        for (name, path) in &files {
-            self.scan_file(name, path, sandbox, &mut changes).await;
-        }
         let present: BTreeSet<&Name> = files.iter().map(|(name, _)| name).collect();
         self.forget_missing(&present, &mut changes);
+        for (name, path) in files {
+            // Gone since it was listed: the next look will tell.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if self.seen.get(&name) == Some(&Stamp::of(&metadata)) {
+                continue;
+            }
+            if self.loading.insert(name.clone()) {
+                self.begin_load(name, path, metadata, sandbox.clone());
+            } else {
+                // One load a file at a time; whether it read the old or the new one, the next look will tell.
+                changes.unsettled = true;
+            }
+        }
         Ok(changes)
     }
 
-    async fn scan_file(&mut self, name: &Name, path: &Path, sandbox: &Sandbox, changes: &mut Changes) {
-        let Ok(before) = fs::metadata(path) else { return };
-        let stamp = Stamp::of(&before);
-        if self.seen.get(name) == Some(&stamp) {
-            return;
+    fn begin_load(&mut self, name: Name, path: PathBuf, metadata: Metadata, sandbox: Sandbox) {
+        let current = self.handlers.get(&name).map(Handler::version);
+        self.loads.spawn(async move {
+            // Read once: what is hashed, checked and compiled are the same bytes.
+            let result = match read(&path, metadata.len(), &sandbox).await {
+                Ok(bytes) => load(&name, &bytes, current, &sandbox).await,
+                Err(reason) => Err(reason),
+            };
+            Load { name, path, metadata, result }
+        });
+    }
+
+    /// Waits for the next load to end, and takes what it brought. Nothing if nothing is being loaded. Cancel-safe.
+    pub async fn loaded(&mut self) -> Changes {
+        match self.loads.join_next().await {
+            Some(Ok(load)) => self.take(load),
+            Some(Err(panicked)) => {
+                tracing::error!(%panicked, "a component could not be loaded: this is a fault of the runner");
+                self.loading.clear();
+                Changes::default()
+            }
+            None => Changes::default(),
         }
-        // Read once: what is hashed, checked and compiled are the same bytes.
-        let loaded = match read(path, before.len(), sandbox).await {
-            Ok(bytes) => load(name, &bytes, self.handlers.get(name), sandbox).await,
-            Err(reason) => Err(reason),
-        };
-        match loaded {
+    }
+
+    fn take(&mut self, Load { name, path, metadata, result }: Load) -> Changes {
+        let mut changes = Changes::default();
+        self.loading.remove(&name);
+        match result {
             Ok(Some(handler)) => {
                 self.handlers.insert(name.clone(), handler.clone());
-                self.refused.remove(name);
+                self.refused.remove(&name);
                 changes.loaded.push(handler);
             }
-            Ok(None) => drop(self.refused.remove(name)),
-            Err(_) if is_fresh(&before) => {
+            Ok(None) => drop(self.refused.remove(&name)),
+            Err(_) if is_fresh(&metadata) => {
                 changes.unsettled = true;
-                return;
+                return changes;
             }
-            Err(reason) => changes.refused.push(self.refuse(name, path, reason)),
+            Err(reason) => changes.refused.push(self.refuse(&name, &path, reason)),
         }
-        self.seen.insert(name.clone(), stamp);
+        self.seen.insert(name, Stamp::of(&metadata));
+        changes
     }
 
     fn refuse(&mut self, name: &Name, path: &Path, reason: String) -> Refusal {
@@ -175,11 +228,11 @@ async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Vec<u8>, Str
 async fn load(
     name: &Name,
     bytes: &[u8],
-    current: Option<&Handler>,
+    current: Option<Version>,
     sandbox: &Sandbox,
 ) -> Result<Option<Handler>, String> {
     let component = sandbox.load(bytes).await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-    if current.is_some_and(|current| current.version() == component.version()) {
+    if current == Some(component.version()) {
         return Ok(None);
     }
     component.self_test(&Limits::default()).await.map_err(|reason| format!("its self-test failed: {reason}"))?;

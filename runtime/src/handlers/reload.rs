@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fleet::{Fleet, Handler};
@@ -31,11 +32,16 @@ pub struct Reloader {
 
 impl Reloader {
     /// Loads the folder once. What is refused is logged and does not keep the rest from serving.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
     pub async fn start(manifest: Manifest, sandbox: Sandbox) -> std::io::Result<Self> {
         let mut folder = Folder::new(manifest.handlers.folder.clone());
         std::fs::create_dir_all(folder.path())?;
-        let changes = folder.scan(&sandbox).await?;
-        report(&changes);
+        report(&folder.look(&sandbox)?);
+        while folder.is_loading() {
+            report(&folder.loaded().await);
+        }
         let fleet = Fleet::new(&manifest, folder.handlers());
         warn_of_missing_handlers(&manifest, &fleet, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
@@ -46,27 +52,39 @@ impl Reloader {
         self.fleet.subscribe()
     }
 
-    /// Until `stop`: look whenever a hint comes, and every `rescan` besides.
+    /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut hints = Hints::new(&self.watched());
-        let mut wait = Duration::ZERO;
+        let mut next_look = Instant::now();
         loop {
-            tokio::select! {
+            let changes = tokio::select! {
                 () = stop.cancelled() => return,
-                () = hints.next() => tokio::time::sleep(GATHER).await,
-                () = tokio::time::sleep(wait) => {}
-            }
-            hints.clear();
-            if self.reload_manifest() {
-                hints = Hints::new(&self.watched());
-            }
-            // A compiler may take a minute; dropping the scan kills it, and nothing is lost but its work.
-            let unsettled = tokio::select! {
-                () = stop.cancelled() => return,
-                unsettled = self.reload_components() => unsettled,
+                changes = self.folder.loaded(), if self.folder.is_loading() => changes,
+                () = hints.next() => {
+                    tokio::time::sleep(GATHER).await;
+                    hints.clear();
+                    self.look(&mut hints)
+                }
+                () = tokio::time::sleep_until(next_look) => self.look(&mut hints),
             };
-            wait = if unsettled { LOOK_AGAIN } else { self.manifest.handlers.rescan };
+            if changes.any() {
+                self.swap();
+            }
+            report(&changes);
+            let pause = if changes.unsettled { LOOK_AGAIN } else { self.manifest.handlers.rescan };
+            next_look = Instant::now() + pause;
         }
+    }
+
+    fn look(&mut self, hints: &mut Hints) -> Changes {
+        if self.reload_manifest() {
+            *hints = Hints::new(&self.watched());
+        }
+        self.folder.look(&self.sandbox).unwrap_or_else(|error| {
+            let folder = self.folder.path().display();
+            tracing::error!(%folder, %error, "cannot be read: what is loaded keeps serving");
+            Changes::default()
+        })
     }
 
     fn watched(&self) -> Vec<PathBuf> {
@@ -103,27 +121,10 @@ impl Reloader {
             tracing::warn!("[server] and [store] are read at start only: restart to apply what changed there");
         }
         if manifest.handlers.folder != self.manifest.handlers.folder {
-            self.folder = Folder::new(manifest.handlers.folder.clone());
+            tracing::warn!("the handlers' folder is read at start only: restart to use another");
         }
         self.manifest = manifest;
         self.swap();
-    }
-
-    /// True if it should be called again soon.
-    async fn reload_components(&mut self) -> bool {
-        match self.folder.scan(&self.sandbox).await {
-            Ok(changes) => {
-                if changes.any() {
-                    self.swap();
-                }
-                report(&changes);
-                changes.unsettled
-            }
-            Err(error) => {
-                tracing::error!(folder = %self.folder.path().display(), %error, "cannot be read: what is loaded keeps serving");
-                false
-            }
-        }
     }
 
     fn swap(&self) {

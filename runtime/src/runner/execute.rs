@@ -46,7 +46,6 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
     let Work { claim, seat, slot, clock_offset_ms } = work;
     let started = Instant::now();
     let report = run(&claim, seat.as_deref(), clock_offset_ms, &desk).await;
-    drop(slot);
 
     let mut record = AttemptRecord {
         job: claim.job.spec.id.clone(),
@@ -66,7 +65,7 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
     let settlement = decide(claim, seat.as_deref(), report);
     record.take_verdict(&settlement.verdict);
     // Closed only once every guest thread has ended.
-    desk.finished.send(Finished { settlement, record: Box::new(record) }).ok();
+    desk.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
 }
 
 async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &Desk) -> Report {

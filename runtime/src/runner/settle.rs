@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::gate::Slot;
 use super::hand::Hand;
 use super::lifeline::Lifeline;
 use super::record::{AttemptRecord, Observer};
@@ -17,6 +18,9 @@ const AT_ONCE: usize = 256;
 pub(super) struct Finished {
     pub(super) settlement: Settlement,
     pub(super) record: Box<AttemptRecord>,
+    /// Held until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
+    /// concurrency of one does its jobs strictly one after the other.
+    pub(super) slot: Slot,
 }
 
 /// Settles until every sender is gone and nothing is left.
@@ -29,8 +33,8 @@ pub(super) async fn run(
 ) {
     let mut batch = Vec::with_capacity(AT_ONCE);
     while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
-        let (settlements, records): (Vec<_>, Vec<_>) =
-            batch.drain(..).map(|Finished { settlement, record }| (settlement, record)).unzip();
+        let (settlements, others): (Vec<_>, Vec<_>) =
+            batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
         let answers = match lifeline.call(|| store.settle(&settlements)).await {
             Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
             Some(Err(error)) => one_by_one(&*store, &lifeline, &settlements, error).await,
@@ -44,11 +48,11 @@ pub(super) async fn run(
             }
         };
         hand.put_down(&settlements);
-        for (record, answer) in records.iter().zip(answers) {
+        for ((record, _slot), answer) in others.into_iter().zip(answers) {
             if let Some(settled) = answer {
                 record.log(settled);
                 if let (Some(observer), Settled::Done) = (&observer, settled) {
-                    observer(record);
+                    observer(&record);
                 }
             }
         }

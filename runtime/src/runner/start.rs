@@ -156,6 +156,16 @@ impl Runner {
         self.gate.running()
     }
 
+    /// Waits until a part of the runner has ended although nobody asked it to: a fault, for which the process had better
+    /// be started anew. Cancel-safe.
+    pub async fn broken(&mut self) {
+        tokio::select! {
+            Some(_) = self.bringing.join_next() => {}
+            Some(_) = self.settling.join_next() => {}
+            Some(_) = self.reaping.join_next() => {}
+        }
+    }
+
     /// Ends in order: no new work; guests may finish within the grace; the rest is given back without using up an
     /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early.
     pub async fn shutdown(mut self, hurry: CancellationToken) {

@@ -16,7 +16,7 @@ use crate::outcome::Verdict;
 pub trait Store: Inspect {
     /// Stores jobs: due ones ready, others delayed. Answers in the order given.
     ///
-    /// Idempotent by job id: an id that the store knows already is answered [`Pushed::Exists`] and changes nothing.
+    /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
     /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError>;
 
