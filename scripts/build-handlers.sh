@@ -3,7 +3,7 @@
 #
 #   scripts/build-handlers.sh [name…]     all of them if none is named
 #
-# A running server picks each one up as it lands: a file is written beside its target and renamed over it, so that
+# A running runner picks each one up as it lands: a file is written beside its target and renamed over it, so that
 # nobody reads half a component.
 set -euo pipefail
 cd "$(dirname "$0")/.."

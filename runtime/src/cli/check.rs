@@ -14,7 +14,8 @@ use crate::wasm::{Component, Sandbox};
 /// Check the manifest and every component in the handlers folder, and run nothing
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every problem is shown, not only the first; the exit code is 1 if there is one. Nothing is sent to the store.
+Every problem is shown, not only the first; the exit code is 1 if there is
+one. Nothing is sent to the store.
 
 Examples:
   gristmill check

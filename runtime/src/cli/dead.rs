@@ -44,6 +44,7 @@ enum Command {
     Show {
         /// The topic, or tenant/topic
         topic: TopicId,
+        /// The job's id
         id: JobId,
     },
     /// Make dead jobs ready again, with all their attempts before them
@@ -56,6 +57,7 @@ enum Command {
 struct Which {
     /// The topic, or tenant/topic
     topic: TopicId,
+    /// The jobs' ids
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<JobId>,
     /// All that are dead now

@@ -26,8 +26,9 @@ const PREVIEW_CHARS: usize = 160;
 /// Run a component once, with no queue and no store
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The result goes to standard output, everything about it to standard error. Limits, settings and secrets are those of the
-topic. Follow-up jobs are shown and go nowhere.
+The result goes to standard output, everything about it to standard error.
+Limits, settings and secrets are those of the topic. Follow-up jobs are shown
+and go nowhere.
 
 Examples:
   gristmill invoke handlers/echo.wasm --data hello

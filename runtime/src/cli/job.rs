@@ -29,6 +29,7 @@ enum Command {
     ///
     /// A finished job is known only as long as its result is kept.
     Show {
+        /// The job's id, as `push` printed it
         id: JobId,
         /// Whose job it is
         #[arg(long, default_value = crate::job::DEFAULT_TENANT)]

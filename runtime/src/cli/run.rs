@@ -1,4 +1,4 @@
-//! `gristmill run`: the server.
+//! `gristmill run`: the runner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::wasm::Sandbox;
 Examples:
   gristmill run
   gristmill run --manifest /etc/gristmill.toml --log-format json
-  gristmill run -v                                      # each job's life, as it happens")]
+  gristmill run -v          # each job's life, as it happens")]
 pub(super) struct Args {}
 
 pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {

@@ -11,7 +11,8 @@ use crate::store::{Store, StoreError, TopicCounts};
 /// Show how many jobs are where, by topic
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-READY, DELAYED, RUNNING and DEAD are jobs now; what follows was counted since the store began.
+READY, DELAYED, RUNNING and DEAD are jobs now; what follows was counted since
+the store began.
 
 Examples:
   gristmill stats

@@ -12,7 +12,9 @@ use crate::store::{Store, StoreError};
 pub(super) async fn open(url: &str, prefix: &str) -> anyhow::Result<Arc<dyn Store>> {
     match url.split_once("://").map(|(scheme, _)| scheme) {
         Some("redis" | "redis+unix") => Ok(Arc::new(RedisStore::connect(url, prefix).await?)),
-        Some(scheme) => Err(bad_address(url, &format!("`{scheme}` is no kind of store; there is `redis://`"))),
+        Some(scheme) => {
+            Err(bad_address(url, &format!("`{scheme}` is no kind of store; there are `redis://` and `redis+unix://`")))
+        }
         None => Err(bad_address(url, "it must begin with a scheme, as in redis://127.0.0.1:6379/0")),
     }
 }

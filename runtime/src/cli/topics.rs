@@ -18,8 +18,9 @@ use crate::wasm::Version;
 /// Show every topic with its handler, limits and jobs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A topic is here because the manifest has it, a component makes it, or the store holds jobs of it. Without a handler,
-its jobs wait.
+A topic is here because the manifest has it, a component makes it, or the
+store holds jobs of it. Without a handler, its jobs wait. VERSION is that of
+the file in the handlers folder; the runner's log tells which one it took.
 
 Example:
   gristmill topics")]
