@@ -176,3 +176,28 @@ async fn a_component_that_takes_long_to_compile_holds_up_no_other() {
     assert_eq!(folder.loaded().await.loaded[0].name.as_str(), "a-slow");
     assert!(!folder.is_loading());
 }
+
+/// Whether a compiler that this process started is at work.
+fn compiles() -> bool {
+    let children = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok());
+    children.flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).any(|pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("compile-component"))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_overwritten_while_its_predecessor_compiles_is_loaded_soon_after() {
+    let mill = Mill::start(MANIFEST, &[]).await;
+    let job = mill.push("greet", b"hello").await;
+    // The first rejects what is no image; the second takes anything.
+    mill.drop_in("greet", &never_compiled(guests::RESIZE_IMAGE));
+    until("the first to compile", SOON, async || compiles().then_some(())).await;
+    mill.drop_in("greet", &never_compiled(guests::ECHO));
+    mill.end_of(&job).await;
+    until("the second to serve", SOON, async || {
+        (mill.work("greet", b"hello").await.state == JobState::Finished).then_some(())
+    })
+    .await;
+}

@@ -51,7 +51,10 @@ pub fn close_if_unpaid(job: Job) -> Result<Json<Closing>, Failure> {
     }
 
     let notification = notify(&order)?;
-    log::info("order closed", &[("order", &order.order_id), ("customer", &order.customer), ("job", &notification)]);
+    log::info(
+        "order closed",
+        &[("order", &order.order_id), ("customer", &order.customer), ("notification", &notification)],
+    );
     Ok(Json(Closing { order_id: order.order_id, closed: true, notification: Some(notification) }))
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::fleet::{Fleet, Handler};
 use super::folder::{Changes, Folder, Refusal};
 use super::watch::Hints;
-use crate::config::Manifest;
+use crate::config::{HandlerSettings, Manifest, Server, StoreSettings};
 use crate::wasm::Sandbox;
 
 /// Events of one change come together within this time.
@@ -26,8 +26,26 @@ pub struct Reloader {
     manifest: Manifest,
     /// The manifest's text as last looked at, good or bad; none if there is no file.
     manifest_text: Option<String>,
+    /// As last written in the file, which options of the command line may have overruled.
+    fixed: Option<Fixed>,
     folder: Folder,
     fleet: watch::Sender<Arc<Fleet>>,
+}
+
+/// What is read at start only.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    server: Server,
+    store: StoreSettings,
+    handlers: HandlerSettings,
+}
+
+impl Fixed {
+    fn of(manifest: &Manifest) -> Self {
+        // These two apply at once.
+        let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
+        Self { server: manifest.server.clone(), store: manifest.store.clone(), handlers }
+    }
 }
 
 impl Reloader {
@@ -45,7 +63,9 @@ impl Reloader {
         let fleet = Fleet::new(&manifest, folder.handlers());
         warn_of_missing_handlers(&manifest, &fleet, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
-        Ok(Self { sandbox, manifest, manifest_text, folder, fleet: watch::Sender::new(Arc::new(fleet)) })
+        let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
+        let fixed = written.as_ref().map(Fixed::of);
+        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, fleet: watch::Sender::new(Arc::new(fleet)) })
     }
 
     pub fn fleet(&self) -> watch::Receiver<Arc<Fleet>> {
@@ -63,23 +83,27 @@ impl Reloader {
                 () = hints.next() => {
                     tokio::time::sleep(GATHER).await;
                     hints.clear();
-                    self.look(&mut hints)
+                    next_look = Instant::now() + self.manifest.handlers.rescan;
+                    self.look()
                 }
-                () = tokio::time::sleep_until(next_look) => self.look(&mut hints),
+                () = tokio::time::sleep_until(next_look) => {
+                    next_look = Instant::now() + self.manifest.handlers.rescan;
+                    self.look()
+                }
             };
             if changes.any() {
                 self.swap();
             }
             report(&changes);
-            let pause = if changes.unsettled { LOOK_AGAIN } else { self.manifest.handlers.rescan };
-            next_look = Instant::now() + pause;
+            // Sooner, never later: the end of one load must not put off the look that another file waits for.
+            if changes.unsettled {
+                next_look = next_look.min(Instant::now() + LOOK_AGAIN);
+            }
         }
     }
 
-    fn look(&mut self, hints: &mut Hints) -> Changes {
-        if self.reload_manifest() {
-            *hints = Hints::new(&self.watched());
-        }
+    fn look(&mut self) -> Changes {
+        self.reload_manifest();
         self.folder.look(&self.sandbox).unwrap_or_else(|error| {
             let folder = self.folder.path().display();
             tracing::error!(%folder, %error, "cannot be read: what is loaded keeps serving");
@@ -88,41 +112,39 @@ impl Reloader {
     }
 
     fn watched(&self) -> Vec<PathBuf> {
-        let manifest_folder = self.manifest.path.parent().map(Path::to_owned);
+        // The parent of a bare file name is the empty path, which means here.
+        let here = |folder: &Path| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() };
+        let manifest_folder = self.manifest.path.parent().map(here);
         manifest_folder.into_iter().chain([self.folder.path().to_owned()]).filter(|path| path.is_dir()).collect()
     }
 
-    /// True if the watched folders may have changed.
-    fn reload_manifest(&mut self) -> bool {
+    fn reload_manifest(&mut self) {
         let text = std::fs::read_to_string(&self.manifest.path).ok();
         if text == self.manifest_text {
-            return false;
+            return;
         }
         self.manifest_text.clone_from(&text);
         let Some(text) = text else {
             tracing::warn!(manifest = %self.manifest.path.display(), "is gone: the last good one keeps ruling");
-            return false;
+            return;
         };
         match Manifest::parse(&text, &self.manifest.path) {
             Ok(manifest) => {
                 tracing::info!(manifest = %manifest.path.display(), topics = manifest.topics.len(), "manifest reloaded");
                 self.take_manifest(manifest);
-                true
             }
-            Err(error) => {
-                tracing::error!("manifest refused, the last good one keeps ruling:\n{error}");
-                false
-            }
+            Err(error) => tracing::error!("manifest refused, the last good one keeps ruling:\n{error}"),
         }
     }
 
     fn take_manifest(&mut self, manifest: Manifest) {
-        if manifest.server != self.manifest.server || manifest.store != self.manifest.store {
-            tracing::warn!("[server] and [store] are read at start only: restart to apply what changed there");
+        let fixed = Fixed::of(&manifest);
+        if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
+            tracing::warn!(
+                "[server], [store], the handlers' folder and the limits of compiling apply at the next start"
+            );
         }
-        if manifest.handlers.folder != self.manifest.handlers.folder {
-            tracing::warn!("the handlers' folder is read at start only: restart to use another");
-        }
+        self.fixed = Some(fixed);
         self.manifest = manifest;
         self.swap();
     }

@@ -12,4 +12,5 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-pub(super) use gristmill::job::{config, context, log, queue, types};
+// `self`, because a documentation test sees a crate of this name, too.
+pub(super) use self::gristmill::job::{config, context, log, queue, types};

@@ -92,7 +92,7 @@ impl RedisStore {
 impl Broken {
     fn settlement(self, overdue: Option<Duration>) -> Settlement {
         let Self { lease, problem } = self;
-        tracing::warn!(topic = %lease.topic, job_id = %lease.job, %problem, "buried a job that cannot be read");
+        tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
         let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
         let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
         Settlement { only_if_overdue: overdue, ..Settlement::new(lease, Verdict::Bury(failure)) }
