@@ -36,6 +36,7 @@ fi
 gristmill() { target/debug/gristmill --store "$REDIS_URL" "$@"; }
 
 say "gristmill run: a runner on gristmill.toml and handlers/"
+: >"$out/run.log"
 target/debug/gristmill --store "$REDIS_URL" --log gristmill=debug run > >(tee "$out/run.log") 2>&1 &
 runner=$!
 until grep -q "ready for jobs" "$out/run.log"; do kill -0 $runner && sleep 0.05; done
