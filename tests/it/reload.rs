@@ -46,6 +46,7 @@ async fn wait_for_version(mill: &Mill, version: u32) {
 async fn fifty_reloads_under_load_fail_no_job() {
     const RELOADS: u32 = 50;
     let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    wait_for_version(&mill, 0).await;
     let enough = CancellationToken::new();
     let mut delays: Vec<Duration> = Vec::new();
     let load = async {

@@ -13,7 +13,7 @@ use crate::handlers::Fleet;
 use crate::job::{Name, TopicId};
 use crate::store::{Signal, Store};
 
-/// How often to look without having been called; jittered so that runners do not look together.
+/// How often to look without having been called, at most; jittered towards later so that runners do not look together.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Where news go.
@@ -46,7 +46,7 @@ impl Listener {
         let mut silent = false;
         self.look(tenants).await;
         loop {
-            let pause = TICK.mul_f64(0.75 + fastrand::f64() / 2.0);
+            let pause = TICK.mul_f64(1.0 + fastrand::f64() / 2.0);
             let stop = self.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => return,
