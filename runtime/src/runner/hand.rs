@@ -1,6 +1,6 @@
 //! What this worker has in hand: claimed, and not settled yet.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,22 +11,26 @@ use crate::store::{Settlement, Store};
 
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
 /// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
+///
+/// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
-pub(super) struct Hand(Mutex<HashSet<JobId>>);
+pub(super) struct Hand(Mutex<HashMap<JobId, u64>>);
 
 impl Hand {
     pub(super) fn take(&self, claims: &[Claim]) {
-        self.jobs().extend(claims.iter().map(|claim| claim.lease.job.clone()));
+        self.jobs().extend(claims.iter().map(|claim| (claim.lease.job.clone(), claim.lease.delivery)));
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {
         let mut jobs = self.jobs();
-        for settlement in settlements {
-            jobs.remove(&settlement.lease.job);
+        for Settlement { lease, .. } in settlements {
+            if jobs.get(&lease.job) == Some(&lease.delivery) {
+                jobs.remove(&lease.job);
+            }
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashSet<JobId>> {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, u64>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -43,7 +47,7 @@ pub(super) async fn give_back_lost(
     hand: &Hand,
 ) {
     for tenant in tenants {
-        let in_hand = hand.jobs().clone();
+        let in_hand = hand.jobs().keys().cloned().collect();
         let lost = match lifeline.call(|| store.held(tenant, worker, &in_hand)).await {
             Some(Ok(lost)) if lost.is_empty() => continue,
             Some(Ok(lost)) => lost,
@@ -62,5 +66,39 @@ pub(super) async fn give_back_lost(
             }
             None => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Job, JobSpec, Lease, Payload};
+    use crate::time::Timestamp;
+
+    fn claim(spec: &JobSpec, delivery: u64) -> Claim {
+        let (job, topic) = (spec.id.clone(), spec.topic.clone());
+        let now = Timestamp::default();
+        Claim {
+            job: Arc::new(Job { spec: spec.clone(), enqueued_at: now, due_at: now }),
+            lease: Lease { job, topic, worker: WorkerId::new("w"), delivery },
+            attempt: 1,
+            claimed_at: now,
+            lease_until: now,
+            previous: None,
+            checkpoint: None,
+        }
+    }
+
+    #[test]
+    fn a_job_claimed_again_stays_in_hand_when_its_earlier_delivery_is_put_down() {
+        let (hand, spec) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let [first, second] = [claim(&spec, 1), claim(&spec, 2)];
+        let settled = |claim: &Claim| [Settlement::new(claim.lease.clone(), Verdict::Ack(None))];
+        hand.take(std::slice::from_ref(&first));
+        hand.take(std::slice::from_ref(&second));
+        hand.put_down(&settled(&first));
+        assert!(hand.jobs().contains_key(&spec.id));
+        hand.put_down(&settled(&second));
+        assert!(hand.jobs().is_empty());
     }
 }
