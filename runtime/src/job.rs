@@ -162,8 +162,10 @@ pub struct JobSpec {
     pub metadata: Vec<(String, String)>,
     /// Carried to the handler; groups jobs that belong together.
     pub key: Option<String>,
-    /// At most one waiting or running job per topic and value.
-    pub unique: Option<String>,
+    /// Which of the topic's ready jobs come first.
+    pub priority: Priority,
+    /// At most one job per topic and value.
+    pub unique: Option<Unique>,
     /// Overrides the topic's attempts.
     pub max_attempts: Option<u32>,
     /// How long after it became due the job may still start; then it is expired: counted and gone.
@@ -181,11 +183,71 @@ impl JobSpec {
             body,
             metadata: Vec::new(),
             key: None,
+            priority: Priority::Normal,
             unique: None,
             max_attempts: None,
             ttl: None,
             keep_result: None,
         }
+    }
+}
+
+/// Which of a topic's ready jobs come first. Among equals the one that became ready first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    High,
+    #[default]
+    Normal,
+    Low,
+}
+
+impl Priority {
+    /// From the first to the last.
+    pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+
+    /// Whose turn it is while high or low jobs are ready: of eight jobs taken, five go to high, two to normal, one to low,
+    /// so that none starves. Where nobody waits whose turn it is, the highest that waits is taken.
+    ///
+    /// Each topic counts its turns in the store. The count goes on by one for each job that a claim takes from a topic
+    /// that had ready jobs of high or low priority when the claim began; with normal jobs alone there is nothing to count.
+    pub const TURNS: [Self; 8] = {
+        use Priority::{High, Low, Normal};
+        [High, Normal, High, High, Normal, High, High, Low]
+    };
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|priority| priority.as_str() == text)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A value that only one job of a topic may hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unique {
+    pub value: String,
+    /// None: held from push until the job is done, dead, expired or cancelled. Else: held for this long from push on,
+    /// whatever becomes of the job meanwhile.
+    pub window: Option<Duration>,
+}
+
+impl Unique {
+    /// The value, if the end of the job sets it free.
+    pub fn held_until_done(&self) -> Option<&str> {
+        self.window.is_none().then_some(&*self.value)
     }
 }
 

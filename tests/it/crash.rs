@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gristmill::job::{Due, NewJob, TopicId};
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, Store, TopicCounts};
+use gristmill::store::{Inspect, Produce, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::mill::{drop_in, spec, tenant};
 use gristmill_tests::process::Process;

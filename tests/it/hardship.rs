@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{ClaimFrom, Inspect, JobState, Store};
+use gristmill::store::{ClaimFrom, Inspect, JobState, Produce, Store};
 use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, drop_in, spec, tenant};
 use gristmill_tests::process::Process;

@@ -3,7 +3,7 @@
 use gristmill::job::NewJob;
 use gristmill::job::{Due, JobId};
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, Store};
+use gristmill::store::{Inspect, JobState, Produce};
 use gristmill_tests::guests;
 use gristmill_tests::mill::{drop_in, spec, tenant};
 use gristmill_tests::process::Process;

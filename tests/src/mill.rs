@@ -9,7 +9,7 @@ use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, JobView, Store};
+use gristmill::store::{Inspect, JobState, JobView, Produce};
 use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;

@@ -42,7 +42,9 @@ pub(super) fn job(job: &Job) -> Value {
         "body": payload(&spec.body),
         "metadata": spec.metadata,
         "key": spec.key,
-        "unique": spec.unique,
+        "priority": spec.priority,
+        "unique": spec.unique.as_ref().map(|unique| &unique.value),
+        "unique_window_ms": spec.unique.as_ref().and_then(|unique| unique.window).map(millis),
         "attempts_max": spec.max_attempts,
         "ttl_ms": spec.ttl.map(millis),
         "keep_result_ms": spec.keep_result.map(millis),
@@ -55,8 +57,9 @@ pub(super) fn view(view: &JobView) -> Value {
     let (state, place) = match &view.state {
         JobState::Ready => ("ready", json!({})),
         JobState::Delayed { until } => ("delayed", json!({ "until_ms": until.as_millis() })),
-        JobState::Running { worker, lease_until } => {
-            ("running", json!({ "worker": worker, "lease_until_ms": lease_until.as_millis() }))
+        JobState::Running { worker, lease_until, cancelled } => {
+            let lease_until = lease_until.as_millis();
+            ("running", json!({ "worker": worker, "lease_until_ms": lease_until, "cancelled": cancelled }))
         }
         JobState::Dead { since } => ("dead", json!({ "since_ms": since.as_millis() })),
         JobState::Finished => ("finished", json!({})),
@@ -77,6 +80,7 @@ pub(super) fn result(result: &ResultView) -> Value {
         ResultView::Complete(output) => json!({ "outcome": "complete", "output": output.as_ref().map(payload) }),
         ResultView::Dead(cause) => json!({ "outcome": "dead", "failure": failure(cause) }),
         ResultView::Expired => json!({ "outcome": "expired" }),
+        ResultView::Cancelled => json!({ "outcome": "cancelled" }),
     }
 }
 
@@ -97,6 +101,7 @@ pub(super) fn counts(counts: &TopicCounts) -> Value {
         "delayed": counts.delayed,
         "running": counts.running,
         "dead": counts.dead,
+        "paused": counts.paused,
         "totals": counts.totals,
     })
 }

@@ -8,7 +8,7 @@ use super::global::Global;
 use super::table::facts;
 use super::{document, screen, wait};
 use crate::config::units;
-use crate::job::{Job, JobId, Name, Payload};
+use crate::job::{Job, JobId, Name, Payload, Priority, Unique};
 use crate::store::{JobState, JobView, ResultView};
 use crate::time::Timestamp;
 
@@ -74,8 +74,9 @@ fn state(state: &JobState, now: Timestamp) -> String {
     match state {
         JobState::Ready => "ready: waits for a free runner".into(),
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
-        JobState::Running { worker, lease_until } => {
-            format!("running on {worker}, leased until {lease_until} ({})", distance(*lease_until, now))
+        JobState::Running { worker, lease_until, cancelled } => {
+            let told = if *cancelled { "; cancelled, and told so" } else { "" };
+            format!("running on {worker}, leased until {lease_until} ({}){told}", distance(*lease_until, now))
         }
         JobState::Dead { since } => format!("dead since {since} ({})", distance(*since, now)),
         JobState::Finished => "finished".into(),
@@ -94,7 +95,8 @@ pub(super) fn about_job(job: &Job, now: Timestamp) -> Vec<(&'static str, String)
     }
     let optional = [
         ("key", spec.key.clone()),
-        ("unique", spec.unique.clone()),
+        ("priority", (spec.priority != Priority::Normal).then(|| spec.priority.to_string())),
+        ("unique", spec.unique.as_ref().map(about_unique)),
         ("attempts max", spec.max_attempts.map(|attempts| attempts.to_string())),
         ("ttl", spec.ttl.map(units::about_duration)),
     ];
@@ -105,6 +107,13 @@ pub(super) fn about_job(job: &Job, now: Timestamp) -> Vec<(&'static str, String)
     }
     facts.push(("body", about_payload(&spec.body)));
     facts
+}
+
+fn about_unique(unique: &Unique) -> String {
+    match unique.window {
+        None => unique.value.clone(),
+        Some(window) => format!("{} for {} from its push on", unique.value, units::about_duration(window)),
+    }
 }
 
 pub(super) fn about_payload(payload: &Payload) -> String {
@@ -122,6 +131,7 @@ fn about_result(result: &ResultView) -> String {
         ResultView::Complete(Some(output)) => format!("complete: {}", about_payload(output)),
         ResultView::Dead(failure) => format!("dead: {}", wait::about(Some(failure))),
         ResultView::Expired => "expired before it could start".into(),
+        ResultView::Cancelled => "cancelled".into(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::global::Global;
 use super::input::{Body, pair};
 use super::{folder, screen, wait};
 use crate::config::{Manifest, did_you_mean, units};
-use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, TopicId};
+use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
 use crate::store::{Pushed, Store};
 use crate::topic::Topic;
 
@@ -45,9 +45,15 @@ pub(super) struct Args {
     /// Groups jobs that belong together
     #[arg(long)]
     key: Option<String>,
+    /// Which of the topic's ready jobs come first; low ones wait longer, but not for ever
+    #[arg(long, value_enum, default_value_t = PriorityArg::Normal, value_name = "PRIORITY")]
+    priority: PriorityArg,
     /// Push nothing if a waiting or running job of the topic has the same value
     #[arg(long, value_name = "VALUE")]
     unique: Option<String>,
+    /// Hold the unique value for this long from now, instead of until the job is done
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "unique")]
+    unique_for: Option<Duration>,
     /// The job's id, instead of a new one; pushing the same id again changes nothing
     #[arg(long, conflicts_with = "count")]
     id: Option<JobId>,
@@ -85,6 +91,23 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PriorityArg {
+    High,
+    Normal,
+    Low,
+}
+
+impl From<PriorityArg> for Priority {
+    fn from(written: PriorityArg) -> Self {
+        match written {
+            PriorityArg::High => Self::High,
+            PriorityArg::Normal => Self::Normal,
+            PriorityArg::Low => Self::Low,
+        }
+    }
+}
+
 /// What to push.
 #[derive(Debug)]
 struct Plan {
@@ -107,7 +130,8 @@ fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
         body,
         metadata: args.meta,
         key: args.key,
-        unique: args.unique,
+        priority: args.priority.into(),
+        unique: args.unique.map(|value| Unique { value, window: args.unique_for }),
         max_attempts: args.attempts,
         ttl: args.ttl,
         keep_result,

@@ -67,8 +67,8 @@ pub(super) async fn counts(store: &dyn Store, tenants: &[Name]) -> Result<Vec<To
 fn table(counts: &[TopicCounts]) -> Table {
     let now = ["TOPIC", ">READY", ">DELAYED", ">RUNNING", ">DEAD"];
     let mut table = Table::new(&now.into_iter().chain(TOTALS.map(|(title, _)| title)).collect::<Vec<_>>());
-    for TopicCounts { topic, ready, delayed, running, dead, totals } in counts {
-        let mut row = vec![topic.to_string()];
+    for TopicCounts { topic, ready, delayed, running, dead, paused, totals } in counts {
+        let mut row = vec![if *paused { format!("{topic} (paused)") } else { topic.to_string() }];
         row.extend([ready, delayed, running, dead].map(u64::to_string));
         row.extend(TOTALS.map(|(_, name)| totals.get(name).copied().unwrap_or(0).to_string()));
         table.row(row);

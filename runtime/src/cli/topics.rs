@@ -152,6 +152,7 @@ mod tests {
             delayed: 0,
             running: 0,
             dead: 0,
+            paused: false,
             totals: BTreeMap::new(),
         };
         let lines = join(&manifest, &versions, vec![counts("a"), counts("stray")]);

@@ -22,6 +22,7 @@ pub(super) enum End {
     /// Without a failure: the store does not know it any more.
     Dead(Option<Failure>),
     Expired,
+    Cancelled,
     /// The job is over and nothing was kept of it.
     Gone,
     /// Not over yet.
@@ -60,7 +61,7 @@ fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     match signal {
         Signal::Finished(whose, which) => whose == tenant && which == id,
         Signal::Lost => true,
-        Signal::Ready(_) | Signal::Due(..) => false,
+        Signal::Ready(_) | Signal::Due(..) | Signal::Cancelled(..) => false,
     }
 }
 
@@ -70,6 +71,7 @@ async fn look(store: &dyn Inspect, tenant: &Name, id: &JobId) -> Result<Option<E
         (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
         (Some(ResultView::Dead(failure)), _) => Some(End::Dead(Some(failure))),
         (Some(ResultView::Expired), _) => Some(End::Expired),
+        (Some(ResultView::Cancelled), _) => Some(End::Cancelled),
         (None, JobState::Dead { .. }) => Some(End::Dead(view.last_failure)),
         (None, JobState::Finished) => Some(End::Gone),
         (None, JobState::Ready | JobState::Delayed { .. } | JobState::Running { .. }) => None,
@@ -86,6 +88,7 @@ pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
         End::Complete(output) => screen::result(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
         End::Dead(failure) => screen::note(&format!("job {id} is dead: {}", about(failure.as_ref()))),
         End::Expired => screen::note(&format!("job {id} expired before it could start")),
+        End::Cancelled => screen::note(&format!("job {id} was cancelled")),
         End::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),
         End::TimedOut => {
             let tenant = if topic.tenant.as_str() == crate::job::DEFAULT_TENANT {
@@ -121,6 +124,7 @@ fn as_document(topic: &TopicId, id: &JobId, end: &End) -> Value {
         End::Complete(output) => ("complete", output.as_ref(), None),
         End::Dead(failure) => ("dead", None, failure.as_ref()),
         End::Expired => ("expired", None, None),
+        End::Cancelled => ("cancelled", None, None),
         End::Gone => ("gone", None, None),
         End::TimedOut => ("timed-out", None, None),
     };
@@ -138,7 +142,7 @@ impl End {
     const fn exit(&self) -> Exit {
         match self {
             Self::Complete(_) => Exit::Done,
-            Self::Dead(_) | Self::Expired => Exit::NotCompleted,
+            Self::Dead(_) | Self::Expired | Self::Cancelled => Exit::NotCompleted,
             Self::Gone => Exit::Failed,
             Self::TimedOut => Exit::TimedOut,
         }
@@ -152,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::{FailureDetail, Reason};
-    use crate::store::{DeadJob, JobView, TopicCounts};
+    use crate::store::{Cancelled, DeadJob, JobView, TopicCounts};
     use crate::time::Timestamp;
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
@@ -180,6 +184,18 @@ mod tests {
 
         async fn delete_dead(&self, _: &TopicId, _: &[JobId]) -> Result<Vec<bool>, StoreError> {
             unreachable!("nobody who waits deletes")
+        }
+
+        async fn cancel(&self, _: &Name, _: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+            unreachable!("nobody who waits cancels")
+        }
+
+        async fn set_paused(&self, _: &TopicId, _: bool) -> Result<bool, StoreError> {
+            unreachable!("nobody who waits pauses")
+        }
+
+        async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+            unreachable!("nobody who waits lists tenants")
         }
     }
 
@@ -234,6 +250,7 @@ mod tests {
         let dead = JobState::Dead { since: Timestamp::from_millis(1) };
         let cases = [
             (view(JobState::Finished, Some(ResultView::Expired)), End::Expired),
+            (view(JobState::Finished, Some(ResultView::Cancelled)), End::Cancelled),
             (view(JobState::Finished, Some(ResultView::Dead(failure()))), End::Dead(Some(failure()))),
             (view(dead, None), End::Dead(Some(failure()))),
             (view(JobState::Finished, None), End::Gone),

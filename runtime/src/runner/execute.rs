@@ -62,7 +62,7 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
         failure: None,
         again_in: None,
     };
-    let settlement = decide(claim, seat.as_deref(), report);
+    let settlement = decide(&claim, seat.as_deref(), report);
     record.take_verdict(&settlement.verdict);
     // Closed only once every guest thread has ended.
     desk.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
@@ -117,21 +117,14 @@ async fn keep_lease(claim: &Claim, desk: &Desk, cancelled: CancellationToken) {
     }
 }
 
-fn decide(claim: Claim, seat: Option<&Seat>, report: Report) -> Settlement {
+fn decide(claim: &Claim, seat: Option<&Seat>, report: Report) -> Settlement {
     let default_policy = RetryPolicy::default();
     let policy = seat.map_or(&default_policy, |seat| &seat.topic.retry);
     let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
-    let spec = &claim.job.spec;
-    let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
+    let max_attempts = claim.job.spec.max_attempts;
+    let tried = Tried { attempt: claim.attempt, max_attempts, previous: claim.previous };
     let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
-    Settlement {
-        attempts: claim.attempt,
-        follow_ups: report.follow_ups,
-        keep_result: retention.max(spec.keep_result.unwrap_or_default()),
-        notify: spec.keep_result.is_some(),
-        unique: spec.unique.clone(),
-        ..Settlement::new(claim.lease, verdict)
-    }
+    Settlement { follow_ups: report.follow_ups, ..Settlement::of(claim, verdict, retention) }
 }
 
 fn without_running(outcome: Outcome) -> Report {

@@ -68,14 +68,14 @@ impl Listener {
         match signal {
             Signal::Ready(topic) => self.say_ready(topic).await,
             Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
-            Signal::Finished(..) => {}
+            Signal::Finished(..) | Signal::Cancelled(..) => {}
             Signal::Lost => self.look(tenants).await,
         }
     }
 
     async fn look(&self, tenants: &BTreeSet<Name>) {
         for tenant in tenants {
-            match self.lifeline.call(|| self.store.wanted(tenant)).await {
+            match self.lifeline.call(|| self.store.wanted(tenant, &[])).await {
                 Some(Ok(wanted)) => {
                     for topic in wanted.ready {
                         self.say_ready(topic).await;

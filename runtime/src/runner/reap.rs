@@ -106,13 +106,7 @@ impl Reaper {
         let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
         let outcome = if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired };
         let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
-        Settlement {
-            attempts: claim.attempt,
-            keep_result: retention.max(spec.keep_result.unwrap_or_default()),
-            notify: spec.keep_result.is_some(),
-            unique: spec.unique.clone(),
-            only_if_overdue: Some(dead_after),
-            ..Settlement::new(claim.lease.clone(), retry::decide(outcome, tried, &policy, fastrand::f64()))
-        }
+        let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
+        Settlement { only_if_overdue: Some(dead_after), ..Settlement::of(claim, verdict, retention) }
     }
 }

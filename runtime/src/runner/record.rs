@@ -70,6 +70,10 @@ impl AttemptRecord {
             tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, "lease lost: what the attempt did was not counted");
             return;
         }
+        if settled == Settled::Cancelled {
+            tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, "cancelled");
+            return;
+        }
         match self.verdict {
             "ack" => {
                 tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");

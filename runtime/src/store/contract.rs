@@ -8,19 +8,28 @@ use tokio::sync::mpsc;
 
 use super::error::StoreError;
 use super::inspect::Inspect;
-use crate::job::{Claim, JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use crate::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
 use crate::outcome::Verdict;
 
-/// A queue of jobs. See the [module](super) for the rules.
+/// The producer's side of a store.
 #[async_trait]
-pub trait Store: Inspect {
+pub trait Produce: Inspect {
     /// Stores jobs: due ones ready, others delayed. Answers in the order given.
     ///
     /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
     /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError>;
 
-    /// Takes the oldest ready jobs of several topics and leases them to `worker`.
+    /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
+    /// [`Signal::Lost`] when it knows that it may have.
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
+}
+
+/// A queue of jobs. See the [module](super) for the rules.
+#[async_trait]
+pub trait Store: Produce {
+    /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](crate::job::Priority::TURNS),
+    /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
     ///
     /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>;
@@ -29,6 +38,9 @@ pub trait Store: Inspect {
     ///
     /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
     /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
+    ///
+    /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
+    /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
 
     /// Moves at most `limit` due jobs of the tenant from delayed to ready.
@@ -54,12 +66,23 @@ pub trait Store: Inspect {
     /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
     async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError>;
 
-    /// What waits at this moment: the slow safety net under [`Store::signals`].
-    async fn wanted(&self, tenant: &Name) -> Result<Wanted, StoreError>;
+    /// What waits at this moment: the slow safety net under [`Produce::signals`].
+    ///
+    /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
+    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError>;
 
-    /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
-    /// [`Signal::Lost`] when it knows that it may have.
-    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
+    /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
+    /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
+}
+
+/// How many dead jobs a topic may have, and how old they may become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLimits {
+    pub topic: TopicId,
+    /// The latest ones stay.
+    pub keep: u64,
+    pub retention: Duration,
 }
 
 /// What [`Store::push`] did with a job.
@@ -69,7 +92,7 @@ pub enum Pushed {
     Stored,
     /// A job with this id is stored already.
     Exists,
-    /// A waiting or running job of the topic has the same unique value; it is named.
+    /// A job of the topic holds the same unique value; it is named.
     Duplicate(JobId),
 }
 
@@ -86,7 +109,7 @@ pub struct Claimed {
     pub claims: Vec<Claim>,
     /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
-    /// Elements of ready Lists that are no job, set aside in the topic's strays.
+    /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's strays.
     pub strays: u64,
 }
 
@@ -101,7 +124,7 @@ pub struct Settlement {
     pub follow_ups: Vec<NewJob>,
     /// Keep what became of the job for this long once it is done or dead; zero: not at all.
     pub keep_result: Duration,
-    /// The job's unique value, which a final verdict sets free.
+    /// The job's unique value, if the end of the job sets it free.
     pub unique: Option<String>,
     /// Somebody waits for the end of this job: tell them.
     pub notify: bool,
@@ -123,11 +146,26 @@ impl Settlement {
             only_if_overdue: None,
         }
     }
+
+    /// The end of a claimed attempt, as its producer asked for it. What becomes of the job is kept for as long as the
+    /// producer or the topic (`retention`) wants, whichever is longer.
+    pub fn of(claim: &Claim, verdict: Verdict, retention: Duration) -> Self {
+        let spec = &claim.job.spec;
+        Self {
+            attempts: claim.attempt,
+            keep_result: retention.max(spec.keep_result.unwrap_or_default()),
+            notify: spec.keep_result.is_some(),
+            unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
+            ..Self::new(claim.lease.clone(), verdict)
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Done,
+    /// The job had been cancelled meanwhile: it is gone, whatever the verdict said.
+    Cancelled,
     /// The delivery is not running any more: it was settled or reaped. Nothing was changed.
     LeaseLost,
 }
@@ -150,9 +188,11 @@ pub struct Overdue {
 /// What waits in a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Topics with ready jobs.
+    /// Topics with ready jobs, without paused ones.
     pub ready: Vec<TopicId>,
     pub next_due_in: Option<Duration>,
+    /// Running jobs that have been cancelled.
+    pub cancelled: Vec<JobId>,
 }
 
 /// A wake-up.
@@ -162,8 +202,10 @@ pub enum Signal {
     Ready(TopicId),
     /// A job of the tenant is due earlier than any before: in this long.
     Due(Name, Duration),
-    /// The job is done or dead. Only for jobs pushed with `keep_result`.
+    /// The job is over or dead. Only for jobs pushed with `keep_result`.
     Finished(Name, JobId),
+    /// The job is running and has been cancelled.
+    Cancelled(Name, JobId),
     /// Signals may have been lost: look for yourself.
     Lost,
 }

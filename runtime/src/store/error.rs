@@ -19,6 +19,9 @@ pub enum StoreError {
         #[source]
         source: anyhow::Error,
     },
+    /// A store that has one owner at a time has another one.
+    #[error("the store at {store} belongs to process {owner}: ask that process, or end it")]
+    Owned { store: String, owner: u32 },
     /// What is stored cannot be read: a newer version wrote it, or something else did.
     #[error("job {job} in {store} cannot be read: {problem}")]
     Unreadable { store: String, job: String, problem: String },

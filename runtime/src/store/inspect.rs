@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// Questions about jobs, and what a person may do with the dead ones.
 #[async_trait]
 pub trait Inspect: Debug + Send + Sync + 'static {
-    /// Every topic of the tenant that ever held a job, with its counts, ordered by name.
+    /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
 
     /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
@@ -27,6 +27,29 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// Deletes dead jobs. Tells for each whether it was dead.
     async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+
+    /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
+    /// with every other end; running ones are marked, and their workers told. Answers in the order given.
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>;
+
+    /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
+    /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError>;
+
+    /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
+}
+
+/// What [`Inspect::cancel`] did with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It waited, and is gone.
+    Gone,
+    /// It is running: its handler can see that it is no longer wanted, and its deadline stops it. Unless the attempt is
+    /// acked, the job is gone with it.
+    Stopping,
+    /// It is dead, over, or unknown. Nothing was changed.
+    TooLate,
 }
 
 /// How many jobs of a topic are where, and what became of the rest since the store began counting.
@@ -37,8 +60,10 @@ pub struct TopicCounts {
     pub delayed: u64,
     pub running: u64,
     pub dead: u64,
-    /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `duplicate`, `stray`,
-    /// `dead-<reason>`.
+    /// Nothing is handed out; see [`Inspect::set_paused`].
+    pub paused: bool,
+    /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
+    /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.
     pub totals: BTreeMap<String, u64>,
 }
 
@@ -52,11 +77,13 @@ pub enum JobState {
     Running {
         worker: String,
         lease_until: Timestamp,
+        /// Somebody cancelled it.
+        cancelled: bool,
     },
     Dead {
         since: Timestamp,
     },
-    /// Done or dead-and-deleted, but its result is kept.
+    /// Done, cancelled, or dead and deleted; but its result is kept.
     Finished,
 }
 
@@ -78,6 +105,7 @@ pub enum ResultView {
     Complete(Option<Payload>),
     Dead(Failure),
     Expired,
+    Cancelled,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

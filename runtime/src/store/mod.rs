@@ -14,10 +14,16 @@
 
 pub mod redis;
 
+mod clock;
 mod contract;
 mod error;
 mod inspect;
+mod transfer;
 
-pub use contract::{ClaimFrom, Claimed, Migrated, Overdue, Pushed, Settled, Settlement, Signal, Store, Wanted};
+pub use clock::Clock;
+pub use contract::{
+    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, Produce, Pushed, Settled, Settlement, Signal, Store, Wanted,
+};
 pub use error::StoreError;
-pub use inspect::{DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
+pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
+pub use transfer::{StoredJob, StoredPlace, Transfer};

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use redis::{RedisResult, Value};
 
-use super::clock::wait_ms;
 use super::envelope;
 use super::error::unexpected;
 use super::keys::Keys;
@@ -16,6 +15,7 @@ use super::script::{CLAIM, Call};
 use super::store::{RedisStore, by_tenant};
 use crate::job::{Claim, JobId, Lease, TopicId, WorkerId};
 use crate::outcome::{Failure, FailureDetail, Reason, Verdict};
+use crate::store::clock::wait_ms;
 use crate::store::{ClaimFrom, Claimed, Settlement, StoreError};
 use crate::time::Timestamp;
 
@@ -72,7 +72,7 @@ impl RedisStore {
             names.extend([keys.ready(&line.topic.topic), keys.strays(&line.topic.topic)]);
         }
         let mut call = Call::new(&CLAIM, &names);
-        call.arg(self.clock.argument()).arg(worker.as_str());
+        call.arg(self.now_argument()).arg(worker.as_str());
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));
         }

@@ -1,69 +1,22 @@
-//! Whose clock rules: the server's, or a test's.
+//! The server's clock, as replies and scripts carry it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
+use crate::store::Clock;
 use crate::time::Timestamp;
-
-/// The latest time that the store can keep, in milliseconds: late in the year 5138. Lua 5.1 writes whole numbers of up
-/// to 14 digits without an exponent.
-const LATEST_MS: u64 = 99_999_999_999_999;
-
-/// Where scripts take the time from.
-#[derive(Debug, Clone, Default)]
-pub enum Clock {
-    /// Redis' own `TIME`.
-    #[default]
-    Server,
-    /// A test's clock, in milliseconds since the Unix epoch.
-    Manual(Arc<AtomicU64>),
-}
 
 /// The reply to `TIME`: seconds and microseconds.
 pub(super) type TimeReply = (u64, u64);
 
-impl Clock {
-    /// What scripts get as `now`.
-    pub(super) fn argument(&self) -> String {
-        match self {
-            Self::Server => String::new(),
-            Self::Manual(ms) => ms.load(Ordering::SeqCst).to_string(),
-        }
-    }
-
-    /// The time, given the server's, rounded down.
-    pub(super) fn now(&self, (seconds, micros): TimeReply) -> Timestamp {
-        Timestamp::from_millis(match self {
-            Self::Server => seconds.saturating_mul(1000).saturating_add(micros / 1000),
-            Self::Manual(ms) => ms.load(Ordering::SeqCst),
-        })
+/// What scripts get as `now`.
+pub(super) fn argument(clock: &Clock) -> String {
+    match clock {
+        Clock::Own => String::new(),
+        Clock::Manual(ms) => ms.load(Ordering::SeqCst).to_string(),
     }
 }
 
-/// A wait in whole milliseconds, rounded up: nothing that waits may come early. At most 1,000 years, so that sums with
-/// the time stay below [`LATEST_MS`].
-pub(super) fn wait_ms(wait: Duration) -> u64 {
-    const LONGEST_MS: u64 = 1000 * 365 * 24 * 3_600_000;
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).map_or(LONGEST_MS, |ms| ms.min(LONGEST_MS))
-}
-
-/// A point in time as scripts take it.
-pub(super) fn point_ms(at: Timestamp) -> u64 {
-    at.as_millis().min(LATEST_MS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_are_rounded_up_and_bounded() {
-        assert_eq!(wait_ms(Duration::ZERO), 0);
-        assert_eq!(wait_ms(Duration::from_nanos(1)), 1);
-        assert_eq!(wait_ms(Duration::from_millis(7)), 7);
-        assert_eq!(wait_ms(Duration::from_micros(7001)), 8);
-        assert_eq!(wait_ms(Duration::MAX), 31_536_000_000_000);
-        assert_eq!(point_ms(Timestamp::from_millis(u64::MAX)), LATEST_MS);
-    }
+/// The server's time, rounded down.
+pub(super) fn server_time((seconds, micros): TimeReply) -> Timestamp {
+    Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(micros / 1000))
 }

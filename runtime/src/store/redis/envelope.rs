@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::wait_ms;
-use crate::job::{BadName, Job, JobId, JobSpec, Name, Payload, TopicId};
+use crate::job::{BadName, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
+use crate::store::clock::wait_ms;
 use crate::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
@@ -35,8 +35,12 @@ struct Envelope<'a> {
     metadata: Cow<'a, [(String, String)]>,
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
+    #[serde(rename = "p", default, skip_serializing_if = "is_normal")]
+    priority: Priority,
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     unique: Option<Cow<'a, str>>,
+    #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
+    unique_window_ms: Option<u64>,
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +54,10 @@ fn is_empty(metadata: &Cow<'_, [(String, String)]>) -> bool {
     metadata.is_empty()
 }
 
+fn is_normal(priority: &Priority) -> bool {
+    *priority == Priority::Normal
+}
+
 /// The envelope of a job, without the stamp.
 pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     rmp_serde::to_vec_named(&Envelope {
@@ -59,7 +67,9 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
         metadata: Cow::Borrowed(&spec.metadata),
         key: spec.key.as_deref().map(Cow::Borrowed),
-        unique: spec.unique.as_deref().map(Cow::Borrowed),
+        priority: spec.priority,
+        unique: spec.unique.as_ref().map(|unique| Cow::Borrowed(&*unique.value)),
+        unique_window_ms: spec.unique.as_ref().and_then(|unique| unique.window).map(wait_ms),
         max_attempts: spec.max_attempts,
         ttl_ms: spec.ttl.map(wait_ms),
         keep_result_ms: spec.keep_result.map(wait_ms),
@@ -92,7 +102,11 @@ pub(super) fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unrea
         body: Payload { data: envelope.payload.into_owned(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
         key: envelope.key.map(Cow::into_owned),
-        unique: envelope.unique.map(Cow::into_owned),
+        priority: envelope.priority,
+        unique: envelope.unique.map(|value| Unique {
+            value: value.into_owned(),
+            window: envelope.unique_window_ms.map(Duration::from_millis),
+        }),
         max_attempts: envelope.max_attempts,
         ttl: envelope.ttl_ms.map(Duration::from_millis),
         keep_result: envelope.keep_result_ms.map(Duration::from_millis),
@@ -147,7 +161,8 @@ mod tests {
             body: Payload { data: vec![0, 255], content_type: Some("a/b".into()) },
             metadata: vec![("x".into(), "1".into()), ("x".into(), "2".into())],
             key: Some("k1".into()),
-            unique: Some("u1".into()),
+            priority: Priority::Normal,
+            unique: Some(Unique { value: "u1".into(), window: None }),
             max_attempts: Some(3),
             ttl: Some(Duration::from_secs(60)),
             keep_result: Some(Duration::from_millis(5)),
@@ -176,6 +191,16 @@ mod tests {
         let spec = JobSpec::new(full().topic, Payload { data: b"hi".to_vec(), content_type: None });
         let packed = write(&spec).unwrap();
         assert_eq!(packed, b"\x82\xa12\xa4mail\xa14\xc4\x02hi");
+        assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
+    }
+
+    #[test]
+    fn priority_and_window_are_written_where_they_are_not_the_usual() {
+        let unique = Unique { value: "u".into(), window: Some(Duration::from_millis(7)) };
+        let spec =
+            JobSpec { priority: Priority::Low, unique: Some(unique), ..JobSpec::new(full().topic, Payload::default()) };
+        let packed = write(&spec).unwrap();
+        assert_eq!(packed, b"\x85\xa12\xa4mail\xa14\xc4\x00\xa1p\xa3low\xa1u\xa1u\xa1w\x07");
         assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
     }
 

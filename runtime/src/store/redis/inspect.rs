@@ -51,7 +51,7 @@ impl RedisStore {
                 let topic = TopicId { tenant: tenant.clone(), topic };
                 let mut totals = totals.remove(&topic).unwrap_or_default();
                 let running = totals.remove(RUNNING).unwrap_or(0);
-                TopicCounts { topic, ready, delayed, running, dead, totals }
+                TopicCounts { topic, ready, delayed, running, dead, paused: false, totals }
             })
             .collect())
     }
@@ -171,10 +171,11 @@ impl RedisStore {
             ];
             names.extend(ids.iter().map(|id| keys.result(id)));
             let mut call = Call::new(&RESPAWN, &names);
-            call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
+            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
-                call.arg(id.as_str()).arg(job.and_then(|job| job.spec.unique).unwrap_or_default());
+                let unique = job.as_ref().and_then(|job| job.spec.unique.as_ref()?.held_until_done());
+                call.arg(id.as_str()).arg(unique.unwrap_or_default());
             }
             answers.extend(self.yes_or_no(DOING, call).await?);
         }
@@ -214,7 +215,7 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
 fn state(worker: &str, lease: Option<u64>, delayed: Option<u64>, dead: Option<u64>) -> JobState {
     let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
     match (at(lease), at(delayed), at(dead)) {
-        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until },
+        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until, cancelled: false },
         (_, Some(until), _) => JobState::Delayed { until },
         (_, _, Some(since)) => JobState::Dead { since },
         _ => JobState::Ready,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::clock::wait_ms;
 use super::reply::Reply;
 use super::script::{CHECKPOINT, Call, EXTEND};
 use super::store::{RedisStore, SCRIPT_JOBS, by_tenant, in_order};
 use crate::job::Lease;
 use crate::store::StoreError;
+use crate::store::clock::wait_ms;
 
 impl RedisStore {
     pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
@@ -20,7 +20,7 @@ impl RedisStore {
             let names = [keys.claims(), keys.leases()];
             let calls = group.chunks(SCRIPT_JOBS).map(|part| {
                 let mut call = Call::new(&EXTEND, &names);
-                call.arg(self.clock.argument()).arg(wait_ms(lease));
+                call.arg(self.now_argument()).arg(wait_ms(lease));
                 for (_, lease) in part {
                     call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str());
                 }

@@ -41,7 +41,7 @@ impl RedisStore {
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
         let (time, heads): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
-        let now = self.clock.now(time);
+        let now = self.now(time);
 
         let due = heads.iter().take_while(|(_, at)| *at <= now.as_millis());
         let due: Vec<Name> = due.filter_map(|(topic, _)| topic.parse().ok()).collect();
@@ -55,7 +55,7 @@ impl RedisStore {
             names.extend([keys.ready(topic), keys.delayed(topic)]);
         }
         let mut call = Call::new(&MIGRATE, &names);
-        call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(limit);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit);
         for topic in &due {
             call.arg(topic.as_str());
         }
@@ -81,10 +81,10 @@ impl RedisStore {
         let next_due_in = match head.first() {
             Some((_, due)) => {
                 let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-                Some(Timestamp::from_millis(*due).since(self.clock.now(time)))
+                Some(Timestamp::from_millis(*due).since(self.now(time)))
             }
             None => None,
         };
-        Ok(Wanted { ready, next_due_in })
+        Ok(Wanted { ready, next_due_in, cancelled: Vec::new() })
     }
 }

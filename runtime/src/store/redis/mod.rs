@@ -26,6 +26,5 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use clock::Clock;
 pub use keys::DEFAULT_PREFIX;
 pub use store::RedisStore;

@@ -2,7 +2,6 @@
 
 use redis::{RedisResult, Value};
 
-use super::clock::{point_ms, wait_ms};
 use super::envelope;
 use super::error::unexpected;
 use super::keys::Keys;
@@ -10,6 +9,7 @@ use super::reply::Reply;
 use super::script::{Call, PUSH};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::job::{Due, Name, NewJob};
+use crate::store::clock::{point_ms, wait_ms};
 use crate::store::{Pushed, StoreError};
 
 const DOING: &str = "push jobs";
@@ -49,7 +49,7 @@ impl RedisStore {
             names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic)]);
         }
         let mut call = Call::new(&PUSH, &names);
-        call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(topics.0.len());
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
         for topic in &topics.0 {
             call.arg(topic.as_str());
         }
@@ -68,7 +68,7 @@ pub(super) fn add_job(call: &mut Call, topic: usize, job: &NewJob, packed: &[u8]
         Due::After(wait) => format!("+{}", wait_ms(wait)),
         Due::At(at) => point_ms(at).to_string(),
     };
-    let unique = job.spec.unique.as_deref().unwrap_or_default();
+    let unique = job.spec.unique.as_ref().map_or("", |unique| &*unique.value);
     call.arg(topic).arg(job.spec.id.as_str()).arg(due).arg(unique).arg(packed);
 }
 

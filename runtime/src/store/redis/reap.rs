@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{RedisResult, Value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
-use super::clock::{TimeReply, wait_ms};
+use super::clock::TimeReply;
 use super::envelope;
 use super::error::unexpected;
 use super::keys::workers;
@@ -14,6 +14,7 @@ use super::reply::Reply;
 use super::script::{BEAT, Call, OVERDUE, SILENT};
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::job::{JobId, Lease, Name, WorkerId};
+use crate::store::clock::wait_ms;
 use crate::store::{Overdue, StoreError};
 use crate::time::Timestamp;
 
@@ -31,13 +32,13 @@ impl RedisStore {
     pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         const DOING: &str = "write a heartbeat";
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-        let now = self.clock.now(time).as_millis();
+        let now = self.now(time).as_millis();
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
         match self.link.query::<Value>(DOING, &beat).await {
             Err(StoreError::Refused { .. }) => {
                 let mut call = Call::new(&BEAT, &[workers(&self.prefix)]);
-                call.arg(self.clock.argument()).arg(worker.as_str());
+                call.arg(self.now_argument()).arg(worker.as_str());
                 self.link.run(DOING, vec![call]).await.map(drop)
             }
             answer => answer.map(drop),
@@ -65,7 +66,7 @@ impl RedisStore {
         look.cmd("TIME");
         type Head = Vec<(String, u64)>;
         let (lease, heartbeat, time): (Head, Head, TimeReply) = self.link.query(DOING, &look).await?;
-        let now = self.clock.now(time);
+        let now = self.now(time);
         let passed =
             |head: &Head, wait| head.first().is_some_and(|(_, at)| Timestamp::from_millis(*at).plus(wait) <= now);
         let worker_died = passed(&heartbeat, dead_after);
@@ -77,7 +78,7 @@ impl RedisStore {
         let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
         names.extend(dead.iter().map(|worker| keys.processing(worker)));
         let mut call = Call::new(&OVERDUE, &names);
-        call.arg(self.clock.argument()).arg(limit.min(JOBS));
+        call.arg(self.now_argument()).arg(limit.min(JOBS));
         call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
         let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
 
@@ -127,7 +128,7 @@ impl RedisStore {
         dead_after: Duration,
     ) -> Result<Vec<WorkerId>, StoreError> {
         let mut call = Call::new(&SILENT, &[workers(&self.prefix)]);
-        call.arg(self.clock.argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
+        call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
         let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
         let read = |mut reply: Reply| {
             let mut dead = Vec::new();

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::clock::wait_ms;
 use super::keys::Keys;
 use super::push::add_job;
 use super::record::{write_failure, write_result};
@@ -13,6 +12,7 @@ use super::script::{ACK, Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::job::{Name, NewJob, WorkerId};
 use crate::outcome::{Failure, Verdict};
+use crate::store::clock::wait_ms;
 use crate::store::{Settled, Settlement, StoreError};
 
 const DOING: &str = "settle attempts";
@@ -94,7 +94,7 @@ impl RedisStore {
         let mut named = self.name(keys, part)?;
         let (names, mut next_result) = named.keys(keys);
         let mut call = Call::new(&SETTLE, &names);
-        call.arg(self.clock.argument()).arg(keys.wake_channel()).arg(keys.done_channel());
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
         call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
         call.arg(named.topics.0.len()).arg(named.topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
         for (_, settlement) in part {

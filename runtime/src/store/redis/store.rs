@@ -8,14 +8,15 @@ use async_trait::async_trait;
 use redis::RedisError;
 use tokio::sync::mpsc;
 
-use super::clock::Clock;
+use super::clock::{self, TimeReply};
 use super::keys::Keys;
 use super::link::Link;
 use crate::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use crate::store::{
-    ClaimFrom, Claimed, DeadJob, Inspect, JobView, Migrated, Overdue, Pushed, Settled, Settlement, Signal, Store,
-    StoreError, TopicCounts, Wanted,
+    Cancelled, ClaimFrom, Claimed, Clock, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Produce, Pushed,
+    Settled, Settlement, Signal, Store, StoreError, StoredJob, TopicCounts, Transfer, Wanted,
 };
+use crate::time::Timestamp;
 
 /// How many jobs one script call may touch: about a millisecond of the server's only thread.
 pub(super) const SCRIPT_JOBS: usize = 500;
@@ -53,13 +54,23 @@ impl RedisStore {
         }
         let link = Link::new(url)?;
         link.connect().await?;
-        Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Server })
+        Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own })
     }
 
     /// The same store by another clock.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// What scripts get as `now`.
+    pub(super) fn now_argument(&self) -> String {
+        clock::argument(&self.clock)
+    }
+
+    /// The time, given the server's, rounded down.
+    pub(super) fn now(&self, server: TimeReply) -> Timestamp {
+        self.clock.now(|| clock::server_time(server))
     }
 
     pub(super) fn keys(&self, tenant: &Name) -> Keys {
@@ -69,6 +80,10 @@ impl RedisStore {
     /// For replies that are not what the script can have said.
     pub(super) fn misread(&self, doing: &'static str) -> impl Fn(RedisError) -> StoreError + '_ {
         move |error| self.link.failed(doing, error)
+    }
+
+    fn not_yet(&self, doing: &'static str) -> StoreError {
+        self.refused(doing, anyhow::anyhow!("this kind of store cannot do it yet"))
     }
 
     /// For requests that are not sent.
@@ -111,11 +126,18 @@ impl<T: PartialEq> Numbered<T> {
 }
 
 #[async_trait]
-impl Store for RedisStore {
+impl Produce for RedisStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         self.push_jobs(jobs).await
     }
 
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        self.listen(tenants).await
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         self.claim_jobs(worker, from).await
     }
@@ -152,12 +174,31 @@ impl Store for RedisStore {
         self.find_held(tenant, worker, except).await
     }
 
-    async fn wanted(&self, tenant: &Name) -> Result<Wanted, StoreError> {
+    async fn wanted(&self, tenant: &Name, _raw: &[Name]) -> Result<Wanted, StoreError> {
         self.look_for_work(tenant).await
     }
 
-    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        self.listen(tenants).await
+    async fn sweep(&self, _limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        Err(self.not_yet("sweep"))
+    }
+}
+
+#[async_trait]
+impl Transfer for RedisStore {
+    async fn outgoing(&self, _topic: &TopicId, _limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        Err(self.not_yet("read jobs to be moved"))
+    }
+
+    async fn take_in(&self, _jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
+        Err(self.not_yet("take jobs in"))
+    }
+
+    async fn let_go(&self, _topic: &TopicId, _ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        Err(self.not_yet("let go of jobs"))
+    }
+
+    async fn forget_moved(&self, _tenant: &Name, _ids: &[JobId]) -> Result<(), StoreError> {
+        Err(self.not_yet("forget moved jobs"))
     }
 }
 
@@ -181,5 +222,17 @@ impl Inspect for RedisStore {
 
     async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.delete_dead_jobs(topic, ids).await
+    }
+
+    async fn cancel(&self, _tenant: &Name, _ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        Err(self.not_yet("cancel jobs"))
+    }
+
+    async fn set_paused(&self, _topic: &TopicId, _paused: bool) -> Result<bool, StoreError> {
+        Err(self.not_yet("pause a topic"))
+    }
+
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        Err(self.not_yet("list tenants"))
     }
 }

@@ -3,7 +3,7 @@
 use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request};
 use super::super::contract::FollowUpRule;
 use super::super::state::State;
-use crate::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
+use crate::job::{Due, JobSpec, Name, NewJob, Payload, TopicId, Unique};
 use crate::time::Timestamp;
 
 /// Names and values of headers, key and unique value of one job, together. Its body has the target topic's limit.
@@ -50,7 +50,7 @@ impl State {
         let spec = JobSpec {
             metadata: request.metadata,
             key: request.key,
-            unique: request.unique,
+            unique: request.unique.map(|value| Unique { value, window: None }),
             ttl: rule.ttl,
             ..JobSpec::new(topic, body)
         };

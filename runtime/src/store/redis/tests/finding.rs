@@ -62,7 +62,7 @@ async fn a_lease_that_was_extended_is_not_reaped() {
     let until = mill.now().plus(Duration::from_millis(1));
     assert_eq!(
         mill.state(&claim.job.spec).await,
-        Some(JobState::Running { worker: worker().to_string(), lease_until: until })
+        Some(JobState::Running { worker: worker().to_string(), lease_until: until, cancelled: false })
     );
     assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     assert_eq!(mill.store.extend(&[claim.lease], LEASE).await.unwrap(), [false]);

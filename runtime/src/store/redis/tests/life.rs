@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::mill::{LEASE, Mill, delayed, failure, job, retry, tenant, topic, unique, until, worker};
 use crate::job::{Due, NewJob, Payload, WorkerId};
 use crate::outcome::{Reason, Verdict};
-use crate::store::redis::Clock;
-use crate::store::{ClaimFrom, Inspect, JobState, Pushed, ResultView, Settled, Settlement, Store};
+use crate::store::Clock;
+use crate::store::{ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store};
 use crate::time::Timestamp;
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_due_time_in_the_past_is_now() {
 #[tokio::test]
 async fn by_the_servers_clock_nothing_is_early_either() {
     let mill = Mill::new().await;
-    let store = mill.store.clone().with_clock(Clock::Server);
+    let store = mill.store.clone().with_clock(Clock::Own);
     let pushed_at = Instant::now();
     store.push(&[delayed("mail", 20)]).await.unwrap();
     until("the job is due", async || store.migrate(&tenant(), 1).await.unwrap().moved == 1).await;
@@ -229,7 +229,7 @@ async fn follow_ups_appear_with_the_ack() {
     assert_eq!(mill.settle_with(ack).await, Settled::Done);
     let next = mill.counts("next").await;
     assert_eq!((next.ready, next.delayed, mill.counts("mail").await.ready), (1, 1, 1));
-    assert_eq!(mill.store.wanted(&tenant()).await.unwrap().next_due_in, Some(Duration::from_millis(10)));
+    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().next_due_in, Some(Duration::from_millis(10)));
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn a_unique_value_is_held_until_the_end() {
 
     let settle = |verdict| async {
         let claim = mill.claim(1).await.pop().unwrap();
-        let unique = claim.job.spec.unique.clone();
+        let unique = claim.job.spec.unique.as_ref().map(|unique| unique.value.clone());
         mill.settle_with(Settlement { unique, ..Settlement::new(claim.lease, verdict) }).await
     };
     settle(retry(0)).await;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::mill::{Mill, delayed, failure, job, retry, tenant, topic, unique};
 use crate::job::JobId;
 use crate::outcome::{Reason, Verdict};
-use crate::store::{Inspect, JobState, Pushed, ResultView, Settled, Settlement, Store};
+use crate::store::{Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store};
 
 async fn bury(mill: &Mill) -> JobId {
     let claim = mill.claim(1).await.pop().unwrap();
     let bury = Settlement::new(claim.lease.clone(), Verdict::Bury(failure(Reason::Trap)));
-    let unique = claim.job.spec.unique.clone();
+    let unique = claim.job.spec.unique.as_ref().map(|unique| unique.value.clone());
     mill.settle_with(Settlement { unique, keep_result: Duration::from_secs(60), ..bury }).await;
     claim.lease.job
 }
@@ -35,7 +35,7 @@ async fn every_job_is_counted_where_it_is() {
 async fn drops_and_detours_are_counted() {
     let mill = Mill::new().await;
     for verdict in [retry(0), Verdict::Snooze(Duration::ZERO), Verdict::Release(Duration::ZERO), Verdict::Expire] {
-        if mill.store.wanted(&tenant()).await.unwrap().ready.is_empty() {
+        if mill.store.wanted(&tenant(), &[]).await.unwrap().ready.is_empty() {
             mill.push(&[job("mail")]).await;
         }
         let claim = mill.claim(1).await.pop().unwrap();
@@ -61,7 +61,8 @@ async fn a_job_is_seen_wherever_it_is() {
     mill.migrate().await;
     assert_eq!(mill.state(&pushed.spec).await, Some(JobState::Ready));
     let claim = mill.claim(1).await.pop().unwrap();
-    let running = JobState::Running { worker: claim.lease.worker.to_string(), lease_until: claim.lease_until };
+    let running =
+        JobState::Running { worker: claim.lease.worker.to_string(), lease_until: claim.lease_until, cancelled: false };
     assert_eq!(mill.state(&pushed.spec).await, Some(running));
     mill.settle(&claim, retry(0)).await;
     let view = mill.store.job(&tenant(), &pushed.spec.id).await.unwrap().unwrap();

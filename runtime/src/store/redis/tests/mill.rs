@@ -8,10 +8,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{interval, timeout};
 
-use crate::job::{Claim, Due, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
+use crate::job::{Claim, Due, JobSpec, Name, NewJob, Payload, TopicId, Unique, WorkerId};
 use crate::outcome::{Failure, FailureDetail, Reason, Verdict};
-use crate::store::redis::{Clock, DEFAULT_PREFIX, RedisStore};
-use crate::store::{ClaimFrom, Claimed, Inspect, JobState, Settled, Settlement, Store, TopicCounts};
+use crate::store::redis::{DEFAULT_PREFIX, RedisStore};
+use crate::store::{ClaimFrom, Claimed, Clock, Inspect, JobState, Produce, Settled, Settlement, Store, TopicCounts};
 use crate::time::Timestamp;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
@@ -181,7 +181,7 @@ pub(super) fn delayed(of: &str, ms: u64) -> NewJob {
 
 pub(super) fn unique(of: &str, value: &str) -> NewJob {
     let mut job = job(of);
-    job.spec.unique = Some(value.into());
+    job.spec.unique = Some(Unique { value: value.into(), window: None });
     job
 }
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::mill::{LEASE, Mill, delayed, job, retry, tenant, until, worker};
 use crate::outcome::Verdict;
 use crate::store::redis::RedisStore;
-use crate::store::{Settled, Signal, Store, StoreError};
+use crate::store::{Produce, Settled, Signal, Store, StoreError};
 
 #[tokio::test]
 async fn a_lost_server_is_away_at_once_and_found_again() {
