@@ -38,7 +38,7 @@ impl Exit {
         for cause in error.chain() {
             if let Some(error) = cause.downcast_ref::<StoreError>() {
                 return match error {
-                    StoreError::Away { .. } => Self::StoreAway,
+                    StoreError::Away { .. } | StoreError::Owned { .. } => Self::StoreAway,
                     StoreError::BadAddress { .. } => Self::Usage,
                     StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
                 };
