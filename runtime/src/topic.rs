@@ -22,7 +22,19 @@ pub struct Topic {
     pub result_retention: Duration,
     /// How long after it became due a job may still start; none: for ever.
     pub ttl: Option<Duration>,
+    pub dead: DeadPolicy,
+    /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
+    pub raw_producers: bool,
     pub grants: Arc<Grants>,
+}
+
+/// Which dead jobs are kept. What is over is dropped and counted as `discarded`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadPolicy {
+    /// How many, the latest ones.
+    pub keep: u64,
+    /// For how long.
+    pub retention: Duration,
 }
 
 /// What one attempt may use. Every one is enforced by the host.
@@ -112,6 +124,13 @@ impl Default for Limits {
     }
 }
 
+impl Default for DeadPolicy {
+    /// What Sidekiq keeps, and nobody has complained about in ten years.
+    fn default() -> Self {
+        Self { keep: 10_000, retention: Duration::from_secs(180 * 24 * 3600) }
+    }
+}
+
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self { attempts: 5, backoff: Backoff::default() }
@@ -137,6 +156,8 @@ impl Topic {
             retry: RetryPolicy::default(),
             result_retention: Duration::ZERO,
             ttl: None,
+            dead: DeadPolicy::default(),
+            raw_producers: false,
             grants: Arc::default(),
         }
     }

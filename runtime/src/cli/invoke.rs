@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Usage};
 use super::global::Global;
@@ -19,7 +18,7 @@ use crate::job::{Due, Job, JobSpec, Name, NewJob, Payload, TopicId};
 use crate::outcome::{FailureDetail, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
-use crate::wasm::{Attempt, FollowUpRule, LogLine, LogSink, Report};
+use crate::wasm::{Attempt, Cancellation, FollowUpRule, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 
@@ -118,7 +117,7 @@ fn attempt(
         grants: Arc::clone(&topic.grants),
         targets: Arc::new(targets(manifest, &topic.id.tenant)?),
         clock_offset_ms: 0,
-        cancelled: CancellationToken::new(),
+        cancellation: Cancellation::default(),
         checkpoints: None,
         logs,
     })

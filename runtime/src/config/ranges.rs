@@ -51,6 +51,8 @@ pub(super) static FOLLOW_UPS: Bounds = bounds("follow-ups", &NUMBER, 0, 10_000);
 pub(super) static CHECKPOINT_LIMIT: Bounds = bounds("checkpoint-limit", &SIZE, 0, 16 * MIB);
 pub(super) static RESULT_RETENTION: Bounds = bounds("result-retention", &DURATION, 0, 365 * DAY);
 pub(super) static TTL: Bounds = bounds("ttl", &DURATION, 1, 365 * DAY);
+pub(super) static DEAD_LIMIT: Bounds = bounds("dead-limit", &COUNT, 0, 10_000_000);
+pub(super) static DEAD_RETENTION: Bounds = bounds("dead-retention", &DURATION, 60 * SECOND, 3650 * DAY);
 
 // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.
 pub(super) static BACKOFF_BASE: Bounds = bounds("base", &DURATION, 0, 7 * DAY);
@@ -58,7 +60,7 @@ pub(super) static BACKOFF_MAX: Bounds = bounds("max", &DURATION, 0, 30 * DAY);
 pub(super) static JITTER: Bounds = bounds("jitter", &NUMBER, 0, 100);
 
 #[cfg(test)]
-pub(super) static ALL: [&Bounds; 23] = [
+pub(super) static ALL: [&Bounds; 25] = [
     &SERVER_CONCURRENCY,
     &THREADS,
     &SHUTDOWN_GRACE,
@@ -79,6 +81,8 @@ pub(super) static ALL: [&Bounds; 23] = [
     &CHECKPOINT_LIMIT,
     &RESULT_RETENTION,
     &TTL,
+    &DEAD_LIMIT,
+    &DEAD_RETENTION,
     &BACKOFF_BASE,
     &BACKOFF_MAX,
     &JITTER,

@@ -102,6 +102,9 @@ fn every_key_of_a_topic_is_read() {
         checkpoint-limit = "4KiB"
         result-retention = "7d"
         ttl = "1h"
+        dead-limit = "2k"
+        dead-retention = "1d"
+        raw-producers = true
         enqueue = ["a"]
         config = { region = "eu" }
         secrets = { package = { env = "CARGO_PKG_NAME" } }
@@ -122,6 +125,7 @@ fn every_key_of_a_topic_is_read() {
     assert_eq!((topic.handler.as_str(), topic.concurrency, topic.retry.attempts), ("echo", 7, 9));
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
+    assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));
     assert_eq!(topic.grants.config["region"], "eu");

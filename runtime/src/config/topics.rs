@@ -114,6 +114,9 @@ impl Topics {
         section.quantity(&ranges::CHECKPOINT_LIMIT, &mut topic.limits.checkpoint_bytes);
         section.quantity(&ranges::RESULT_RETENTION, &mut topic.result_retention);
         ttl(section, topic);
+        section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
+        section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
+        section.boolean("raw-producers", &mut topic.raw_producers);
         if let Some(targets) = grants::enqueue(section) {
             Arc::make_mut(&mut topic.grants).enqueue = Some(targets.iter().map(|(name, _)| name.clone()).collect());
             self.targets.extend(targets.into_iter().map(|(target, span)| (tenant.clone(), target, span)));

@@ -36,6 +36,7 @@ pub struct Seat {
 pub struct Fleet {
     seats: HashMap<TopicId, Arc<Seat>>,
     tenants: BTreeSet<Name>,
+    raw_topics: HashMap<Name, Vec<Name>>,
 }
 
 impl Fleet {
@@ -49,7 +50,13 @@ impl Fleet {
         });
         let seats: HashMap<_, _> = seats.collect();
         let tenants = seats.keys().map(|id| id.tenant.clone()).collect();
-        Self { seats, tenants }
+        let mut raw_topics: HashMap<Name, Vec<Name>> = HashMap::new();
+        for TopicId { tenant, topic } in
+            seats.values().filter(|seat| seat.topic.raw_producers).map(|seat| &seat.topic.id)
+        {
+            raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
+        }
+        Self { seats, tenants, raw_topics }
     }
 
     pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
@@ -58,6 +65,11 @@ impl Fleet {
 
     pub fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
         self.seats.values()
+    }
+
+    /// The tenant's topics that raw producers write to.
+    pub fn raw_topics(&self, tenant: &Name) -> &[Name] {
+        self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
     }
 
     /// The tenants that have topics here, in order.

@@ -117,12 +117,12 @@ impl Claimer {
             memory.hot.remove(topic);
         }
         let host_now = Timestamp::now();
-        self.hand.take(&claimed.claims);
-        let work = claimed.claims.into_iter().map(|claim| {
+        let unwanted = self.hand.take(&claimed.claims);
+        let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
             let topic = &claim.job.spec.topic;
             let slot = self.gate.enter(memory.slots(topic));
             let clock_offset_ms = offset_ms(&claim, host_now);
-            Work { seat: fleet.seat(topic).cloned(), slot, clock_offset_ms, claim }
+            Work { seat: fleet.seat(topic).cloned(), slot, clock_offset_ms, unwanted, claim }
         });
         self.guests.hand_over(work.collect());
     }

@@ -1,6 +1,7 @@
 //! One attempt, from claim to settlement.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -17,7 +18,7 @@ use crate::outcome::{NotRun, Outcome};
 use crate::retry::{self, Tried};
 use crate::store::Settlement;
 use crate::topic::RetryPolicy;
-use crate::wasm::{Attempt, CheckpointRequest, CheckpointSender, LogSink, Report};
+use crate::wasm::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Work {
     pub(super) seat: Option<Arc<Seat>>,
     pub(super) slot: Slot,
     pub(super) clock_offset_ms: i64,
+    /// Set when the job is cancelled.
+    pub(super) unwanted: Arc<AtomicBool>,
 }
 
 /// What every attempt needs and none owns.
@@ -43,9 +46,10 @@ pub(super) struct Desk {
 
 /// The corridor: run, decide, hand over to be settled.
 pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
-    let Work { claim, seat, slot, clock_offset_ms } = work;
+    let Work { claim, seat, slot, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
-    let report = run(&claim, seat.as_deref(), clock_offset_ms, &desk).await;
+    let cancellation = Cancellation { ending: desk.ending.clone(), unwanted };
+    let report = run(&claim, seat.as_deref(), clock_offset_ms, cancellation, &desk).await;
 
     let mut record = AttemptRecord {
         job: claim.job.spec.id.clone(),
@@ -68,7 +72,13 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
     desk.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
 }
 
-async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &Desk) -> Report {
+async fn run(
+    claim: &Claim,
+    seat: Option<&Seat>,
+    clock_offset_ms: i64,
+    cancellation: Cancellation,
+    desk: &Desk,
+) -> Report {
     let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
     match seat.and_then(|seat| seat.handler.as_ref().map(|handler| (seat, handler))) {
         _ if expired => without_running(Outcome::Expired),
@@ -77,20 +87,19 @@ async fn run(claim: &Claim, seat: Option<&Seat>, clock_offset_ms: i64, desk: &De
         Some((seat, handler)) => {
             record::log_start(claim, handler.version());
             let outlasts_lease = lease::may_be_outlasted(&seat.topic.limits);
-            // A token of its own takes a lock that all guest threads share: only for who needs one.
-            let cancelled = if outlasts_lease { desk.ending.child_token() } else { desk.ending.clone() };
-            let attempt = attempt(claim, seat, clock_offset_ms, desk, cancelled.clone());
+            let unwanted = Arc::clone(&cancellation.unwanted);
+            let attempt = attempt(claim, seat, clock_offset_ms, desk, cancellation);
             tokio::select! {
                 biased;
                 report = handler.component.invoke(attempt) => report,
-                () = keep_lease(claim, desk, cancelled), if outlasts_lease => without_running(Outcome::LeaseExpired),
+                () = keep_lease(claim, desk, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
                 () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
             }
         }
     }
 }
 
-fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancelled: CancellationToken) -> Attempt {
+fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancellation: Cancellation) -> Attempt {
     let topic = &seat.topic;
     Attempt {
         job: Arc::clone(&claim.job),
@@ -101,18 +110,18 @@ fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancel
         grants: Arc::clone(&topic.grants),
         targets: Arc::clone(&seat.targets),
         clock_offset_ms,
-        cancelled,
+        cancellation,
         checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: desk.checkpoints.clone() }),
         logs: LogSink::Trace,
     }
 }
 
 /// Extends the lease again and again; returns only if it was lost.
-async fn keep_lease(claim: &Claim, desk: &Desk, cancelled: CancellationToken) {
+async fn keep_lease(claim: &Claim, desk: &Desk, unwanted: &AtomicBool) {
     loop {
         tokio::time::sleep(lease::LONGEST / 3).await;
         if !Extension::ask(&desk.extensions, &claim.lease).await {
-            return cancelled.cancel();
+            return unwanted.store(true, Ordering::Relaxed);
         }
     }
 }

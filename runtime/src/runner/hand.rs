@@ -1,11 +1,13 @@
 //! What this worker has in hand: claimed, and not settled yet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::lifeline::Lifeline;
-use crate::job::{Claim, JobId, Name, WorkerId};
+use crate::job::{Claim, JobId, Lease, Name, WorkerId};
 use crate::outcome::Verdict;
 use crate::store::{Settlement, Store};
 
@@ -14,25 +16,56 @@ use crate::store::{Settlement, Store};
 ///
 /// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
-pub(super) struct Hand(Mutex<HashMap<JobId, u64>>);
+pub(super) struct Hand(Mutex<HashMap<(Name, JobId), Held>>);
+
+#[derive(Debug)]
+struct Held {
+    delivery: u64,
+    /// Seen by the attempt; see [`crate::wasm::Cancellation`].
+    unwanted: Arc<AtomicBool>,
+}
 
 impl Hand {
-    pub(super) fn take(&self, claims: &[Claim]) {
-        self.jobs().extend(claims.iter().map(|claim| (claim.lease.job.clone(), claim.lease.delivery)));
+    /// Takes jobs up, and gives each the flag that says whether it is still wanted.
+    pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
+        let mut jobs = self.jobs();
+        let take = |claim: &Claim| {
+            let unwanted = Arc::<AtomicBool>::default();
+            jobs.insert(key(&claim.lease), Held { delivery: claim.lease.delivery, unwanted: Arc::clone(&unwanted) });
+            unwanted
+        };
+        claims.iter().map(take).collect()
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {
         let mut jobs = self.jobs();
         for Settlement { lease, .. } in settlements {
-            if jobs.get(&lease.job) == Some(&lease.delivery) {
-                jobs.remove(&lease.job);
+            if let Entry::Occupied(held) = jobs.entry(key(lease))
+                && held.get().delivery == lease.delivery
+            {
+                held.remove();
             }
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, u64>> {
+    /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
+    pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
+        if let Some(held) = self.jobs().get(&(tenant.clone(), job.clone())) {
+            held.unwanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn of(&self, tenant: &Name) -> HashSet<JobId> {
+        self.jobs().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<(Name, JobId), Held>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+fn key(lease: &Lease) -> (Name, JobId) {
+    (lease.topic.tenant.clone(), lease.job.clone())
 }
 
 /// Gives back what the store counts as this worker's and is not in hand; uses up no attempt.
@@ -47,7 +80,7 @@ pub(super) async fn give_back_lost(
     hand: &Hand,
 ) {
     for tenant in tenants {
-        let in_hand = hand.jobs().keys().cloned().collect();
+        let in_hand = hand.of(tenant);
         let lost = match lifeline.call(|| store.held(tenant, worker, &in_hand)).await {
             Some(Ok(lost)) if lost.is_empty() => continue,
             Some(Ok(lost)) => lost,
@@ -72,7 +105,7 @@ pub(super) async fn give_back_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Job, JobSpec, Lease, Payload};
+    use crate::job::{Job, JobSpec, Payload, TopicId};
     use crate::time::Timestamp;
 
     fn claim(spec: &JobSpec, delivery: u64) -> Claim {
@@ -97,8 +130,19 @@ mod tests {
         hand.take(std::slice::from_ref(&first));
         hand.take(std::slice::from_ref(&second));
         hand.put_down(&settled(&first));
-        assert!(hand.jobs().contains_key(&spec.id));
+        assert!(hand.of(&spec.topic.tenant).contains(&spec.id));
         hand.put_down(&settled(&second));
         assert!(hand.jobs().is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_job_is_told_and_not_its_namesake_of_another_tenant() {
+        let (hand, ours) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
+        let unwanted = hand.take(&[claim(&ours, 1), claim(&theirs, 1)]);
+        hand.cancel(&theirs.topic.tenant, &theirs.id);
+        hand.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
+        let told: Vec<bool> = unwanted.iter().map(|unwanted| unwanted.load(Ordering::Relaxed)).collect();
+        assert_eq!(told, [false, true]);
     }
 }

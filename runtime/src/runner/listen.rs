@@ -1,4 +1,4 @@
-//! Hears what waits: the store's signals at once, and a slow look of its own in case some were lost.
+//! Hears what waits and what is cancelled: the store's signals at once, and a slow look of its own in case some were lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::hand::Hand;
 use super::lifeline::Lifeline;
 use super::migrate::NextDue;
 use crate::handlers::Fleet;
@@ -21,6 +22,7 @@ pub(super) struct Listener {
     pub(super) store: Arc<dyn Store>,
     pub(super) lifeline: Arc<Lifeline>,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) hand: Arc<Hand>,
     pub(super) ready: mpsc::Sender<TopicId>,
     pub(super) due: mpsc::Sender<NextDue>,
     pub(super) stop: CancellationToken,
@@ -68,15 +70,20 @@ impl Listener {
         match signal {
             Signal::Ready(topic) => self.say_ready(topic).await,
             Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
-            Signal::Finished(..) | Signal::Cancelled(..) => {}
+            Signal::Cancelled(tenant, job) => self.hand.cancel(&tenant, &job),
+            Signal::Finished(..) => {}
             Signal::Lost => self.look(tenants).await,
         }
     }
 
     async fn look(&self, tenants: &BTreeSet<Name>) {
         for tenant in tenants {
-            match self.lifeline.call(|| self.store.wanted(tenant, &[])).await {
+            let fleet = self.fleet.borrow().clone();
+            match self.lifeline.call(|| self.store.wanted(tenant, fleet.raw_topics(tenant))).await {
                 Some(Ok(wanted)) => {
+                    for job in &wanted.cancelled {
+                        self.hand.cancel(tenant, job);
+                    }
                     for topic in wanted.ready {
                         self.say_ready(topic).await;
                     }

@@ -4,6 +4,7 @@
 //! listen ──ready──► claim ──work──► guests: execute ─► decide ──► settle ──► record
 //!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
+//!                   sweep: what has outlived its limits is dropped and counted
 //! ```
 //!
 //! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a
@@ -24,6 +25,7 @@ mod reap;
 mod record;
 mod settle;
 mod start;
+mod sweep;
 
 pub use record::{AttemptRecord, Observer};
 pub use start::{Runner, RunnerSettings};

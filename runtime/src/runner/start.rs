@@ -18,6 +18,7 @@ use super::lifeline::Lifeline;
 use super::listen::Listener;
 use super::reap::Reaper;
 use super::record::Observer;
+use super::sweep::Sweeper;
 use super::{keep, migrate, settle};
 use crate::handlers::Fleet;
 use crate::job::WorkerId;
@@ -108,12 +109,15 @@ impl Runner {
             store: store.clone(),
             lifeline: lifeline.clone(),
             fleet: fleet.clone(),
+            hand: hand.clone(),
             ready,
             due,
             stop: stop.clone(),
         };
         bringing.spawn(listener.run());
         bringing.spawn(migrate::run(store.clone(), lifeline.clone(), hear_due, stop.clone()));
+        let sweeper = Sweeper { store: store.clone(), lifeline: lifeline.clone(), fleet: fleet.clone() };
+        bringing.spawn(sweeper.run(stop.clone()));
         let claimer = Claimer {
             store: store.clone(),
             lifeline: lifeline.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,11 +44,25 @@ pub struct Attempt {
     pub targets: Arc<HashMap<Name, FollowUpRule>>,
     /// The store's clock minus this host's, in milliseconds: the guest's `now` and `deadline` are the store's.
     pub clock_offset_ms: i64,
-    /// Set when the runner shuts down or the job is cancelled.
-    pub cancelled: CancellationToken,
+    pub cancellation: Cancellation,
     /// Where checkpoints go; none: `unavailable`.
     pub checkpoints: Option<CheckpointSender>,
     pub logs: LogSink,
+}
+
+/// Whether an attempt is still wanted, for a guest that asks.
+#[derive(Debug, Clone, Default)]
+pub struct Cancellation {
+    /// The runner is shutting down. Shared by all attempts.
+    pub ending: CancellationToken,
+    /// This job was cancelled, or its lease is lost.
+    pub unwanted: Arc<AtomicBool>,
+}
+
+impl Cancellation {
+    pub fn is_cancelled(&self) -> bool {
+        self.unwanted.load(Ordering::Relaxed) || self.ending.is_cancelled()
+    }
 }
 
 /// What a topic accepts from `queue.enqueue`.

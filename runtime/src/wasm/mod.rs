@@ -28,7 +28,9 @@ mod tests;
 pub use compile_child::{ChildLimits, compile_child};
 pub use compiler::COMPILE_SUBCOMMAND;
 pub use component::{Component, Needs};
-pub use contract::{Attempt, CheckpointRequest, CheckpointSender, FollowUpRule, LogLine, LogSink, Report, Version};
+pub use contract::{
+    Attempt, Cancellation, CheckpointRequest, CheckpointSender, FollowUpRule, LogLine, LogSink, Report, Version,
+};
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
 pub use sandbox::Sandbox;

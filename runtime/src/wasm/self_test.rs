@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio_util::sync::CancellationToken;
-
 use super::component::Component;
-use super::contract::{Attempt, LogSink};
+use super::contract::{Attempt, Cancellation, LogSink};
 use super::ending;
 use super::invoke::{report, within};
 use crate::job::{BadName, Job, JobSpec, Payload};
@@ -54,7 +52,7 @@ fn attempt(limits: &Limits) -> Result<Attempt, BadName> {
         grants: Arc::new(Grants::default()),
         targets: Arc::new(HashMap::new()),
         clock_offset_ms: 0,
-        cancelled: CancellationToken::new(),
+        cancellation: Cancellation::default(),
         checkpoints: None,
         logs: LogSink::Trace,
     })

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio_util::sync::CancellationToken;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
 
-use super::contract::{Attempt, CheckpointSender, FollowUpRule, LogLine, Version};
+use super::contract::{Attempt, Cancellation, CheckpointSender, FollowUpRule, LogLine, Version};
 use super::limiter::MemoryLimiter;
 use super::logbook::Logbook;
 use crate::job::{Name, NewJob, TopicId};
@@ -25,7 +24,7 @@ pub(super) struct State {
     pub(super) grants: Arc<Grants>,
     pub(super) targets: Arc<HashMap<Name, FollowUpRule>>,
     pub(super) clock_offset_ms: i64,
-    pub(super) cancelled: CancellationToken,
+    pub(super) cancellation: Cancellation,
     pub(super) checkpoints: Option<CheckpointSender>,
     pub(super) memory: MemoryLimiter,
     pub(super) follow_ups: Vec<NewJob>,
@@ -54,7 +53,7 @@ impl State {
             grants: Arc::clone(&attempt.grants),
             targets: Arc::clone(&attempt.targets),
             clock_offset_ms: attempt.clock_offset_ms,
-            cancelled: attempt.cancelled.clone(),
+            cancellation: attempt.cancellation.clone(),
             checkpoints: attempt.checkpoints.clone(),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             follow_ups: Vec::new(),

@@ -24,7 +24,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     })?;
     context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().count_call()?;
-        Ok((store.data().cancelled.is_cancelled(),))
+        Ok((store.data().cancellation.is_cancelled(),))
     })?;
     context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
         Box::new(async move {

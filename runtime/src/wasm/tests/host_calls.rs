@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -12,7 +13,7 @@ use crate::job::{Due, Lease, WorkerId};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 use crate::topic::Grants;
-use crate::wasm::{Attempt, CheckpointRequest, CheckpointSender, Component, FollowUpRule, Report};
+use crate::wasm::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, FollowUpRule, Report};
 
 pub(super) fn lease(attempt: &Attempt) -> Lease {
     let spec = &attempt.job.spec;
@@ -56,8 +57,11 @@ async fn a_cancelled_attempt_can_see_it() {
     let component = load(&handler("", "(call $return_u64 (i64.extend_i32_u (call $is_cancelled)))")).await;
     let attempt = attempt("");
     assert_eq!(number(component.invoke(attempt.clone()).await), 0);
-    attempt.cancelled.cancel();
-    assert_eq!(number(component.invoke(attempt).await), 1);
+    attempt.cancellation.unwanted.store(true, Ordering::Relaxed);
+    assert_eq!(number(component.invoke(attempt.clone()).await), 1);
+    let other = Attempt { cancellation: Cancellation::default(), ..attempt };
+    other.cancellation.ending.cancel();
+    assert_eq!(number(component.invoke(other).await), 1);
 }
 
 #[tokio::test]

@@ -10,10 +10,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use tokio_util::sync::CancellationToken;
-
 use super::compiler::Compiler;
-use super::{Attempt, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
+use super::{Attempt, Cancellation, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
 use crate::job::{Job, JobSpec, Payload};
 use crate::time::Timestamp;
 use crate::topic::{Grants, Limits};
@@ -46,7 +44,7 @@ fn attempt(body: impl Into<Vec<u8>>) -> Attempt {
         grants: Arc::new(Grants::default()),
         targets: Arc::new(HashMap::new()),
         clock_offset_ms: 0,
-        cancelled: CancellationToken::new(),
+        cancellation: Cancellation::default(),
         checkpoints: None,
         logs: LogSink::Collect(Arc::default()),
     }
