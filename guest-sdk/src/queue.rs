@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::bindings::gristmill::job::queue as wire;
+pub use crate::bindings::gristmill::job::queue::Priority;
 use crate::host::{context, queue};
 use crate::outcome::whole_millis;
 use crate::{Failure, Payload};
@@ -47,6 +48,8 @@ impl NewJob {
             key: None,
             not_before: None,
             unique: None,
+            priority: Priority::Normal,
+            unique_window: None,
         };
         Self { job, due: Due::Now }
     }
@@ -82,6 +85,21 @@ impl NewJob {
     /// attempt is settled.
     pub fn unique(mut self, value: impl Into<String>) -> Self {
         self.job.unique = Some(value.into());
+        self.job.unique_window = None;
+        self
+    }
+
+    /// At most one job per topic and value within `window`, whatever becomes of it: for this long from this attempt's
+    /// acknowledgement on, others are dropped. Whole milliseconds. Replaces [`NewJob::unique`].
+    pub fn unique_for(mut self, value: impl Into<String>, window: Duration) -> Self {
+        self.job.unique = Some(value.into());
+        self.job.unique_window = Some(whole_millis(window));
+        self
+    }
+
+    /// Which of the topic's ready jobs come first.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.job.priority = priority;
         self
     }
 
@@ -174,6 +192,22 @@ mod tests {
         assert_eq!((notify.unique.as_deref(), notify.key.as_deref()), (Some("u"), Some("k")));
         assert_eq!(notify.metadata, [("a".into(), "1".into()), ("a".into(), "2".into())]);
         assert_eq!((notify.not_before, later.not_before), (Some(1_500), Some(99)));
+        assert_eq!((notify.priority, notify.unique_window), (Priority::Normal, None));
+    }
+
+    #[test]
+    fn priority_and_window_are_passed_on() {
+        let enqueue = |_| -> Result<(), Failure> {
+            let window = Duration::from_secs(60);
+            NewJob::to("report").unique_for("daily", window).priority(Priority::Low).enqueue()?;
+            NewJob::to("report").unique_for("daily", window).unique("other").enqueue()?;
+            Ok(())
+        };
+        let run = Host::new().run(enqueue, job("t"));
+        let [first, second] = run.enqueued() else { panic!("two jobs: {run:?}") };
+        assert_eq!((first.unique.as_deref(), first.unique_window), (Some("daily"), Some(60_000)));
+        assert_eq!(first.priority, Priority::Low);
+        assert_eq!((second.unique.as_deref(), second.unique_window), (Some("other"), None));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `queue`: follow-up jobs, kept back until the attempt is acknowledged.
 
-use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request};
+use std::time::Duration;
+
+use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request, Priority as Asked};
 use super::super::contract::FollowUpRule;
 use super::super::state::State;
-use crate::job::{Due, JobSpec, Name, NewJob, Payload, TopicId, Unique};
+use crate::job::{Due, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique};
 use crate::time::Timestamp;
 
 /// Names and values of headers, key and unique value of one job, together. Its body has the target topic's limit.
@@ -50,7 +52,10 @@ impl State {
         let spec = JobSpec {
             metadata: request.metadata,
             key: request.key,
-            unique: request.unique.map(|value| Unique { value, window: None }),
+            priority: priority(request.priority),
+            unique: request
+                .unique
+                .map(|value| Unique { value, window: request.unique_window.map(Duration::from_millis) }),
             ttl: rule.ttl,
             ..JobSpec::new(topic, body)
         };
@@ -74,4 +79,12 @@ fn header_bytes(request: &Request) -> u64 {
     let optional = optional.into_iter().flatten().map(String::len).sum::<usize>();
     let metadata = request.metadata.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES).sum::<usize>();
     (optional + metadata) as u64
+}
+
+const fn priority(asked: Asked) -> Priority {
+    match asked {
+        Asked::High => Priority::High,
+        Asked::Normal => Priority::Normal,
+        Asked::Low => Priority::Low,
+    }
 }

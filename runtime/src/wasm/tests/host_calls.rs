@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::guest::handler;
 use super::{attempt, limited, listen, load};
-use crate::job::{Due, Lease, WorkerId};
+use crate::job::{Due, Lease, Priority, Unique, WorkerId};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 use crate::topic::Grants;
@@ -135,6 +135,9 @@ fn enqueuer(end: &str) -> Vec<u8> {
         (i32.store (i32.const 5004) (call $body_n (local.get $job)))
         (i32.store (i32.const 5008) (i32.const 2100)) (i32.store (i32.const 5012) (i32.const 5))
         (i32.store (i32.const 5048) (i32.const 1)) (i64.store (i32.const 5056) (i64.const 1234))
+        (i32.store8 (i32.const 5064) (i32.const 1)) (i32.store (i32.const 5068) (i32.const 2100)) (i32.store (i32.const 5072) (i32.const 5))
+        (i32.store8 (i32.const 5076) (i32.const 2))
+        (i32.store8 (i32.const 5080) (i32.const 1)) (i64.store (i32.const 5088) (i64.const 77))
         (call $enqueue (i32.const 5000) (i32.const 4000))
         (call $enqueue (i32.const 5000) (i32.const 4000))
         (i32.store8 (i32.const 4001) (i32.load8_u (i32.const 4008))))";
@@ -159,6 +162,9 @@ async fn follow_ups_come_with_the_report() {
     assert_eq!(job.due, Due::At(Timestamp::from_millis(1234)));
     assert_eq!((job.spec.topic.to_string().as_str(), job.spec.body.data.as_slice()), ("mail", b"abchi".as_slice()));
     assert_eq!(job.spec.ttl, Some(Duration::from_secs(9)));
+    let window = Some(Duration::from_millis(77));
+    assert_eq!(job.spec.unique, Some(Unique { value: "abchi".into(), window }));
+    assert_eq!(job.spec.priority, Priority::Low);
     assert_eq!(result(report), [0]);
 }
 
