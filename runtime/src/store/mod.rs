@@ -12,6 +12,7 @@
 //! Cancel-safety of every call: a dropped future may or may not have had its effect, never half of it. A lost claim is
 //! a lease that reap finds; a lost push may be repeated with the same ids, a lost settle with the same lease.
 
+pub mod embedded;
 pub mod redis;
 
 mod clock;

@@ -1,0 +1,63 @@
+//! The store's own clock: this host's, but it never goes back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::store::Clock;
+use crate::time::Timestamp;
+
+/// A time in the file that is further ahead than this was written by a clock that was wrong, and is not waited for.
+const BELIEVED: Duration = Duration::from_secs(3600);
+
+/// The latest time that was seen.
+#[derive(Debug, Default)]
+pub(super) struct OwnClock(AtomicU64);
+
+/// The time as a transition needs it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    /// The same rounded up, for whatever must never be early.
+    pub(super) up: Timestamp,
+}
+
+impl OwnClock {
+    /// A clock that does not show less than `written`, the latest time in the file.
+    pub(super) fn starting_at(written: Timestamp) -> Self {
+        let ahead = written.since(Timestamp::now());
+        if ahead > BELIEVED {
+            tracing::warn!(%written, "the store's file was last written at a time that is far ahead; going by this host's clock");
+            return Self::default();
+        }
+        Self(AtomicU64::new(written.as_millis()))
+    }
+
+    fn now(&self) -> Timestamp {
+        let host = Timestamp::now().as_millis();
+        Timestamp::from_millis(self.0.fetch_max(host, Ordering::SeqCst).max(host))
+    }
+
+    pub(super) fn moment(&self, clock: &Clock) -> Moment {
+        let now = clock.now(|| self.now());
+        let fraction = match clock {
+            Clock::Own => Duration::from_millis(1),
+            Clock::Manual(_) => Duration::ZERO,
+        };
+        Moment { now, up: now.plus(fraction) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back_behind_what_was_written() {
+        let ahead = Timestamp::now().plus(Duration::from_secs(60));
+        let clock = OwnClock::starting_at(ahead);
+        assert_eq!(clock.moment(&Clock::Own).now, ahead);
+        assert_eq!(clock.moment(&Clock::Own).up, ahead.plus(Duration::from_millis(1)));
+        let wrong = Timestamp::now().plus(Duration::from_secs(7200));
+        assert!(OwnClock::starting_at(wrong).moment(&Clock::Own).now < wrong);
+    }
+}

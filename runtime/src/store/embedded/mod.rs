@@ -1,0 +1,34 @@
+//! The embedded store: a SQLite file that belongs to one process, moved by one writer.
+//!
+//! `schema/` is what is in the file, and each SQL statement stands where it is used, under what it does. A call becomes a
+//! [`request`], the [`writer`] carries it out together with whatever else has queued up, and answers once that is
+//! committed; the [`reader`] looks beside it. `docs/embedded-store.md` describes the file.
+
+mod cancel;
+mod claim;
+mod clock;
+mod dead;
+mod fault;
+mod inspect;
+mod lease;
+mod migrate;
+mod open;
+mod owner;
+mod push;
+mod reader;
+mod request;
+mod result;
+mod row;
+mod schema;
+mod settle;
+mod signals;
+mod start;
+mod store;
+mod topics;
+mod transfer;
+mod unique;
+mod work;
+mod writer;
+
+pub use owner::{Owner, owner};
+pub use store::{Durability, EmbeddedStore};

@@ -1,0 +1,127 @@
+//! Who owns a file: one process at a time, by a lock that dies with it.
+//!
+//! The lock is on a file of its own, `<file>.owner`, because SQLite's own locks come and go. What is written into it tells
+//! people and other processes whom to ask; it counts only while the lock is held. The file is never deleted: whoever
+//! deletes a lock's file lets two processes hold it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crate::store::StoreError;
+
+/// The process to which a store's file belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub pid: u32,
+    /// Where it answers, if it has said so; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
+    pub http: Option<SocketAddr>,
+}
+
+/// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
+///
+/// # Errors
+/// [`StoreError::Away`]: the file beside the database cannot be read.
+pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
+    let file = beside(path);
+    look(&file).map_err(|error| away(&file, error))
+}
+
+/// The lock, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug)]
+pub(super) enum NotTaken {
+    Owned(Owner),
+    Io(io::Error),
+}
+
+impl From<io::Error> for NotTaken {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Lock {
+    /// Takes the lock of the database at `path`.
+    pub(super) fn take(path: &Path) -> Result<Self, NotTaken> {
+        let path = beside(path);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let lock = Self { path, file: Mutex::new(file) };
+        lock.write(&format!("{}\n", std::process::id()))?;
+        Ok(lock)
+    }
+
+    /// Writes down where the owner answers.
+    pub(super) fn announce(&self, http: SocketAddr) -> Result<(), StoreError> {
+        self.write(&format!("{}\n{http}\n", std::process::id())).map_err(|error| away(&self.path, error))
+    }
+
+    /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
+    fn write(&self, note: &str) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.rewind()?;
+        file.write_all(note.as_bytes())?;
+        file.set_len(note.len() as u64)
+    }
+}
+
+/// An owner that has just taken the lock and not yet said who it is.
+const UNKNOWN: Owner = Owner { pid: 0, http: None };
+
+fn look(path: &Path) -> io::Result<Option<Owner>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(read(&file).unwrap_or(UNKNOWN))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// None for a note that is not there yet.
+fn read(mut file: &File) -> Option<Owner> {
+    let mut note = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut note).ok()?;
+    let mut lines = note.lines();
+    let pid = lines.next()?.parse().ok()?;
+    Some(Owner { pid, http: lines.next().and_then(|address| address.parse().ok()) })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = real(path).into_os_string();
+    name.push(".owner");
+    name.into()
+}
+
+/// The file that is meant, so that two names of one file are not two owners. As it is given, if it is not there.
+pub(super) fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+fn away(path: &Path, error: io::Error) -> StoreError {
+    StoreError::Away { store: path.display().to_string(), source: error.into() }
+}
