@@ -1,7 +1,7 @@
 //! Claim: one call of `claim.lua` per tenant, and what to do with what is no readable job.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
@@ -13,7 +13,7 @@ use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{CLAIM, Call};
 use super::store::{RedisStore, by_tenant};
-use crate::job::{Claim, JobId, Lease, TopicId, WorkerId};
+use crate::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
 use crate::outcome::{Failure, FailureDetail, Reason, Verdict};
 use crate::store::clock::wait_ms;
 use crate::store::{ClaimFrom, Claimed, Settlement, StoreError};
@@ -23,6 +23,12 @@ const DOING: &str = "claim jobs";
 
 /// How many jobs one call may take: Lua's stack holds 8,000 values, and a script passes up to two per job at once.
 const CLAIM_JOBS: usize = 1000;
+
+/// [`Priority::TURNS`] as the script takes it: 1 for the first of [`Priority::ALL`] and so on.
+static TURNS: LazyLock<String> = LazyLock::new(|| {
+    let place = |turn| Priority::ALL.iter().position(|priority| *priority == turn).unwrap_or_default() + 1;
+    Priority::TURNS.into_iter().map(|turn| place(turn).to_string()).collect()
+});
 
 /// What is known of a running job besides its stored form.
 pub(super) struct Running {
@@ -67,12 +73,17 @@ impl RedisStore {
             keys.failures(),
             keys.checkpoints(),
             keys.counts(),
+            keys.priorities(),
+            keys.paused(),
+            keys.turns(),
+            keys.topics(),
         ];
-        for line in part {
-            names.extend([keys.ready(&line.topic.topic), keys.strays(&line.topic.topic)]);
+        for topic in part.iter().map(|line| &line.topic.topic) {
+            names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
+            names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
         }
         let mut call = Call::new(&CLAIM, &names);
-        call.arg(self.now_argument()).arg(worker.as_str());
+        call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS);
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));
         }
@@ -155,7 +166,7 @@ fn read<'a>(
     }
     while !strays.is_empty() {
         let topic = &line_of(part, &mut strays)?.topic;
-        tracing::warn!(%topic, "set an element of the ready list aside that is no waiting job; see the topic's strays");
+        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's strays");
         claimed.strays += 1;
     }
     while !jobs.is_empty() {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{BadName, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
-use crate::store::clock::wait_ms;
+use crate::store::clock::{point_ms, wait_ms};
 use crate::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
@@ -74,6 +74,12 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         ttl_ms: spec.ttl.map(wait_ms),
         keep_result_ms: spec.keep_result.map(wait_ms),
     })
+}
+
+/// A job with its stamp, as it is stored.
+pub(super) fn write_stored(job: &Job) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let stamp = [job.enqueued_at, job.due_at].map(|at| point_ms(at).to_be_bytes());
+    Ok([stamp.as_flattened(), &write(&job.spec)?].concat())
 }
 
 /// Why a stored job cannot be read.
@@ -182,6 +188,7 @@ mod tests {
         assert_eq!(write(&full()).unwrap(), FULL_1);
         let job = read(&tenant(), id(), &stamped(FULL_1)).unwrap();
         assert_eq!(job.spec, full());
+        assert_eq!(write_stored(&job).unwrap(), stamped(FULL_1));
         assert_eq!(job.enqueued_at, Timestamp::from_millis(1_795_176_245_006));
         assert_eq!(job.due_at, Timestamp::from_millis(1_795_176_246_000));
     }

@@ -1,16 +1,16 @@
 //! What people ask about jobs and topics, and what they do with dead ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use redis::pipe;
 
 use super::envelope;
-use super::keys::{Keys, counter};
+use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
 use super::reply::Reply;
 use super::script::{Call, DELETE_DEAD, RESPAWN};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::job::{Job, JobId, Name, TopicId};
+use crate::job::{Job, JobId, Name, Priority, TopicId};
 use crate::store::{DeadJob, JobState, JobView, StoreError, TopicCounts};
 use crate::time::Timestamp;
 
@@ -26,10 +26,11 @@ impl RedisStore {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);
         let mut ask = pipe();
-        ask.cmd("SMEMBERS").arg(keys.topics()).cmd("HGETALL").arg(keys.counts());
-        let (names, counters): (Vec<String>, HashMap<String, i64>) = self.link.query(DOING, &ask).await?;
-        let mut topics: Vec<Name> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        topics.sort_unstable();
+        ask.cmd("SMEMBERS").arg(keys.topics()).cmd("SMEMBERS").arg(keys.paused());
+        ask.cmd("HGETALL").arg(keys.counts());
+        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>);
+        let (used, paused, counters): Found = self.link.query(DOING, &ask).await?;
+        let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
 
         let mut totals: BTreeMap<TopicId, BTreeMap<String, u64>> = BTreeMap::new();
         for (field, n) in counters {
@@ -39,21 +40,41 @@ impl RedisStore {
         }
         let mut ask = pipe();
         for topic in &topics {
-            ask.cmd("LLEN").arg(keys.ready(topic));
+            for priority in Priority::ALL {
+                ask.cmd("LLEN").arg(keys.ready(priority, topic));
+            }
             ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
         }
         let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
-        let (sizes, _) = sizes.as_chunks::<3>();
+        let (sizes, _) = sizes.as_chunks::<5>();
         Ok(topics
             .into_iter()
             .zip(sizes)
-            .map(|(topic, &[ready, delayed, dead])| {
+            .map(|(topic, &[high, normal, low, delayed, dead])| {
+                let (ready, paused) = (high + normal + low, paused.contains(topic.as_str()));
                 let topic = TopicId { tenant: tenant.clone(), topic };
                 let mut totals = totals.remove(&topic).unwrap_or_default();
                 let running = totals.remove(RUNNING).unwrap_or(0);
-                TopicCounts { topic, ready, delayed, running, dead, paused: false, totals }
+                TopicCounts { topic, ready, delayed, running, dead, paused, totals }
             })
             .collect())
+    }
+
+    /// Looks at every key of the server, a thousand at a time.
+    pub(super) async fn find_tenants(&self) -> Result<Vec<Name>, StoreError> {
+        const DOING: &str = "list tenants";
+        let (pattern, mut cursor) = (tenants_pattern(&self.prefix), 0_u64);
+        let mut tenants = BTreeSet::new();
+        loop {
+            let mut scan = pipe();
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+            let ((next, keys),): ((u64, Vec<String>),) = self.link.query(DOING, &scan).await?;
+            tenants.extend(keys.iter().filter_map(|key| tenant_of(&self.prefix, key)));
+            if next == 0 {
+                return Ok(tenants.into_iter().collect());
+            }
+            cursor = next;
+        }
     }
 
     pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
@@ -83,16 +104,18 @@ impl RedisStore {
         ] {
             ask.cmd(command).arg(key).arg(id.as_str());
         }
-        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>);
-        let (result, stored, claim, failure, lease, delayed, dead): Parts = self.link.query(LOOK_UP, &ask).await?;
+        ask.cmd("SISMEMBER").arg(keys.cancelled()).arg(id.as_str());
+        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>, bool);
+        let (result, stored, claim, failure, lease, delayed, dead, cancelled): Parts =
+            self.link.query(LOOK_UP, &ask).await?;
         let Some(stored) = stored else {
             // It ended between the two questions.
             return Ok(result.and_then(|result| finished(id, &result)));
         };
-        let (attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        let (_, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
         Ok(Some(JobView {
             id: id.clone(),
-            state: state(worker, lease, delayed, dead),
+            state: state(worker, cancelled, lease, delayed, dead),
             job: Some(self.read(&topic.tenant, id, &stored)?),
             attempts,
             last_failure: failure.as_deref().and_then(read_failure),
@@ -142,7 +165,7 @@ impl RedisStore {
                     job: envelope::read(&topic.tenant, id.clone(), &stored)
                         .unwrap_or_else(|_| envelope::placeholder(topic, id, &stored)),
                     since: Timestamp::from_millis(*since),
-                    attempts: parse_claim(claim.as_deref().unwrap_or_default()).0,
+                    attempts: parse_claim(claim.as_deref().unwrap_or_default()).1,
                     failure: failure.as_deref().and_then(read_failure),
                 })
             })
@@ -157,18 +180,9 @@ impl RedisStore {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
-            let mut names = vec![
-                keys.jobs(),
-                keys.active(),
-                keys.due(),
-                keys.topics(),
-                keys.counts(),
-                keys.claims(),
-                keys.failures(),
-                keys.ready(&topic.topic),
-                keys.dead(&topic.topic),
-                keys.unique(&topic.topic),
-            ];
+            let mut names = keys.waiting();
+            names.extend(keys.row(&topic.topic));
+            names.extend([keys.claims(), keys.failures()]);
             names.extend(ids.iter().map(|id| keys.result(id)));
             let mut call = Call::new(&RESPAWN, &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
@@ -184,7 +198,14 @@ impl RedisStore {
 
     pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
-        let names = [keys.dead(&topic.topic), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
+        let names = [
+            keys.dead(&topic.topic),
+            keys.jobs(),
+            keys.claims(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.priorities(),
+        ];
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut call = Call::new(&DELETE_DEAD, &names);
@@ -194,7 +215,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
         let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
         Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(doing))
     }
@@ -212,19 +233,20 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
     })
 }
 
-fn state(worker: &str, lease: Option<u64>, delayed: Option<u64>, dead: Option<u64>) -> JobState {
+fn state(worker: &str, cancelled: bool, lease: Option<u64>, delayed: Option<u64>, dead: Option<u64>) -> JobState {
     let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
     match (at(lease), at(delayed), at(dead)) {
-        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until, cancelled: false },
+        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until, cancelled },
         (_, Some(until), _) => JobState::Delayed { until },
         (_, _, Some(since)) => JobState::Dead { since },
         _ => JobState::Ready,
     }
 }
 
-/// Attempts and worker of `deliveries:attempts:worker`.
-fn parse_claim(text: &str) -> (u32, &str) {
-    let mut fields = text.splitn(3, ':').skip(1);
+/// The parts of `deliveries:attempts:worker`. A job that was never claimed has none.
+pub(super) fn parse_claim(text: &str) -> (u64, u32, &str) {
+    let mut fields = text.splitn(3, ':');
+    let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok()).unwrap_or(0);
     let attempts = fields.next().and_then(|attempts| attempts.parse().ok()).unwrap_or(0);
-    (attempts, fields.next().unwrap_or_default())
+    (deliveries, attempts, fields.next().unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
 
-use crate::job::{JobId, Name, TopicId, WorkerId};
+use crate::job::{JobId, Name, Priority, TopicId, WorkerId};
 
 /// What all keys begin with unless the settings say otherwise.
 pub const DEFAULT_PREFIX: &str = "gm";
@@ -72,9 +72,44 @@ impl Keys {
         self.key("counts")
     }
 
-    /// LIST of ids: in at the left, out at the right.
-    pub(super) fn ready(&self, topic: &Name) -> String {
-        self.key_of("ready", topic.as_str())
+    /// HASH id → priority, of jobs that are not normal.
+    pub(super) fn priorities(&self) -> String {
+        self.key("priorities")
+    }
+
+    /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
+    pub(super) fn turns(&self) -> String {
+        self.key("turns")
+    }
+
+    /// SET of topics of which nothing is handed out.
+    pub(super) fn paused(&self) -> String {
+        self.key("paused")
+    }
+
+    /// SET of ids of running jobs that have been cancelled.
+    pub(super) fn cancelled(&self) -> String {
+        self.key("cancelled")
+    }
+
+    /// SET of topics that have something that is kept for a time only.
+    pub(super) fn perishable(&self) -> String {
+        self.key("perishable")
+    }
+
+    /// SET of ids that came from another store, which may not have let go of them yet.
+    pub(super) fn moved(&self) -> String {
+        self.key("moved")
+    }
+
+    /// LIST of ids: in at the left, out at the right. That of normal jobs is the one that others may write to.
+    pub(super) fn ready(&self, priority: Priority, topic: &Name) -> String {
+        let name = match priority {
+            Priority::High => "ready-high",
+            Priority::Normal => "ready",
+            Priority::Low => "ready-low",
+        };
+        self.key_of(name, topic.as_str())
     }
 
     /// ZSET id → due, ms.
@@ -87,9 +122,14 @@ impl Keys {
         self.key_of("dead", topic.as_str())
     }
 
-    /// HASH unique value → id.
+    /// HASH unique value → `id`, or `id expiry` where it is held for a time.
     pub(super) fn unique(&self, topic: &Name) -> String {
         self.key_of("unique", topic.as_str())
+    }
+
+    /// ZSET unique value that is held for a time → until when, ms.
+    pub(super) fn windows(&self, topic: &Name) -> String {
+        self.key_of("windows", topic.as_str())
     }
 
     /// LIST of elements of the ready List that were no job.
@@ -105,6 +145,33 @@ impl Keys {
     /// STRING: what became of a job.
     pub(super) fn result(&self, id: &JobId) -> String {
         self.key_of("result", id.as_str())
+    }
+
+    /// What the scripts that make jobs wait, or no longer, have first among their keys: see `lua/waiting.lua`.
+    pub(super) fn waiting(&self) -> Vec<String> {
+        vec![
+            self.jobs(),
+            self.priorities(),
+            self.active(),
+            self.due(),
+            self.topics(),
+            self.counts(),
+            self.paused(),
+            self.perishable(),
+        ]
+    }
+
+    /// A topic's row of keys for the same scripts.
+    pub(super) fn row(&self, topic: &Name) -> [String; 7] {
+        [
+            self.ready(Priority::High, topic),
+            self.ready(Priority::Normal, topic),
+            self.ready(Priority::Low, topic),
+            self.delayed(topic),
+            self.unique(topic),
+            self.windows(topic),
+            self.dead(topic),
+        ]
     }
 
     /// Channel of wake-ups.
@@ -123,6 +190,24 @@ pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
 }
 
+/// A pattern for `SCAN` that finds the `topics` of every tenant.
+pub(super) fn tenants_pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 16);
+    for c in prefix.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + ":{*}:topics"
+}
+
+/// The tenant whose `topics` has this name. The other direction of [`Keys::topics`].
+pub(super) fn tenant_of(prefix: &str, key: &str) -> Option<Name> {
+    let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:topics")?;
+    tag.rsplit_once('/')?.0.parse().ok()
+}
+
 /// The counter field of a topic: `topic:what`. The other direction of what the scripts' `count` writes.
 pub(super) fn counter(field: &str, tenant: &Name) -> Option<(TopicId, String)> {
     let (topic, what) = field.split_once(':')?;
@@ -138,10 +223,21 @@ mod tests {
         let (tenant, topic): (Name, Name) = ("acme".parse().unwrap(), "resize".parse().unwrap());
         let keys = Keys::new(DEFAULT_PREFIX, &tenant);
         assert_eq!(keys.jobs(), "gm:{acme/0}:jobs");
-        assert_eq!(keys.ready(&topic), "gm:{acme/0}:ready:resize");
+        assert_eq!(keys.ready(Priority::Normal, &topic), "gm:{acme/0}:ready:resize");
+        assert_eq!(keys.ready(Priority::Low, &topic), "gm:{acme/0}:ready-low:resize");
         assert_eq!(keys.processing(&WorkerId::new("host-1-x")), "gm:{acme/0}:processing:host-1-x");
         assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
         assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");
+    }
+
+    #[test]
+    fn tenants_are_read_from_the_keys_of_their_topics() {
+        let tenant: Name = "acme".parse().unwrap();
+        let key = Keys::new("a*b", &tenant).topics();
+        assert_eq!(tenants_pattern("a*b"), "a\\*b:{*}:topics");
+        assert_eq!(tenant_of("a*b", &key), Some(tenant));
+        assert_eq!(tenant_of("a*b", "a*b:{acme/0}:topics:x"), None);
+        assert_eq!(tenant_of("other", &key), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Migrate: due jobs go from delayed to ready. And the look at what waits.
+//! Migrate: due jobs go from delayed to ready.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::keys::Keys;
 use super::reply::Reply;
 use super::script::{Call, MIGRATE};
 use super::store::RedisStore;
-use crate::job::{Name, TopicId};
-use crate::store::{Migrated, StoreError, Wanted};
+use crate::job::Name;
+use crate::store::{Migrated, StoreError};
 use crate::time::Timestamp;
 
 /// How many topics one call of the script looks at.
@@ -50,9 +50,9 @@ impl RedisStore {
             return Ok(Migrated { moved: 0, next_due_in: next });
         }
 
-        let mut names = vec![keys.due(), keys.active(), keys.topics()];
+        let mut names = keys.waiting();
         for topic in &due {
-            names.extend([keys.ready(topic), keys.delayed(topic)]);
+            names.extend(keys.row(topic));
         }
         let mut call = Call::new(&MIGRATE, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit);
@@ -66,25 +66,5 @@ impl RedisStore {
             Ok(Migrated { moved, next_due_in: reply.number().ok().map(Duration::from_millis) })
         };
         Reply::new(reply).and_then(read).map_err(self.misread(DOING))
-    }
-
-    /// Two commands where nothing is delayed, a third one for the time where something is.
-    pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<Wanted, StoreError> {
-        const DOING: &str = "look for work";
-        let keys = self.keys(tenant);
-        let mut look = pipe();
-        look.cmd("SMEMBERS").arg(keys.active());
-        look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
-        let (active, head): (Vec<String>, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
-        let ready = active.iter().filter_map(|topic| topic.parse().ok());
-        let ready = ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect();
-        let next_due_in = match head.first() {
-            Some((_, due)) => {
-                let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-                Some(Timestamp::from_millis(*due).since(self.now(time)))
-            }
-            None => None,
-        };
-        Ok(Wanted { ready, next_due_in, cancelled: Vec::new() })
     }
 }

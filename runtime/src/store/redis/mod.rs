@@ -5,6 +5,7 @@
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to a single server.
 
+mod cancel;
 mod claim;
 mod clock;
 mod envelope;
@@ -22,6 +23,9 @@ mod script;
 mod settle;
 mod signals;
 mod store;
+mod sweep;
+mod transfer;
+mod wanted;
 
 #[cfg(test)]
 mod tests;

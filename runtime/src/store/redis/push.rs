@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::reply::Reply;
 use super::script::{Call, PUSH};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
-use crate::job::{Due, Name, NewJob};
+use crate::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 use crate::store::clock::{point_ms, wait_ms};
 use crate::store::{Pushed, StoreError};
 
@@ -44,9 +44,9 @@ impl RedisStore {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|(_, job, _)| topics.number(&job.spec.topic.topic)).collect();
 
-        let mut names = vec![keys.jobs(), keys.active(), keys.due(), keys.topics(), keys.counts()];
+        let mut names = keys.waiting();
         for topic in &topics.0 {
-            names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic)]);
+            names.extend(keys.row(topic));
         }
         let mut call = Call::new(&PUSH, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
@@ -68,8 +68,24 @@ pub(super) fn add_job(call: &mut Call, topic: usize, job: &NewJob, packed: &[u8]
         Due::After(wait) => format!("+{}", wait_ms(wait)),
         Due::At(at) => point_ms(at).to_string(),
     };
-    let unique = job.spec.unique.as_ref().map_or("", |unique| &*unique.value);
-    call.arg(topic).arg(job.spec.id.as_str()).arg(due).arg(unique).arg(packed);
+    call.arg(topic).arg(job.spec.id.as_str()).arg(due).arg(priority(&job.spec));
+    call.arg(job.spec.unique.as_ref().map(held).unwrap_or_default()).arg(packed);
+}
+
+/// A priority as scripts take it: empty for the usual one.
+pub(super) fn priority(spec: &JobSpec) -> &'static str {
+    match spec.priority {
+        Priority::Normal => "",
+        other => other.as_str(),
+    }
+}
+
+/// A unique value as `insert.lua` takes it: for how long, and which.
+pub(super) fn held(unique: &Unique) -> String {
+    match unique.window {
+        None => [":", &unique.value].concat(),
+        Some(window) => format!("{}:{}", wait_ms(window), unique.value),
+    }
 }
 
 /// Cuts a batch into what one script call may carry each.
@@ -111,7 +127,7 @@ fn read(reply: Value) -> RedisResult<Vec<Pushed>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{JobSpec, Payload};
+    use crate::job::Payload;
 
     #[test]
     fn chunks_are_bounded_in_jobs_and_bytes() {

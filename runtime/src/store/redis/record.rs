@@ -19,6 +19,7 @@ enum End {
     Complete(Option<Payload>),
     Dead(Failure),
     Expired,
+    Cancelled,
 }
 
 pub(super) fn write_failure(failure: &Failure) -> Result<Vec<u8>, rmp_serde::encode::Error> {
@@ -41,6 +42,11 @@ pub(super) fn write_result(verdict: &Verdict, attempts: u32) -> Result<Option<Ve
     rmp_serde::to_vec_named(&StoredResult { attempts, end }).map(Some)
 }
 
+/// The result of a job that was cancelled while it ran. For one that waited, `cancel.lua` writes the same.
+pub(super) fn write_cancelled(attempts: u32) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    rmp_serde::to_vec_named(&StoredResult { attempts, end: End::Cancelled })
+}
+
 /// The attempts it took, and the end.
 pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
     let StoredResult { attempts, end } = rmp_serde::from_slice(stored).ok()?;
@@ -48,6 +54,7 @@ pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
         End::Complete(payload) => ResultView::Complete(payload),
         End::Dead(failure) => ResultView::Dead(failure),
         End::Expired => ResultView::Expired,
+        End::Cancelled => ResultView::Cancelled,
     };
     Some((attempts, view))
 }
@@ -71,6 +78,7 @@ mod tests {
         assert_eq!(read(Verdict::Ack(None)), ResultView::Complete(None));
         assert_eq!(read(Verdict::Bury(failure.clone())), ResultView::Dead(failure.clone()));
         assert_eq!(read(Verdict::Expire), ResultView::Expired);
+        assert_eq!(read_result(&write_cancelled(3).unwrap()), Some((3, ResultView::Cancelled)));
         assert_eq!(read_failure(&write_failure(&failure).unwrap()), Some(failure));
         assert_eq!(read_failure(b""), None);
     }

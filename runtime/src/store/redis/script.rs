@@ -7,34 +7,31 @@ use redis::{Cmd, ToRedisArgs};
 /// A script, put together and hashed once per process.
 pub(super) type Script = LazyLock<redis::Script>;
 
-/// A script with the shared functions in front; `+ waiting` adds those that make jobs wait.
+/// A script, put together from its file and those before it that it builds upon. All build upon the prelude.
 macro_rules! script {
-    ($file:literal) => {
-        LazyLock::new(|| redis::Script::new(concat!(include_str!("lua/prelude.lua"), include_str!($file))))
-    };
-    ($file:literal + waiting) => {
-        LazyLock::new(|| {
-            redis::Script::new(concat!(
-                include_str!("lua/prelude.lua"),
-                include_str!("lua/waiting.lua"),
-                include_str!($file)
-            ))
-        })
+    ($($file:literal),+) => {
+        LazyLock::new(|| redis::Script::new(concat!(include_str!("lua/prelude.lua"), $(include_str!($file)),+)))
     };
 }
 
 pub(super) static ACK: Script = script!("lua/ack.lua");
 pub(super) static BEAT: Script = script!("lua/beat.lua");
+pub(super) static CANCEL: Script = script!("lua/waiting.lua", "lua/cancel.lua");
 pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");
-pub(super) static CLAIM: Script = script!("lua/claim.lua");
+pub(super) static CLAIM: Script = script!("lua/adopt.lua", "lua/turns.lua", "lua/claim.lua");
 pub(super) static DELETE_DEAD: Script = script!("lua/delete_dead.lua");
 pub(super) static EXTEND: Script = script!("lua/extend.lua");
-pub(super) static MIGRATE: Script = script!("lua/migrate.lua" + waiting);
+pub(super) static LET_GO: Script = script!("lua/waiting.lua", "lua/let_go.lua");
+pub(super) static LOOK_RAW: Script = script!("lua/waiting.lua", "lua/look_raw.lua");
+pub(super) static MIGRATE: Script = script!("lua/waiting.lua", "lua/migrate.lua");
 pub(super) static OVERDUE: Script = script!("lua/overdue.lua");
-pub(super) static PUSH: Script = script!("lua/push.lua" + waiting);
-pub(super) static RESPAWN: Script = script!("lua/respawn.lua" + waiting);
-pub(super) static SETTLE: Script = script!("lua/settle.lua" + waiting);
+pub(super) static PAUSE: Script = script!("lua/waiting.lua", "lua/pause.lua");
+pub(super) static PUSH: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/push.lua");
+pub(super) static RESPAWN: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/respawn.lua");
+pub(super) static SETTLE: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/settle.lua");
 pub(super) static SILENT: Script = script!("lua/silent.lua");
+pub(super) static SWEEP: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/sweep.lua");
+pub(super) static TAKE_IN: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/take_in.lua");
 
 /// A call of a script. What its keys and arguments mean stands at the head of its file.
 #[derive(Debug)]

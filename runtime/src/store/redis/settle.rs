@@ -1,16 +1,18 @@
 //! Settle: plain acks go through `ack.lua` many at a time, everything else through `settle.lua`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
+use redis::{RedisResult, Value};
 
 use super::keys::Keys;
 use super::push::add_job;
-use super::record::{write_failure, write_result};
+use super::record::{write_cancelled, write_failure, write_result};
 use super::reply::Reply;
 use super::script::{ACK, Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
-use crate::job::{Name, NewJob, WorkerId};
+use crate::job::{JobId, Name, NewJob, WorkerId};
 use crate::outcome::{Failure, Verdict};
 use crate::store::clock::wait_ms;
 use crate::store::{Settled, Settlement, StoreError};
@@ -29,7 +31,7 @@ impl RedisStore {
         let (mut parts, mut calls) = (Vec::new(), Vec::new());
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
             let keys = self.keys(tenant);
-            let (plain, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, s)| is_plain_ack(s));
+            let (plain, others) = plain_acks(group);
             for part in acks_by_worker(plain) {
                 calls.push(self.ack_call(&keys, &part));
                 parts.push(part);
@@ -44,8 +46,7 @@ impl RedisStore {
         let mut calls = calls.into_iter().peekable();
         while calls.peek().is_some() {
             for reply in self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await? {
-                let done = Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(DOING))?;
-                let settled = done.into_iter().map(|done| if done { Settled::Done } else { Settled::LeaseLost });
+                let settled = read(reply).map_err(self.misread(DOING))?;
                 answers.extend(parts.next().into_iter().flatten().map(|(place, _)| place).zip(settled));
             }
         }
@@ -75,9 +76,11 @@ impl RedisStore {
             keys.jobs(),
             keys.claims(),
             keys.leases(),
+            keys.counts(),
             keys.failures(),
             keys.checkpoints(),
-            keys.counts(),
+            keys.priorities(),
+            keys.cancelled(),
         ];
         let mut call = Call::new(&ACK, &names);
         call.arg(worker.as_str()).arg(topics.0.len());
@@ -102,7 +105,7 @@ impl RedisStore {
             call.arg(lease.job.as_str()).arg(lease.delivery);
             call.arg(named.workers.number(&lease.worker)).arg(named.topics.number(&lease.topic.topic));
             self.add_verdict(&mut call, settlement, &mut next_result)?;
-            call.arg(if settlement.notify && settlement.verdict.is_final() { "1" } else { "" });
+            call.arg(if settlement.notify { "1" } else { "" });
             call.arg(guard(settlement, dead));
             let follow_ups = follow_ups(settlement);
             call.arg(follow_ups.len());
@@ -135,7 +138,7 @@ impl RedisStore {
         Ok(named)
     }
 
-    /// Verdict, wait, failure, reason, unique value, and the result with its key and retention.
+    /// Verdict, wait, failure, reason, unique value, and the result (if cancelled: another) with its key and retention.
     fn add_verdict(&self, call: &mut Call, settlement: &Settlement, next_result: &mut usize) -> Result<(), StoreError> {
         let verdict = &settlement.verdict;
         let (wait, failure): (Duration, Option<&Failure>) = match verdict {
@@ -151,13 +154,27 @@ impl RedisStore {
         call.arg(verdict.name()).arg(wait_ms(wait)).arg(stored).arg(reason).arg(unique);
         if keeps_result(settlement) {
             let result = write_result(verdict, settlement.attempts).map_err(unwritable)?.unwrap_or_default();
-            call.arg(*next_result).arg(result).arg(wait_ms(settlement.keep_result));
+            let cancelled = write_cancelled(settlement.attempts).map_err(unwritable)?;
+            call.arg(*next_result).arg(result).arg(cancelled).arg(wait_ms(settlement.keep_result));
             *next_result += 1;
         } else {
-            call.arg("").arg("").arg(0);
+            call.arg("").arg("").arg("").arg(0);
         }
         Ok(())
     }
+}
+
+fn read(reply: Value) -> RedisResult<Vec<Settled>> {
+    let mut reply = Reply::new(reply)?;
+    let mut answers = Vec::new();
+    while !reply.is_empty() {
+        answers.push(match reply.number()? {
+            1 => Settled::Done,
+            2 => Settled::Cancelled,
+            _ => Settled::LeaseLost,
+        });
+    }
+    Ok(answers)
 }
 
 /// What a part of a batch names, in the order in which the script gets it.
@@ -170,20 +187,11 @@ struct Named<'a> {
 impl Named<'_> {
     /// The keys for `settle.lua`, and the number of the first result's key.
     fn keys(&mut self, keys: &Keys) -> (Vec<String>, usize) {
-        let mut names = vec![
-            keys.jobs(),
-            keys.active(),
-            keys.due(),
-            keys.topics(),
-            keys.counts(),
-            keys.claims(),
-            keys.leases(),
-            keys.failures(),
-            keys.checkpoints(),
-        ];
+        let mut names = keys.waiting();
+        names.extend([keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled()]);
         names.extend(self.workers.0.iter().map(|worker| keys.processing(worker)));
         for topic in &self.topics.0 {
-            names.extend([keys.ready(topic), keys.delayed(topic), keys.unique(topic), keys.dead(topic)]);
+            names.extend(keys.row(topic));
         }
         let first_result = names.len() + 1;
         names.append(&mut self.results);
@@ -199,8 +207,9 @@ fn follow_ups(settlement: &Settlement) -> &[NewJob] {
     }
 }
 
+/// Whatever the verdict is: the job may have been cancelled, and then this is its end.
 fn keeps_result(settlement: &Settlement) -> bool {
-    settlement.verdict.is_final() && !settlement.keep_result.is_zero()
+    !settlement.keep_result.is_zero()
 }
 
 /// What besides the fence must hold: nothing for a worker's own settlements and for those of a dead worker.
@@ -220,6 +229,16 @@ fn is_plain_ack(settlement: &Settlement) -> bool {
         && settlement.unique.is_none()
         && !settlement.notify
         && settlement.only_if_overdue.is_none()
+}
+
+/// Plain acks, which go ahead, and the others. An ack of a job that is settled otherwise too keeps its place behind it.
+fn plain_acks(group: Vec<Placed<'_>>) -> (Vec<Placed<'_>>, Vec<Placed<'_>>) {
+    let others = group.iter().filter(|(_, s)| !is_plain_ack(s));
+    let others: HashSet<&JobId> = others.map(|(_, s)| &s.lease.job).collect();
+    if others.is_empty() {
+        return (group, Vec::new());
+    }
+    group.into_iter().partition(|(_, s)| is_plain_ack(s) && !others.contains(&s.lease.job))
 }
 
 fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
@@ -272,7 +291,7 @@ fn weight(settlement: &Settlement) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{JobId, Lease, Payload};
+    use crate::job::{Lease, Payload};
     use crate::outcome::{FailureDetail, Reason};
 
     #[test]

@@ -166,6 +166,7 @@ fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
         Channel::Wake(tenant) => match message.split_once(' ')? {
             ("ready", topic) => Some(Signal::Ready(TopicId { tenant: tenant.clone(), topic: topic.parse().ok()? })),
             ("due", wait_ms) => Some(Signal::Due(tenant.clone(), Duration::from_millis(wait_ms.parse().ok()?))),
+            ("cancel", id) => Some(Signal::Cancelled(tenant.clone(), id.parse().ok()?)),
             _ => None,
         },
     }
@@ -181,6 +182,7 @@ mod tests {
         let (wake, done) = (Channel::Wake(tenant.clone()), Channel::Done(tenant.clone()));
         assert_eq!(read(&wake, b"ready mail"), Some(Signal::Ready("acme/mail".parse().unwrap())));
         assert_eq!(read(&wake, b"due 1500"), Some(Signal::Due(tenant.clone(), Duration::from_millis(1500))));
+        assert_eq!(read(&wake, b"cancel j1"), Some(Signal::Cancelled(tenant.clone(), "j1".parse().unwrap())));
         assert_eq!(read(&done, b"j1"), Some(Signal::Finished(tenant, "j1".parse().unwrap())));
         for noise in [&b"ready"[..], b"due soon", b"ready {", b"other x", b"\xff"] {
             assert_eq!(read(&wake, noise), None);

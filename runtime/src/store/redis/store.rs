@@ -82,10 +82,6 @@ impl RedisStore {
         move |error| self.link.failed(doing, error)
     }
 
-    fn not_yet(&self, doing: &'static str) -> StoreError {
-        self.refused(doing, anyhow::anyhow!("this kind of store cannot do it yet"))
-    }
-
     /// For requests that are not sent.
     pub(super) fn refused(&self, doing: &'static str, source: impl Into<anyhow::Error>) -> StoreError {
         StoreError::Refused { store: self.link.address.clone(), doing, source: source.into() }
@@ -174,31 +170,31 @@ impl Store for RedisStore {
         self.find_held(tenant, worker, except).await
     }
 
-    async fn wanted(&self, tenant: &Name, _raw: &[Name]) -> Result<Wanted, StoreError> {
-        self.look_for_work(tenant).await
+    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+        self.look_for_work(tenant, raw).await
     }
 
-    async fn sweep(&self, _limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
-        Err(self.not_yet("sweep"))
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        self.sweep_topics(limits).await
     }
 }
 
 #[async_trait]
 impl Transfer for RedisStore {
-    async fn outgoing(&self, _topic: &TopicId, _limit: usize) -> Result<Vec<StoredJob>, StoreError> {
-        Err(self.not_yet("read jobs to be moved"))
+    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        self.outgoing_jobs(topic, limit).await
     }
 
-    async fn take_in(&self, _jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
-        Err(self.not_yet("take jobs in"))
+    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
+        self.take_jobs_in(jobs).await
     }
 
-    async fn let_go(&self, _topic: &TopicId, _ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        Err(self.not_yet("let go of jobs"))
+    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.let_go_of(topic, ids).await
     }
 
-    async fn forget_moved(&self, _tenant: &Name, _ids: &[JobId]) -> Result<(), StoreError> {
-        Err(self.not_yet("forget moved jobs"))
+    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        self.forget_moved_jobs(tenant, ids).await
     }
 }
 
@@ -224,15 +220,15 @@ impl Inspect for RedisStore {
         self.delete_dead_jobs(topic, ids).await
     }
 
-    async fn cancel(&self, _tenant: &Name, _ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
-        Err(self.not_yet("cancel jobs"))
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.cancel_jobs(tenant, ids).await
     }
 
-    async fn set_paused(&self, _topic: &TopicId, _paused: bool) -> Result<bool, StoreError> {
-        Err(self.not_yet("pause a topic"))
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        self.pause(topic, paused).await
     }
 
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        Err(self.not_yet("list tenants"))
+        self.find_tenants().await
     }
 }

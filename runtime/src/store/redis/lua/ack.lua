@@ -1,6 +1,7 @@
 -- Ends attempts that succeeded and leave nothing behind: the common case of settle, with one command for many jobs.
 --
--- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 failures  6 checkpoints  7 counts
+-- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 counts
+--       6 failures  7 checkpoints  8 priorities  9 cancelled
 -- ARGV  1 worker  2 number of topics, then their names in order
 --       then per job: id, delivery, index of its topic. At most 1,000 jobs.
 -- Returns per job: 1 done, 0 the lease is lost and nothing was changed.
@@ -28,11 +29,14 @@ redis.call('ZREM', KEYS[4], unpack(done))
 redis.call('HDEL', KEYS[2], unpack(done))
 redis.call('HDEL', KEYS[3], unpack(done))
 -- Asking whether there are any at all is cheaper than naming every job once more.
-if redis.call('EXISTS', KEYS[5]) == 1 then redis.call('HDEL', KEYS[5], unpack(done)) end
-if redis.call('EXISTS', KEYS[6]) == 1 then redis.call('HDEL', KEYS[6], unpack(done)) end
+if redis.call('EXISTS', KEYS[6], KEYS[7], KEYS[8], KEYS[9]) > 0 then
+  for k = 6, 9 do
+    if redis.call('EXISTS', KEYS[k]) == 1 then redis.call(k == 9 and 'SREM' or 'HDEL', KEYS[k], unpack(done)) end
+  end
+end
 for t, n in pairs(acked) do
   count(ARGV[2 + t], 'acked', n)
   count(ARGV[2 + t], 'running', -n)
 end
-save_counts(KEYS[7])
+save_counts(KEYS[5])
 return answers

@@ -1,19 +1,33 @@
--- Put in front of the scripts that make jobs wait: push, settle, migrate, respawn.
+-- Put in front of the scripts that make jobs wait: or no longer: push, settle, migrate, respawn, cancel,
+-- pause, sweep, look_raw, take_in, let_go. Their KEYS begin with
 --
--- `at`: { now=, up= (ms, see clock), jobs=, active=, due=, topics= (keys), wake= (channel) }
--- topic: { name=, ready=, delayed=, unique= (keys), arrived={}, later={} }
+--   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable
+--
+-- and name for each topic a row of seven: ready of high, normal and low priority, delayed, unique, windows, dead.
 
--- When a job is due, in ms: '' is now, '+n' is n ms from now, 'n' is that point in time or now if it is past.
-local function due_time(at, due)
-  if due == '' then return at.now end
-  if string.sub(due, 1, 1) == '+' then return at.up + tonumber(due) end
-  return math.max(at.now, tonumber(due))
+local function partition(now, up, wake)
+  return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
+           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8] }
+end
+
+-- The topic whose row begins at KEYS[first]. `arrived` and `later` gather what announce() carries out.
+local function topic_row(name, first)
+  return { name = name, ready = { high = KEYS[first], normal = KEYS[first + 1], low = KEYS[first + 2] },
+           delayed = KEYS[first + 3], unique = KEYS[first + 4], windows = KEYS[first + 5], dead = KEYS[first + 6],
+           arrived = { high = {}, normal = {}, low = {} }, later = {} }
+end
+
+-- The priority of a stored job. Where all are normal, one question per script is all it costs.
+local function priority_of(at, id)
+  if at.mixed == nil then at.mixed = redis.call('EXISTS', at.priorities) == 1 end
+  return at.mixed and redis.call('HGET', at.priorities, id) or 'normal'
 end
 
 -- Notes that the job waits until `due`; announce() carries it out.
-local function wait(at, topic, id, due)
+local function wait(at, topic, id, due, priority)
   if due <= at.now then
-    topic.arrived[#topic.arrived + 1] = id
+    local arrived = topic.arrived[priority or priority_of(at, id)]
+    arrived[#arrived + 1] = id
   else
     topic.later[#topic.later + 1] = due
     topic.later[#topic.later + 1] = id
@@ -21,42 +35,66 @@ local function wait(at, topic, id, due)
   end
 end
 
--- Stores a new job: 1. Or 0: the id is known. Or the id of the job that holds the same unique value.
-local function insert(at, topic, id, due, unique, body)
-  if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
-  if unique ~= '' then
-    local holder = redis.call('HGET', topic.unique, unique)
-    -- A holder whose job is gone holds nothing.
-    if holder and redis.call('HEXISTS', at.jobs, holder) == 1 then
-      count(topic.name, 'duplicate')
-      return holder
-    end
-    redis.call('HSET', topic.unique, unique, id)
+-- Says that the topic has ready jobs, to whoever does not know it yet: whoever adds it to `active` publishes. A paused
+-- topic is never in there.
+local function wake(at, topic)
+  if redis.call('SADD', at.active, topic.name) == 0 then return end
+  redis.call('SADD', at.topics, topic.name)
+  if redis.call('SISMEMBER', at.paused, topic.name) == 1 then
+    redis.call('SREM', at.active, topic.name)
+  else
+    redis.call('PUBLISH', at.wake, 'ready ' .. topic.name)
   end
-  due = due_time(at, due)
-  redis.call('HSET', at.jobs, id, struct.pack('>I8I8', at.now, due) .. body)
-  wait(at, topic, id, due)
-  count(topic.name, 'pushed')
-  return 1
 end
 
--- Carries out what wait() noted, and wakes whoever waits for it: for ready jobs only if the topic was empty, for delayed
--- ones only if nothing is due earlier. All topics ever used are added to `topics` at just these moments.
+-- Says that a job of the topic is due at `due`, ms; tells others only if nothing is due earlier.
+local function alarm(at, topic, due)
+  if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
+  redis.call('SADD', at.topics, topic.name)
+  if redis.call('ZRANGE', at.due, 0, 0)[1] == topic.name then
+    redis.call('PUBLISH', at.wake, string.format('due %.0f', math.max(0, due - at.now)))
+  end
+end
+
+-- Carries out what wait() noted. All topics ever used are added to `topics` at just these moments.
 local function announce(at, topic)
-  if #topic.arrived > 0 then
-    many('LPUSH', topic.ready, topic.arrived)
-    if redis.call('SADD', at.active, topic.name) == 1 then
-      redis.call('SADD', at.topics, topic.name)
-      redis.call('PUBLISH', at.wake, 'ready ' .. topic.name)
+  local some = false
+  for priority, ids in pairs(topic.arrived) do
+    if #ids > 0 then
+      many('LPUSH', topic.ready[priority], ids)
+      some = true
     end
   end
+  if some then wake(at, topic) end
   if #topic.later > 0 then
     many('ZADD', topic.delayed, topic.later)
-    if redis.call('ZADD', at.due, 'LT', 'CH', topic.next, topic.name) == 1 then
-      redis.call('SADD', at.topics, topic.name)
-      if redis.call('ZRANGE', at.due, 0, 0)[1] == topic.name then
-        redis.call('PUBLISH', at.wake, string.format('due %.0f', topic.next - at.now))
-      end
-    end
+    alarm(at, topic, topic.next)
   end
+end
+
+-- When the next delayed job of the topic is due, in whole ms, or nil. Others may have written any score.
+local function next_due(topic)
+  local score = redis.call('ZRANGE', topic.delayed, 0, 0, 'WITHSCORES')[2]
+  return score and math.min(math.max(math.ceil(tonumber(score)), 0), 99999999999999)
+end
+
+-- Puts `due` right after jobs have left the topic's delayed ones.
+local function mend_due(at, topic)
+  local due = next_due(topic)
+  if due then redis.call('ZADD', at.due, due, topic.name) else redis.call('ZREM', at.due, topic.name) end
+end
+
+local function has_ready(topic)
+  return redis.call('EXISTS', topic.ready.high, topic.ready.normal, topic.ready.low) > 0
+end
+
+-- Takes a waiting job out of its place: whether it was there. The end of a List that is claimed from is looked at first.
+local function take_out(at, topic, id)
+  if redis.call('ZREM', topic.delayed, id) == 1 then
+    mend_due(at, topic)
+    return true
+  end
+  if redis.call('LREM', topic.ready[priority_of(at, id)], -1, id) == 0 then return false end
+  if not has_ready(topic) then redis.call('SREM', at.active, topic.name) end
+  return true
 end

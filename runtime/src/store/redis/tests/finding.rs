@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::mill::{DEAD_AFTER, LEASE, Mill, job, retry, tenant, topic, worker};
-use crate::job::WorkerId;
+use super::mill::{DEAD_AFTER, LEASE, Mill, delayed, failure, job, retry, tenant, topic, worker};
+use crate::job::{Priority, WorkerId};
 use crate::outcome::{Reason, Verdict};
 use crate::store::{JobState, Overdue, Settled, Settlement, Store};
 
@@ -149,21 +149,23 @@ async fn the_next_attempt_sees_the_checkpoint() {
 }
 
 #[tokio::test]
-async fn elements_that_are_no_job_are_set_aside_and_counted() {
+async fn a_job_named_twice_runs_once_and_the_second_is_set_aside() {
     let mill = Mill::new().await;
-    mill.push(&[job("mail")]).await;
+    let later = delayed("mail", 1000);
+    mill.push(&[job("mail"), job("mail"), later.clone()]).await;
+    let claims = mill.claim(2).await;
+    let (running, dead) = (&claims[0].lease.job, &claims[1].lease.job);
+    mill.settle(&claims[1], Verdict::Bury(failure(Reason::Trap))).await;
     let keys = mill.store.keys(&tenant());
-    let ready = keys.ready(&topic("mail").topic);
-    mill.raw(redis::cmd("LPUSH").arg(&ready).arg("raw-text").arg(&b"\xff\x00"[..])).await;
+    let ready = keys.ready(Priority::Normal, &topic("mail").topic);
+    for id in [running, dead, &later.spec.id] {
+        mill.raw(redis::cmd("LPUSH").arg(&ready).arg(id.as_str())).await;
+    }
     let claimed = mill.claim_as(&worker(), "mail", 10).await;
-    assert_eq!((claimed.claims.len(), claimed.strays), (1, 2));
-    // The id of a running job a second time: it must not run twice.
-    mill.raw(redis::cmd("LPUSH").arg(&ready).arg(claimed.claims[0].lease.job.as_str())).await;
-    assert_eq!(mill.claim_as(&worker(), "mail", 10).await.strays, 1);
-    assert_eq!(mill.total("stray").await, 3);
+    assert_eq!((claimed.claims.len(), claimed.strays, mill.total("stray").await), (0, 3, 3));
     let strays = mill.raw(redis::cmd("LLEN").arg(keys.strays(&topic("mail").topic))).await;
     assert_eq!(strays, redis::Value::Int(3));
-    assert_eq!(mill.settle(&claimed.claims[0], Verdict::Ack(None)).await, Settled::Done);
+    assert_eq!(mill.settle(&claims[0], Verdict::Ack(None)).await, Settled::Done);
     let left = mill.raw(redis::cmd("LLEN").arg(keys.processing(&worker()))).await;
     assert_eq!(left, redis::Value::Int(0));
 }

@@ -1,0 +1,58 @@
+-- Put in front of the scripts that meet what others wrote to ready Lists and delayed ZSETs behind the store's back: claim.
+
+-- MessagePack of a string, as text or as bytes.
+local function pack_text(text)
+  if #text < 32 then return string.char(160 + #text) .. text end
+  return struct.pack('>BB', 217, #text) .. text
+end
+local function pack_bytes(bytes)
+  if #bytes < 256 then return struct.pack('>BB', 196, #bytes) .. bytes end
+  if #bytes < 65536 then return struct.pack('>BI2', 197, #bytes) .. bytes end
+  return struct.pack('>BI4', 198, #bytes) .. bytes
+end
+
+-- The fields of a MessagePack map with a payload under '4', or nil for anything else.
+local function fields_of(element)
+  local first = string.byte(element)
+  if not first or not (first >= 128 and first < 144 or first == 222 or first == 223) then return nil end
+  local read, rest, map = pcall(cmsgpack.unpack_one, element)
+  return read and rest == -1 and type(map) == 'table' and type(map['4']) == 'string' and map or nil
+end
+
+-- The id that the producer gave the job, if it is one and no stored job has it; else one that no stored job has.
+local function adopted_id(jobs, wanted, element, now, nth)
+  if type(wanted) == 'number' and wanted % 1 == 0 and math.abs(wanted) < 1e15 then
+    wanted = string.format('%.0f', wanted)
+  end
+  if type(wanted) == 'string' and #wanted <= 64 and string.find(wanted, '^[%w%-_%.]+$')
+    and redis.call('HEXISTS', jobs, wanted) == 0 then
+    return wanted
+  end
+  local id, seed = nil, element
+  repeat
+    seed = redis.sha1hex(seed .. ' ' .. now .. ' ' .. nth)
+    id = 'raw-' .. string.sub(seed, 1, 22)
+  until redis.call('HEXISTS', jobs, id) == 0
+  return id
+end
+
+-- A time in seconds as ms, if it is one since the year 2001 and not later than now.
+local function plausible(seconds, now)
+  local ms = type(seconds) == 'number' and math.floor(seconds * 1000)
+  return ms and ms >= 1e12 and ms <= now and ms or nil
+end
+
+-- Makes the `nth` element of a call a job of the topic: its id, and its stamp and envelope.
+local function adopt(jobs, topics, topic, element, now, nth)
+  local fields = fields_of(element) or { ['4'] = element }
+  local id = adopted_id(jobs, fields['1'], element, now, nth)
+  local enqueued = plausible(fields['5'], now) or now
+  local delay = type(fields['3']) == 'number' and fields['3'] >= 0 and fields['3'] * 1000 or 0
+  local due = math.min(now, enqueued + math.floor(delay))
+  local envelope = '\130\1612' .. pack_text(topic) .. '\1614' .. pack_bytes(fields['4'])
+  local body = struct.pack('>I8I8', enqueued, due) .. envelope
+  redis.call('HSET', jobs, id, body)
+  redis.call('SADD', topics, topic)
+  count(topic, 'adopted')
+  return id, body
+end

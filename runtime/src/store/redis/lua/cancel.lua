@@ -1,0 +1,41 @@
+-- Cancels jobs: waiting ones are gone, running ones are marked and their workers told.
+-- Taking a ready job out of its List costs time in proportion to the List's length.
+--
+-- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 cancelled; then a row per topic; then a result
+--       key per job
+-- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of topics, then their names in order
+--       then per job, 5: id, index of its topic, unique value that it holds until it is over or '',
+--         keep the result for ms (0: not at all), notify of the end ('1' or '')
+-- Returns per job: 1 gone, 2 marked, 0 it is dead or unknown and nothing was changed.
+local now, up = clock(ARGV[1])
+local at = partition(now, up, ARGV[2])
+local claims, cancelled, topics = KEYS[9], KEYS[12], {}
+for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 6 + 7 * t) end
+local results = 12 + 7 * #topics
+
+local function cancel(id, topic, unique, keep, notify, result)
+  local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))
+  if worker ~= '' then
+    redis.call('SADD', cancelled, id)
+    redis.call('PUBLISH', at.wake, 'cancel ' .. id)
+    return 2
+  end
+  if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end
+  forget({ at.jobs, claims, KEYS[10], KEYS[11], at.priorities }, id)
+  if unique ~= '' and redis.call('HGET', topic.unique, unique) == id then redis.call('HDEL', topic.unique, unique) end
+  if keep ~= '0' then
+    redis.call('SET', result, cmsgpack.pack({ attempts = attempts, ['end'] = 'cancelled' }), 'PX', keep)
+  end
+  if notify ~= '' then redis.call('PUBLISH', ARGV[3], id) end
+  count(topic.name, 'cancelled')
+  return 1
+end
+
+despite_full_memory(at.due)
+local answers = {}
+for i = 5 + #topics, #ARGV, 5 do
+  local n, topic = #answers + 1, topics[tonumber(ARGV[i + 1])]
+  answers[n] = cancel(ARGV[i], topic, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], KEYS[results + n])
+end
+save_counts(KEYS[6])
+return answers

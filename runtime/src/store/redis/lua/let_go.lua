@@ -1,0 +1,25 @@
+-- Removes waiting and dead jobs of one topic, without counting or telling anybody.
+--
+-- KEYS  1 to 8: see waiting; 9 to 15: the topic's row  16 claims  17 failures  18 checkpoints
+-- ARGV  1 now, ms ('': the server's clock)  2 topic, then per job: id, unique value or ''
+-- Returns per job: 1 removed, 0 it was not there.
+local now, up = clock(ARGV[1])
+local at = partition(now, up, '')
+local topic = topic_row(ARGV[2], 9)
+despite_full_memory(at.due)
+
+local function let_go(id, unique)
+  local _, _, worker = parse_claim(redis.call('HGET', KEYS[16], id))
+  if worker ~= '' then return 0 end
+  if redis.call('ZREM', topic.dead, id) == 0 and not take_out(at, topic, id) then return 0 end
+  if unique ~= '' and string.match(redis.call('HGET', topic.unique, unique) or '', '^%S*') == id then
+    redis.call('HDEL', topic.unique, unique)
+    redis.call('ZREM', topic.windows, unique)
+  end
+  forget({ at.jobs, KEYS[16], KEYS[17], KEYS[18], at.priorities }, id)
+  return 1
+end
+
+local answers = {}
+for i = 3, #ARGV, 2 do answers[#answers + 1] = let_go(ARGV[i], ARGV[i + 1]) end
+return answers

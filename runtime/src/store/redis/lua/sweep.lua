@@ -1,0 +1,31 @@
+-- Drops what has outlived its limits: dead jobs over age or number, and unique values held for a time that has passed.
+-- At most 1,000 of each a topic.
+--
+-- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints; then a row per topic
+-- ARGV  1 now, ms ('': the server's clock), then per topic: name, how many of the latest dead jobs stay, how long in ms
+-- Returns per topic: how many dead jobs were dropped.
+local now, up = clock(ARGV[1])
+local at = partition(now, up, '')
+despite_full_memory(at.due)
+
+local function drop(topic, ids)
+  if #ids == 0 then return end
+  many('ZREM', topic.dead, ids)
+  for _, key in ipairs({ at.jobs, KEYS[9], KEYS[10], KEYS[11], at.priorities }) do many('HDEL', key, ids) end
+  count(topic.name, 'discarded', #ids)
+end
+
+local answers = {}
+for t = 1, (#ARGV - 1) / 3 do
+  local topic, keep, retention = topic_row(ARGV[3 * t - 1], 5 + 7 * t), tonumber(ARGV[3 * t]), tonumber(ARGV[3 * t + 1])
+  purge_windows(at, topic, 1000)
+  local dead = redis.call('ZCARD', topic.dead)
+  local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)
+  local over = math.min(math.max(dead - keep, aged), 1000)
+  -- Both limits take the oldest first.
+  if over > 0 then drop(topic, redis.call('ZRANGE', topic.dead, 0, over - 1)) end
+  if redis.call('EXISTS', topic.dead, topic.windows) == 0 then redis.call('SREM', at.perishable, topic.name) end
+  answers[t] = over
+end
+save_counts(KEYS[6])
+return answers

@@ -1,0 +1,48 @@
+-- Stores jobs of another store as they are, and marks them as moved. A job that is marked already, or known, is left out.
+--
+-- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 moved; then a row per topic
+-- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
+--       then per job, 10: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
+--         priority ('': normal), unique value ('': none, ':value': until the job is over, 'n:value': for n ms),
+--         value of claims or '', failure or '', checkpoint or '', stamp and envelope
+-- Returns per job: 1 stored, 0 left out.
+local now, up = clock(ARGV[1])
+local at = partition(now, up, ARGV[2])
+local topics = {}
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 6 + 7 * t) end
+
+local PLACE = {
+  ready = function(topic, id) wait(at, topic, id, now) end,
+  -- One that is due by now is still delayed: migrate takes it in its turn.
+  delayed = function(topic, id, due)
+    topic.later[#topic.later + 1], topic.later[#topic.later + 2] = due, id
+    topic.next = math.min(topic.next or due, due)
+  end,
+  dead = function(topic, id, since)
+    redis.call('ZADD', topic.dead, since, id)
+    redis.call('SADD', at.topics, topic.name)
+    redis.call('SADD', at.perishable, topic.name)
+  end,
+}
+
+local function take_in(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
+  if redis.call('HEXISTS', at.jobs, id) == 1 or redis.call('SADD', KEYS[12], id) == 0 then return 0 end
+  redis.call('HSET', at.jobs, id, body)
+  for key, value in pairs({ [at.priorities] = priority, [KEYS[9]] = claim, [KEYS[10]] = failure, [KEYS[11]] = checkpoint }) do
+    if value ~= '' then redis.call('HSET', key, id, value) end
+  end
+  if priority ~= '' then at.mixed = true end
+  if unique ~= '' then
+    local window, value = string.match(unique, '^(%d*):(.*)$')
+    if not holder_of(at, topic, value) then hold(at, topic, id, value, window) end
+  end
+  PLACE[place](topic, id, tonumber(ms))
+  return 1
+end
+
+local answers = {}
+for i = 4 + #topics, #ARGV, 10 do
+  answers[#answers + 1] = take_in(ARGV[i], topics[tonumber(ARGV[i + 1])], unpack(ARGV, i + 2, i + 9))
+end
+for _, topic in ipairs(topics) do announce(at, topic) end
+return answers

@@ -1,0 +1,41 @@
+-- Put in front of claim, whose KEYS and ARGV it reads: which ready Lists the jobs are taken from.
+
+local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS = 1, 2, 3, 4, 5, 6
+local function key(t, which) return KEYS[6 + 6 * t + which] end
+
+-- What was taken, and the index of its topic.
+local ids, topic_of = {}, {}
+local mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1
+
+local function take(t, priority)
+  local id = redis.call('RPOPLPUSH', key(t, priority), KEYS[1])
+  if id then ids[#ids + 1], topic_of[#topic_of + 1] = id, t end
+  return id
+end
+
+-- Takes at most `max` jobs of a topic that has ready ones of several priorities, or of another than normal.
+local function take_by_turns(t, name, max, waiting)
+  local turns = ARGV[3]
+  local turn = tonumber(redis.call('HGET', KEYS[11], name) or 0)
+  max = math.min(max, waiting[HIGH] + waiting[NORMAL] + waiting[LOW])
+  for _ = 1, max do
+    local priority = tonumber(string.sub(turns, turn + 1, turn + 1))
+    if waiting[priority] == 0 then
+      priority = waiting[HIGH] > 0 and HIGH or waiting[NORMAL] > 0 and NORMAL or LOW
+    end
+    take(t, priority)
+    waiting[priority], turn = waiting[priority] - 1, (turn + 1) % #turns
+  end
+  redis.call('HSET', KEYS[11], name, turn)
+end
+
+-- Takes at most `max` jobs of a topic. Where all jobs are normal and nothing is paused, there is nothing to ask.
+local function take_line(t, name, max)
+  if pauses and redis.call('SISMEMBER', KEYS[10], name) == 1 then return end
+  local waiting = mixed and { redis.call('LLEN', key(t, HIGH)), redis.call('LLEN', key(t, NORMAL)),
+                              redis.call('LLEN', key(t, LOW)) }
+  if waiting and waiting[HIGH] + waiting[LOW] > 0 then return take_by_turns(t, name, max, waiting) end
+  for _ = 1, max do
+    if not take(t, NORMAL) then return end
+  end
+end
