@@ -2,8 +2,8 @@
 # The main job on real input: a photo becomes a thumbnail, and an order that nobody paid for is closed after its delay.
 # Sets up what is missing, shows each job's life as it happens, and ends by itself.
 #
-#   scripts/demo.sh                  a Redis of its own, gone afterwards
-#   REDIS_URL=… scripts/demo.sh      that Redis
+#   scripts/demo.sh                  on a store of its own, in out/demo
+#   REDIS_URL=… scripts/demo.sh      on that Redis
 #   scripts/demo.sh --keep-running   leaves the runner running until Ctrl-C
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,18 +26,12 @@ out=out/demo
 rm -rf "$out" && mkdir -p "$out"
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
-if [ -z "${REDIS_URL-}" ]; then
-    # A socket's path may be at most 107 bytes long, so not in this folder, which may be anywhere.
-    socket=$(mktemp -d)/redis.sock
-    redis-server --port 0 --unixsocket "$socket" --save "" --appendonly no >"$out/redis.log" 2>&1 &
-    until [ -S "$socket" ]; do kill -0 $! && sleep 0.05; done
-    REDIS_URL="redis+unix://$socket"
-fi
-gristmill() { target/debug/gristmill --store "$REDIS_URL" "$@"; }
+export GRISTMILL_STORE="${REDIS_URL:-sqlite:$out/jobs.db}"
+gristmill() { target/debug/gristmill "$@"; }
 
 say "gristmill run: a runner on gristmill.toml and handlers/"
 : >"$out/run.log"
-target/debug/gristmill --store "$REDIS_URL" --log gristmill=debug run > >(tee "$out/run.log") 2>&1 &
+target/debug/gristmill --log gristmill=debug run > >(tee "$out/run.log") 2>&1 &
 runner=$!
 until grep -q "ready for jobs" "$out/run.log"; do kill -0 $runner && sleep 0.05; done
 
@@ -56,7 +50,7 @@ say "gristmill stats"
 gristmill stats
 
 if $keep_running; then
-    say "The runner keeps running. In another terminal: target/debug/gristmill --store $REDIS_URL push echo --data hello --wait"
+    say "The runner keeps running. In another terminal: target/debug/gristmill --store $GRISTMILL_STORE push echo --data hello --wait"
     wait $runner
 else
     say "Ending the runner: SIGTERM"

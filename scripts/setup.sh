@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building and running Gristmill needs and this machine lacks, on Debian and its kin:
-# the WebAssembly target of the Rust toolchain, and redis-server. Says nothing if nothing is missing.
+# the WebAssembly target of the Rust toolchain, and for the tests redis-server. Says nothing if nothing is missing.
 #
-#   REDIS_URL=redis://… scripts/setup.sh     installs no Redis: there is one
+#   scripts/setup.sh            what running needs
+#   scripts/setup.sh --tests    what the tests need, too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,12 +37,12 @@ install_target() {
 }
 
 have_redis() {
-    [ -n "${REDIS_URL:-}" ] || command -v redis-server >/dev/null || command -v valkey-server >/dev/null
+    command -v redis-server >/dev/null
 }
 
 install_redis() {
     command -v apt-get >/dev/null ||
-        fail "there is no redis-server and no apt-get to install it: install Redis 6.2 or later, or set REDIS_URL"
+        fail "there is no redis-server and no apt-get to install it: install Redis 6.2 or later"
     echo "setup: installing redis-server"
     # The package starts a server of its own on port 6379; nothing here needs one running.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
@@ -50,4 +51,8 @@ install_redis() {
 
 command -v cargo >/dev/null || fail "there is no cargo: install Rust from https://rustup.rs"
 have_target || install_target
-have_redis || install_redis
+case "${1-}" in
+    "") ;;
+    --tests) have_redis || install_redis ;;
+    *) fail "\`$1\` is no option; there is --tests" ;;
+esac

@@ -2,5 +2,5 @@
 # Sets up what the tests need and runs all of them. Extra arguments go to the test binaries: scripts/test.sh -- crash
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
+scripts/setup.sh --tests
 cargo test --workspace --no-fail-fast "$@"

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use gristmill::job::{Due, JobSpec, NewJob, TopicId};
 use gristmill::runner::AttemptRecord;
-use gristmill::store::Produce;
 use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, spec};
 use gristmill_tests::wait::{SOON, until};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gristmill::job::{Due, JobId, JobSpec};
 use gristmill::outcome::Reason;
-use gristmill::store::{Inspect, JobState, JobView, ResultView};
+use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, spec, tenant};
+use gristmill_tests::mill::{Mill, On, spec, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, Report, Script, Step};
 
@@ -48,8 +48,31 @@ const MANIFEST: &str = r#"
     payload-limit = "100B"
 "#;
 
-async fn mill() -> Mill {
-    Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn mill(on: On) -> Mill {
+    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+}
+
+// What becomes of a job does not depend on where it waited.
+on_both_stores! {
+    complete_acks_and_keeps_the_result
+    a_guest_sees_its_job_and_nothing_of_the_host
+    snooze_runs_again_later_and_uses_no_attempt
+    retry_backs_off_until_the_attempts_are_used_up
+    a_retry_may_name_its_wait_and_succeed
+    reject_is_dead_at_once
+    a_payload_that_does_not_parse_is_rejected_saying_where
+    every_hostile_guest_gets_its_verdict_and_honest_work_goes_on
+    a_panic_leaves_its_message_and_a_readable_backtrace
+    memory_that_was_denied_is_named_with_its_peak
+    output_and_payload_are_held_to_their_limits_exactly
+    floods_of_log_lines_are_cut_and_the_guest_runs_on
+    follow_ups_appear_with_the_ack_or_not_at_all
+    follow_ups_are_held_to_what_the_topics_allow
+    a_unique_follow_up_is_there_once_however_often_it_is_enqueued
+    a_checkpoint_is_there_for_the_next_attempt
+    a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in
+    a_job_past_its_time_to_live_is_counted_and_gone
+    a_delayed_job_is_never_early
 }
 
 async fn work(mill: &Mill, topic: &str, script: Script) -> JobView {
@@ -79,18 +102,14 @@ fn sink(count: Count) -> Enqueue {
     Enqueue { topic: "sink".into(), data: "x".into(), count, ..Enqueue::default() }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn complete_acks_and_keeps_the_result() {
-    let mill = mill().await;
+async fn complete_acks_and_keeps_the_result(mill: Mill) {
     let view = work(&mill, "puppet", Script::end(End::Text("flour".into()))).await;
     assert_eq!((view.state.clone(), result(&view)), (JobState::Finished, b"flour".as_slice()));
     let view = work(&mill, "puppet", Script::end(End::Complete)).await;
     assert_eq!(view.result, Some(ResultView::Complete(None)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_guest_sees_its_job_and_nothing_of_the_host() {
-    let mill = mill().await;
+async fn a_guest_sees_its_job_and_nothing_of_the_host(mill: Mill) {
     let end = End::Report { config: vec!["colour".into(), "shape".into()], secrets: vec![] };
     let job = JobSpec {
         key: Some("k".into()),
@@ -114,18 +133,14 @@ async fn a_guest_sees_its_job_and_nothing_of_the_host() {
     assert!(report.environment.is_empty() && report.arguments.is_empty() && !report.sees_files);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn snooze_runs_again_later_and_uses_no_attempt() {
-    let mill = mill().await;
+async fn snooze_runs_again_later_and_uses_no_attempt(mill: Mill) {
     let job = mill.push("puppet", &Script::end(End::SnoozeMs(5)).to_json()).await;
     until("more deliveries than attempts allowed", SOON, async || (mill.attempts_at(&job).len() > 4).then_some(()))
         .await;
     assert!(mill.attempts_at(&job).iter().all(|record| (record.attempt, record.verdict) == (1, "snooze")));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn retry_backs_off_until_the_attempts_are_used_up() {
-    let mill = mill().await;
+async fn retry_backs_off_until_the_attempts_are_used_up(mill: Mill) {
     let cause = Cause { code: "busy".into(), message: "try later".into(), ..Cause::default() };
     let view = work(&mill, "puppet", Script::end(End::Retry(cause))).await;
     assert_eq!(death(&view), (Reason::Failed, "try later".into()));
@@ -135,9 +150,7 @@ async fn retry_backs_off_until_the_attempts_are_used_up() {
     assert_eq!(waits, [pause, pause, None]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retry_may_name_its_wait_and_succeed() {
-    let mill = mill().await;
+async fn a_retry_may_name_its_wait_and_succeed(mill: Mill) {
     let retry = Step::RetryUntilAttempt { attempt: 3, after_ms: Some(1) };
     let view = work(&mill, "puppet", Script::new([retry, Step::End(End::Text("third".into()))])).await;
     assert_eq!(result(&view), b"third");
@@ -146,25 +159,19 @@ async fn a_retry_may_name_its_wait_and_succeed() {
     assert_eq!(records[0].again_in, Some(Duration::from_millis(1)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn reject_is_dead_at_once() {
-    let mill = mill().await;
+async fn reject_is_dead_at_once(mill: Mill) {
     let cause = Cause { code: "bad".into(), message: "no such order".into(), ..Cause::default() };
     let view = work(&mill, "puppet", Script::end(End::Reject(cause))).await;
     assert_eq!((death(&view), view.attempts), ((Reason::Rejected, "no such order".into()), 1));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_payload_that_does_not_parse_is_rejected_saying_where() {
-    let mill = mill().await;
+async fn a_payload_that_does_not_parse_is_rejected_saying_where(mill: Mill) {
     let (reason, message) = death(&mill.work("puppet", b"{\"do\": 7}").await);
     assert_eq!(reason, Reason::Rejected);
     assert!(message.contains("line 1"), "{message}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on() {
-    let mill = mill().await;
+async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on(mill: Mill) {
     let hostile = [
         ("puppet", Script::end(End::InfiniteLoop), Reason::FuelExhausted, 1),
         ("puppet", Script::end(End::MemoryBomb), Reason::MemoryExceeded, 1),
@@ -198,18 +205,14 @@ async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on() {
     assert_eq!(ready(&mill, "sink").await, 0, "nothing that a failed attempt enqueued may appear");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_leaves_its_message_and_a_readable_backtrace() {
-    let mill = mill().await;
+async fn a_panic_leaves_its_message_and_a_readable_backtrace(mill: Mill) {
     let view = work(&mill, "puppet", Script::end(End::Panic("the mill is on fire".into()))).await;
     let failure = view.last_failure.unwrap();
     assert!(failure.detail.message.contains("the mill is on fire"), "{failure:?}");
     assert!(failure.backtrace.unwrap().contains("puppet"), "names survive the build");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn memory_that_was_denied_is_named_with_its_peak() {
-    let mill = mill().await;
+async fn memory_that_was_denied_is_named_with_its_peak(mill: Mill) {
     let (_, message) = death(&work(&mill, "puppet", Script::end(End::MemoryBomb)).await);
     assert!(message.contains("16777216"), "{message}");
     let view = work(&mill, "puppet", Script::new([Step::Allocate(8 << 20), Step::End(End::Complete)])).await;
@@ -217,9 +220,7 @@ async fn memory_that_was_denied_is_named_with_its_peak() {
     assert!((8 << 20..16 << 20).contains(&peak), "{peak}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn output_and_payload_are_held_to_their_limits_exactly() {
-    let mill = mill().await;
+async fn output_and_payload_are_held_to_their_limits_exactly(mill: Mill) {
     let view = work(&mill, "puppet", Script::end(End::Bytes(4 << 10))).await;
     assert_eq!(result(&view).len(), 4 << 10);
 
@@ -233,17 +234,13 @@ async fn output_and_payload_are_held_to_their_limits_exactly() {
     assert!(message.contains("payload") && message.contains("256"), "{message}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn floods_of_log_lines_are_cut_and_the_guest_runs_on() {
-    let mill = mill().await;
+async fn floods_of_log_lines_are_cut_and_the_guest_runs_on(mill: Mill) {
     let flood = [Step::LogFlood { lines: 1000, bytes: 100 }, Step::StdoutFlood { lines: 1000, bytes: 100 }];
     let script = Script::new(flood.into_iter().chain([Step::End(End::Text("still here".into()))]));
     assert_eq!(result(&work(&mill, "puppet", script).await), b"still here");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn follow_ups_appear_with_the_ack_or_not_at_all() {
-    let mill = mill().await;
+async fn follow_ups_appear_with_the_ack_or_not_at_all(mill: Mill) {
     let three = || Step::Enqueue(sink(Count::Times(3)));
     let reject = End::Reject(Cause::default());
     work(&mill, "puppet", Script::new([three(), Step::End(reject)])).await;
@@ -255,9 +252,7 @@ async fn follow_ups_appear_with_the_ack_or_not_at_all() {
     assert_eq!(ready(&mill, "sink").await, 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn follow_ups_are_held_to_what_the_topics_allow() {
-    let mill = mill().await;
+async fn follow_ups_are_held_to_what_the_topics_allow(mill: Mill) {
     // As many as allowed, then told so.
     work(&mill, "puppet", Script::new([Step::EnqueueUntilRefused(sink(Count::Forever))])).await;
     assert_eq!(ready(&mill, "sink").await, 7);
@@ -276,9 +271,7 @@ async fn follow_ups_are_held_to_what_the_topics_allow() {
     assert_eq!(ready(&mill, "sink").await, 7);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued() {
-    let mill = mill().await;
+async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued(mill: Mill) {
     let unique = || Enqueue { unique: Some("order-7".into()), ..sink(Count::Once) };
     for _ in 0..3 {
         work(&mill, "puppet", Script::new([Step::Enqueue(unique())])).await;
@@ -286,18 +279,14 @@ async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued() {
     assert_eq!(ready(&mill, "sink").await, 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_checkpoint_is_there_for_the_next_attempt() {
-    let mill = mill().await;
+async fn a_checkpoint_is_there_for_the_next_attempt(mill: Mill) {
     let report = End::Report { config: vec![], secrets: vec![] };
     let script = Script::new([Step::RetryUntilCheckpoint("half way".into()), Step::End(report)]);
     let report: Report = serde_json::from_slice(result(&work(&mill, "puppet", script).await)).unwrap();
     assert_eq!((report.attempt, report.checkpoint.as_deref()), (2, Some("half way")));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in() {
-    let mill = mill().await;
+async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in(mill: Mill) {
     let job = mill.push("sink", &Script::end(End::Text("served".into())).to_json()).await;
     work(&mill, "puppet", Script::end(End::Complete)).await;
     assert_eq!(mill.store.job(&tenant(), &job).await.unwrap().unwrap().state, JobState::Ready);
@@ -306,9 +295,7 @@ async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in() {
     assert_eq!((result(&view), view.attempts), (b"served".as_slice(), 1));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_past_its_time_to_live_is_counted_and_gone() {
-    let mill = mill().await;
+async fn a_job_past_its_time_to_live_is_counted_and_gone(mill: Mill) {
     let late = JobSpec { ttl: Some(Duration::from_millis(1)), ..spec("sink", b"{}") };
     let job = mill.push_job(late, Due::Now).await;
     until("the time to live to pass", SOON, async || {
@@ -322,9 +309,7 @@ async fn a_job_past_its_time_to_live_is_counted_and_gone() {
     assert_eq!(mill.end_of(&job).await.result, Some(ResultView::Expired));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_job_is_never_early() {
-    let mill = mill().await;
+async fn a_delayed_job_is_never_early(mill: Mill) {
     let job = spec("puppet", &Script::end(End::Report { config: vec![], secrets: vec![] }).to_json());
     let id = mill.push_job(job, Due::After(Duration::from_millis(200))).await;
     let report: Report = serde_json::from_slice(result(&mill.end_of(&id).await)).unwrap();

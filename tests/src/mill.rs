@@ -1,4 +1,4 @@
-//! A whole runner in this process, on a Redis of its own: the way most behaviour is tested.
+//! A whole runner in this process, on a store of its own: the way most behaviour is tested.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,9 @@ use gristmill::config::Manifest;
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
+use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, JobView, Produce};
+use gristmill::store::{JobState, JobView, Store};
 use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -19,11 +20,19 @@ use crate::process::{caches, program};
 use crate::redis::Redis;
 use crate::wait::{SOON, until};
 
+/// Which kind of store a mill works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    Memory,
+    Redis,
+}
+
 /// A runner with its manifest, its folder of handlers, and a record of every attempt.
 #[derive(Debug)]
 pub struct Mill {
-    pub redis: Redis,
-    pub store: Arc<RedisStore>,
+    pub store: Arc<dyn Store>,
+    /// Where the store is, if it is a Redis.
+    pub redis: Option<Redis>,
     folder: TempDir,
     runner: Option<Runner>,
     reloader: Option<JoinHandle<()>>,
@@ -32,14 +41,22 @@ pub struct Mill {
 }
 
 impl Mill {
-    /// Starts on a fresh Redis, with these components in the folder: name and path.
+    /// Starts on a fresh embedded store, with these components in the folder: name and path.
     pub async fn start(manifest: &str, handlers: &[(&str, &str)]) -> Self {
-        let redis = Redis::start().await;
+        Self::start_on(On::Memory, manifest, handlers).await
+    }
+
+    /// The same on a fresh store of this kind.
+    pub async fn start_on(kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
+        let redis = if kind == On::Redis { Some(Redis::start().await) } else { None };
+        let store: Arc<dyn Store> = match &redis {
+            Some(redis) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
+            None => Arc::new(EmbeddedStore::in_memory().await.unwrap()),
+        };
         let folder = TempDir::with_prefix("gristmill-").unwrap();
-        let store = Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap());
         let mut mill = Self {
-            redis,
             store,
+            redis,
             folder,
             runner: None,
             reloader: None,

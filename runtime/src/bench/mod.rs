@@ -5,9 +5,15 @@
 
 mod cpu;
 mod figure;
+mod load;
+mod place;
 mod rig;
 mod scenario;
+mod store;
+mod watch;
 
 pub use figure::{Figure, Spread};
+pub use place::BenchStore;
 pub use rig::{Rig, RigError, RigSettings};
 pub use scenario::{latency, lateness, throughput};
+pub use store::{claim_and_settle, push, push_singly};

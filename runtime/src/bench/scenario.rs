@@ -3,41 +3,26 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::cpu;
 use super::figure::{Figure, Spread};
+use super::load::{fill, job};
 use super::rig::{Rig, RigError};
-use crate::job::{Due, JobId, JobSpec, NewJob, Payload};
-
-/// Jobs in one push.
-const CHUNK: usize = 1000;
+use super::watch::{Watch, figure};
+use crate::job::{Due, JobId, NewJob};
 
 /// A full queue is worked off: claim, run in a fresh sandbox, settle.
 ///
 /// # Errors
 /// If the store fails.
 pub async fn throughput(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    for chunk in (0..jobs).step_by(CHUNK) {
-        let batch: Vec<NewJob> = (chunk..jobs.min(chunk + CHUNK)).map(|_| job(rig, Due::Now)).collect();
-        rig.store.push(&batch).await?;
-    }
-    let me = std::process::id();
-    let (cpu, store_cpu, begun) = (cpu::used(me), rig.store_cpu(), Instant::now());
+    fill(rig, jobs).await?;
+    let watch = Watch::begin(rig);
     let (runner, mut records) = rig.run()?;
     for _ in 0..jobs {
         records.recv().await;
     }
-    let took = begun.elapsed();
-    let cpu = cpu::used(me).saturating_sub(cpu);
-    let store_cpu = rig.store_cpu().zip(store_cpu).map(|(after, before)| after.saturating_sub(before));
+    let figure = watch.end(rig, "throughput", jobs);
     Rig::end(runner).await;
-
-    let per_job = |time: Duration| time.as_secs_f64() * 1e6 / jobs as f64;
-    Ok(Figure {
-        jobs_per_second: Some(jobs as f64 / took.as_secs_f64()),
-        runner_cpu_us_per_job: Some(per_job(cpu)),
-        store_cpu_us_per_job: store_cpu.map(per_job),
-        ..figure(rig, "throughput", jobs)
-    })
+    Ok(figure)
 }
 
 /// An idle runner gets one job at a time: from the call of push to the start of the handler.
@@ -49,7 +34,7 @@ pub async fn latency(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
     let mut delays = Vec::with_capacity(jobs);
     for _ in 0..jobs {
         let pushed = Instant::now();
-        rig.store.push(&[job(rig, Due::Now)]).await?;
+        rig.place.store.push(&[job(rig, Due::Now)]).await?;
         if let Some(record) = records.recv().await {
             delays.push(record.started.saturating_duration_since(pushed));
         }
@@ -84,7 +69,7 @@ pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure,
                 job
             })
             .collect();
-        rig.store.push(&batch).await?;
+        rig.place.store.push(&batch).await?;
     }
     let (mut delays, mut early) = (Vec::with_capacity(jobs), 0);
     for _ in 0..jobs {
@@ -95,23 +80,4 @@ pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure,
     }
     Rig::end(runner).await;
     Ok((Figure { delay: Spread::of(delays), ..figure(rig, "due-to-start", jobs) }, early))
-}
-
-fn job(rig: &Rig, due: Due) -> NewJob {
-    let body = Payload { data: vec![b'x'; rig.settings.payload_bytes], content_type: None };
-    NewJob { spec: JobSpec::new(rig.topic.clone(), body), due }
-}
-
-fn figure(rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
-    Figure {
-        scenario,
-        store: rig.store_name(),
-        jobs,
-        concurrency: rig.settings.concurrency,
-        payload_bytes: rig.settings.payload_bytes,
-        jobs_per_second: None,
-        runner_cpu_us_per_job: None,
-        store_cpu_us_per_job: None,
-        delay: None,
-    }
 }

@@ -114,7 +114,9 @@ pub(super) fn follow_up(new: &NewJob, due_in_ms: u64) -> Value {
         "body": payload(&new.spec.body),
         "metadata": new.spec.metadata,
         "key": new.spec.key,
-        "unique": new.spec.unique,
+        "priority": new.spec.priority,
+        "unique": new.spec.unique.as_ref().map(|unique| &unique.value),
+        "unique_window_ms": new.spec.unique.as_ref().and_then(|unique| unique.window).map(millis),
         "due_in_ms": due_in_ms,
     })
 }

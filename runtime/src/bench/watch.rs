@@ -1,0 +1,47 @@
+//! What a stretch of work took.
+
+use std::time::{Duration, Instant};
+
+use super::cpu;
+use super::figure::Figure;
+use super::rig::Rig;
+
+/// Time and CPU time from begin to end.
+pub(super) struct Watch {
+    begun: Instant,
+    own_cpu: Duration,
+    store_cpu: Option<Duration>,
+}
+
+impl Watch {
+    pub(super) fn begin(rig: &Rig) -> Self {
+        Self { own_cpu: cpu::used(std::process::id()), store_cpu: rig.place.cpu(), begun: Instant::now() }
+    }
+
+    pub(super) fn end(self, rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
+        let took = self.begun.elapsed();
+        let own = cpu::used(std::process::id()).saturating_sub(self.own_cpu);
+        let stores = rig.place.cpu().zip(self.store_cpu).map(|(after, before)| after.saturating_sub(before));
+        let per_job = |time: Duration| time.as_secs_f64() * 1e6 / jobs as f64;
+        Figure {
+            jobs_per_second: Some(jobs as f64 / took.as_secs_f64()),
+            runner_cpu_us_per_job: Some(per_job(own)),
+            store_cpu_us_per_job: stores.map(per_job),
+            ..figure(rig, scenario, jobs)
+        }
+    }
+}
+
+pub(super) fn figure(rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
+    Figure {
+        scenario,
+        store: rig.settings.store.to_string(),
+        jobs,
+        concurrency: rig.settings.concurrency,
+        payload_bytes: rig.settings.payload_bytes,
+        jobs_per_second: None,
+        runner_cpu_us_per_job: None,
+        store_cpu_us_per_job: None,
+        delay: None,
+    }
+}

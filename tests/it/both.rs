@@ -1,0 +1,20 @@
+//! Cases that hold on either kind of store.
+
+/// Makes two tests of each case: functions that take a [`Mill`](gristmill_tests::mill::Mill), which `mill(on)` beside them
+/// starts on the store that it is told.
+macro_rules! on_both_stores {
+    ($($case:ident)*) => {
+        on_both_stores!(embedded: Memory, $($case)*);
+        on_both_stores!(redis: Redis, $($case)*);
+    };
+    ($module:ident: $on:ident, $($case:ident)*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(super::mill(gristmill_tests::mill::On::$on).await).await;
+                }
+            )*
+        }
+    };
+}
