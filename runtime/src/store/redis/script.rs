@@ -15,6 +15,7 @@ macro_rules! script {
 }
 
 pub(super) static ACK: Script = script!("lua/ack.lua");
+pub(super) static ADOPT_WAITING: Script = script!("lua/waiting.lua", "lua/adopt.lua", "lua/adopt_waiting.lua");
 pub(super) static BEAT: Script = script!("lua/beat.lua");
 pub(super) static CANCEL: Script = script!("lua/waiting.lua", "lua/cancel.lua");
 pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");

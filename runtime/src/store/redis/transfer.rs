@@ -11,7 +11,7 @@ use super::keys::Keys;
 use super::push::{held, priority};
 use super::record::{read_failure, write_failure};
 use super::reply::Reply;
-use super::script::{Call, LET_GO, TAKE_IN};
+use super::script::{ADOPT_WAITING, Call, LET_GO, TAKE_IN};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::job::{JobId, Name, Priority, TopicId, Unique};
 use crate::store::clock::point_ms;
@@ -21,6 +21,9 @@ use crate::time::Timestamp;
 const READ: &str = "read jobs to be moved";
 const TAKE: &str = "take jobs in";
 const LET: &str = "let go of jobs";
+
+/// How many elements of each List one call of the script looks at.
+const ADOPTED: usize = 1000;
 
 type Bytes = Option<Vec<u8>>;
 
@@ -33,11 +36,31 @@ impl RedisStore {
             return Ok(Vec::new());
         }
         let keys = self.keys(&topic.tenant);
-        let mut jobs = Vec::new();
-        for part in self.waiting_and_dead(&keys, &topic.topic, limit).await?.chunks(SCRIPT_JOBS) {
-            jobs.extend(self.read_stored(&keys, topic, part).await?);
+        let mut look_at = limit;
+        loop {
+            self.adopt_waiting(&keys, &topic.topic, look_at).await?;
+            let found = self.waiting_and_dead(&keys, &topic.topic, look_at).await?;
+            let mut jobs = Vec::new();
+            for part in found.chunks(SCRIPT_JOBS) {
+                jobs.extend(self.read_stored(&keys, topic, part).await?);
+            }
+            // None at all means that the topic is empty. So where nothing but ids of running jobs was found, which only
+            // others can have written there, look further.
+            if !jobs.is_empty() || found.len() < look_at {
+                jobs.truncate(limit);
+                return Ok(jobs);
+            }
+            look_at = look_at.saturating_mul(2);
         }
-        Ok(jobs)
+    }
+
+    /// Makes jobs of what others wrote, or it would stay behind.
+    async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
+        let mut names = keys.waiting();
+        names.extend(keys.row(topic));
+        let mut call = Call::new(&ADOPT_WAITING, &names);
+        call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
+        self.link.run(READ, vec![call]).await.map(drop)
     }
 
     /// Ids in the order of the move, at most `limit`, as they are at one moment.

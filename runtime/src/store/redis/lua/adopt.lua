@@ -1,4 +1,5 @@
--- Put in front of the scripts that meet what others wrote to ready Lists and delayed ZSETs behind the store's back: claim.
+-- Put in front of the scripts that meet what others wrote to ready Lists and delayed ZSETs behind the store's back:
+-- claim, adopt_waiting.
 
 -- MessagePack of a string, as text or as bytes.
 local function pack_text(text)
