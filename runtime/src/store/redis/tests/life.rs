@@ -156,8 +156,12 @@ async fn the_same_lease_settles_once_in_a_batch() {
     let mill = Mill::new().await;
     let claim = mill.running().await;
     let ack = Settlement::new(claim.lease.clone(), Verdict::Ack(None));
-    let settled = mill.store.settle(&[ack.clone(), ack]).await.unwrap();
+    let settled = mill.store.settle(&[ack.clone(), ack.clone()]).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::LeaseLost]);
+    let lease = mill.running().await.lease;
+    let (retry, ack) = (Settlement::new(lease.clone(), retry(0)), Settlement { lease, ..ack });
+    let settled = mill.store.settle(&[retry, ack]).await.unwrap();
+    assert_eq!(settled, [Settled::Done, Settled::LeaseLost], "the first one counts");
 }
 
 #[tokio::test]

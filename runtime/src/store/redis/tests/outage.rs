@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::mill::{LEASE, Mill, delayed, job, retry, tenant, until, worker};
-use crate::outcome::Verdict;
+use super::mill::{LEASE, Mill, delayed, failure, job, retry, tenant, topic, until, worker};
+use crate::outcome::{Reason, Verdict};
 use crate::store::redis::RedisStore;
-use crate::store::{Produce, Settled, Signal, Store, StoreError};
+use crate::store::{Cancelled, Inspect, Produce, Settled, Signal, Store, StoreError};
 
 #[tokio::test]
 async fn a_lost_server_is_away_at_once_and_found_again() {
@@ -90,6 +90,25 @@ async fn a_full_server_lets_its_jobs_be_worked_off() {
         assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     }
     assert_eq!(mill.total("acked").await, 2);
+}
+
+#[tokio::test]
+async fn a_full_server_lets_people_clear_it_out() {
+    let mill = Mill::new().await;
+    let waiting = delayed("mail", 10);
+    mill.push(&[job("mail"), job("mail"), waiting.clone()]).await;
+    let claims = mill.claim(2).await;
+    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+
+    assert_eq!(mill.settle(&claims[0], Verdict::Bury(failure(Reason::Trap))).await, Settled::Done);
+    let ids = [waiting.spec.id, claims[1].lease.job.clone()];
+    assert_eq!(mill.store.cancel(&tenant(), &ids).await.unwrap(), [Cancelled::Gone, Cancelled::Stopping]);
+    assert_eq!(mill.settle(&claims[1], retry(0)).await, Settled::Cancelled);
+    assert_eq!(mill.store.sweep(&[super::sweep::limits(0, Duration::MAX)]).await.unwrap(), [1]);
+    assert!(mill.store.set_paused(&topic("mail"), true).await.unwrap());
+    let mail = topic("mail").topic;
+    assert_eq!(mill.store.wanted(&tenant(), &[mail]).await.unwrap().next_due_in, None);
+    assert_eq!((mill.total("cancelled").await, mill.total("discarded").await), (2, 1));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::mill::{Mill, delayed, job, retry, tenant, topic, until};
 use crate::outcome::Verdict;
 use crate::store::{Produce, Settlement, Signal, Store, Wanted};
 
-async fn next(signals: &mut Receiver<Signal>) -> Signal {
+pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
     timeout(Duration::from_secs(10), signals.recv()).await.expect("a signal within ten seconds").unwrap()
 }
 
