@@ -33,7 +33,7 @@ const LEASE: &str = "UPDATE jobs SET state = 'running', seq = ?2, worker = ?3, l
 impl EmbeddedStore {
     pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let (worker, from) = (worker.clone(), from.to_vec());
-        let weight = Weight { jobs: from.iter().map(|line| line.max).sum(), bytes: 0 };
+        let weight = Weight { jobs: from.iter().fold(0, |sum, line| sum.saturating_add(line.max)), bytes: 0 };
         self.write("claim jobs", weight, move |work| work.claim(&worker, &from)).await
     }
 }
@@ -150,6 +150,9 @@ impl Work<'_> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
         let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
         let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        self.free_all(topic, &id)?;
+        let changed = self.topics.change(topic);
+        changed.running = changed.running.saturating_sub(1);
         self.bury(&End { number, topic, job: &id, unique: None, attempts }, &failure)
     }
 }

@@ -30,5 +30,8 @@ mod unique;
 mod work;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use owner::{Owner, owner};
 pub use store::{Durability, EmbeddedStore};

@@ -13,7 +13,7 @@ use super::store::Durability;
 use crate::store::StoreError;
 
 /// How long a statement waits for a lock that another process holds on the file.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// Prepared statements that a connection keeps: more than there are.
 const STATEMENTS: usize = 128;

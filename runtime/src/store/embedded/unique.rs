@@ -19,6 +19,9 @@ const HOLD: &str = "INSERT INTO uniques (topic_number, value, holder, until) VAL
 /// Takes a value that is held until done from its holder.
 const FREE: &str = "DELETE FROM uniques WHERE topic_number = ?1 AND value = ?2 AND holder = ?3 AND until IS NULL";
 
+/// Takes every value that is held until done from a job.
+const FREE_ALL: &str = "DELETE FROM uniques WHERE topic_number = ?1 AND holder = ?2 AND until IS NULL";
+
 /// Until when a job holds a value, if it does so for a time.
 const HELD_UNTIL: &str = "SELECT until FROM uniques WHERE topic_number = ?1 AND value = ?2 AND holder = ?3";
 
@@ -56,6 +59,12 @@ impl Work<'_> {
     pub(super) fn free(&self, topic: Number, value: &str, job: &JobId) -> Done<()> {
         let mut free = self.connection.prepare_cached(FREE)?;
         free.execute(params![self.topics.get(topic).number, value, job.as_str()])?;
+        Ok(())
+    }
+
+    /// Frees what a job held until done whose row cannot be read. Looks through all values of the topic.
+    pub(super) fn free_all(&self, topic: Number, job: &JobId) -> Done<()> {
+        self.connection.prepare_cached(FREE_ALL)?.execute(params![self.topics.get(topic).number, job.as_str()])?;
         Ok(())
     }
 

@@ -10,12 +10,14 @@ use tokio::sync::mpsc;
 
 use super::clock::OwnClock;
 use super::fault::{Done, Fault};
+use super::open::BUSY;
 use super::owner::Lock;
 use super::request::{Request, Weight};
 use super::signals::Listeners;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
 use crate::store::Signal;
+use crate::time::Timestamp;
 
 /// What one commit may hold: about ten milliseconds of the writer, and what its journal may grow by. A single request may
 /// be larger, if it has a single job that is.
@@ -25,7 +27,8 @@ const COMMIT: Weight = Weight { jobs: 4096, bytes: 16 << 20 };
 /// every 4 MB, as far as readers let it.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// How long nothing is done about a long log after readers did not let it be emptied.
+/// How long readers are waited for then, while nothing is written; and how long nothing more is done about it.
+const LOG_WAIT: Duration = Duration::from_millis(250);
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
 pub(super) struct Writer {
@@ -88,7 +91,7 @@ impl Writer {
         let run = |connection: &Connection, sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         let failed = |error: rusqlite::Error| Failed::Commit(error.into());
         let mut signals = Vec::new();
-        let mut latest = self.clock.moment(&crate::store::Clock::Own).now;
+        let mut latest = Timestamp::default();
         run(&self.connection, "BEGIN IMMEDIATE").map_err(failed)?;
         let alone = requests.len() == 1;
         for request in requests {
@@ -103,7 +106,7 @@ impl Writer {
                 signals: Vec::new(),
                 later: Vec::new(),
             };
-            latest = work.now();
+            latest = latest.max(work.now());
             if request.run(&mut work) {
                 work.announce_due();
                 signals.append(&mut work.signals);
@@ -144,15 +147,20 @@ impl Writer {
         let long = std::fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES);
         if long && self.log_checked.is_none_or(|last| last.elapsed() > LOG_PAUSE) {
             self.log_checked = Some(Instant::now());
-            if let Err(error) = empty_log(&self.connection) {
-                tracing::warn!(%error, log = %log.display(), "could not empty the write-ahead log");
+            match empty_log(&self.connection, LOG_WAIT) {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    log = %log.display(),
+                    "the write-ahead log grows: a transaction that somebody left open in the file is in the way"
+                ),
+                Err(error) => tracing::warn!(%error, log = %log.display(), "could not empty the write-ahead log"),
             }
         }
     }
 
     fn close(self) {
         if self.log.is_some()
-            && let Err(error) = empty_log(&self.connection)
+            && let Err(error) = empty_log(&self.connection, LOG_WAIT)
         {
             tracing::warn!(%error, "could not empty the write-ahead log at the end; the next start will");
         }
@@ -176,14 +184,17 @@ fn gather(first: Request, queue: &mut mpsc::Receiver<Request>) -> Vec<Request> {
     let mut requests = vec![first];
     while weight.jobs < COMMIT.jobs && weight.bytes < COMMIT.bytes {
         let Ok(request) = queue.try_recv() else { break };
-        weight.jobs += request.weight.jobs.max(1);
-        weight.bytes += request.weight.bytes;
+        weight.jobs = weight.jobs.saturating_add(request.weight.jobs.max(1));
+        weight.bytes = weight.bytes.saturating_add(request.weight.bytes);
         requests.push(request);
     }
     requests
 }
 
-/// Moves everything from the log into the file. Waits for readers as long as the connection waits for locks.
-pub(super) fn empty_log(connection: &Connection) -> Done<()> {
-    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+/// Moves everything from the log into the file. False: readers were in the way for all that time.
+fn empty_log(connection: &Connection, wait: Duration) -> Done<bool> {
+    connection.busy_timeout(wait)?;
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    connection.busy_timeout(BUSY)?;
+    Ok(!busy?)
 }

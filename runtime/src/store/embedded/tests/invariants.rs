@@ -1,0 +1,89 @@
+//! What must hold in every file, whatever happened to it, said in SQL.
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+/// Each finds what is wrong; the schema's own checks are not repeated.
+const NEVER: [(&str, &str); 11] = [
+    ("a job without a body", "SELECT id FROM jobs WHERE number NOT IN (SELECT number FROM bodies)"),
+    ("a body without a job", "SELECT number FROM bodies WHERE number NOT IN (SELECT number FROM jobs)"),
+    (
+        "a job whose topic is another one",
+        "SELECT id FROM jobs LEFT JOIN topics ON topic_number = topics.number
+         WHERE (topics.tenant, topics.topic) IS NOT (jobs.tenant, jobs.topic)",
+    ),
+    (
+        "two jobs in one place in line",
+        "SELECT seq FROM jobs WHERE state = 'ready' GROUP BY topic_number, seq HAVING count(*) > 1",
+    ),
+    (
+        "a topic that counts its jobs wrong",
+        "SELECT topic FROM topics WHERE (ready, delayed, running, dead) IS NOT (
+             SELECT count(*) FILTER (WHERE state = 'ready'), count(*) FILTER (WHERE state = 'delayed'),
+                    count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'dead')
+             FROM jobs WHERE topic_number = topics.number)",
+    ),
+    (
+        "a topic that has a wrong next due time",
+        "SELECT topic FROM topics WHERE next_due IS NOT
+             (SELECT min(delayed_until) FROM jobs WHERE topic_number = topics.number AND state = 'delayed')",
+    ),
+    (
+        "a topic with ready jobs that nobody is told of",
+        "SELECT topic FROM topics WHERE ready > 0 AND NOT active AND NOT paused",
+    ),
+    (
+        "a job that was pushed and is nowhere, or is somewhere and was never pushed",
+        "SELECT topic FROM topics
+         WHERE (SELECT coalesce(sum(n), 0) FROM totals WHERE topic_number = number AND name = 'pushed')
+            IS NOT ready + delayed + running + dead +
+               (SELECT coalesce(sum(n), 0) FROM totals
+                WHERE topic_number = number AND name IN ('acked', 'expired', 'cancelled', 'discarded'))",
+    ),
+    (
+        "a value held until done by nobody who is alive, or by another topic's job",
+        "SELECT value FROM uniques WHERE until IS NULL AND NOT EXISTS (
+             SELECT 1 FROM jobs WHERE id = holder AND jobs.topic_number = uniques.topic_number
+                 AND unique_value = value AND state <> 'dead')",
+    ),
+    (
+        "a job alive whose value is not its own",
+        "SELECT id FROM jobs WHERE unique_value IS NOT NULL AND unique_window_ms IS NULL AND state <> 'dead'
+             AND id IS NOT (SELECT holder FROM uniques
+                            WHERE uniques.topic_number = jobs.topic_number AND value = unique_value)",
+    ),
+    (
+        "a running job that was never delivered, or more attempts than deliveries",
+        "SELECT id FROM jobs WHERE state = 'running' AND deliveries = 0 OR attempts > deliveries",
+    ),
+];
+
+/// The first thing that is wrong.
+pub(super) fn broken(connection: &Connection) -> Option<String> {
+    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    if sound != "ok" {
+        return Some(sound);
+    }
+    NEVER.iter().find_map(|(what, sql)| {
+        let mut select = connection.prepare(sql).unwrap();
+        let mut rows = select.query([]).unwrap();
+        rows.next().unwrap().map(|row| format!("{what}: {:?}", row.get::<_, Value>(0).unwrap()))
+    })
+}
+
+/// Everything that is in the file.
+pub(super) fn content(connection: &Connection) -> String {
+    let mut select = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+    let tables: Vec<String> = select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut content = String::new();
+    for table in tables {
+        let mut select = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = select.column_count();
+        let mut rows = select.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let values: Vec<Value> = (0..columns).map(|column| row.get(column).unwrap()).collect();
+            content.push_str(&format!("{table} {values:?}\n"));
+        }
+    }
+    content
+}

@@ -1,0 +1,9 @@
+mod concurrency;
+mod crash;
+mod invariants;
+mod life;
+mod looking;
+mod mill;
+mod moving;
+mod opening;
+mod outage;
