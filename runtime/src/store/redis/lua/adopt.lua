@@ -12,12 +12,46 @@ local function pack_bytes(bytes)
   return struct.pack('>BI4', 198, #bytes) .. bytes
 end
 
--- The fields of a MessagePack map with a payload under '4', or nil for anything else.
+-- How MessagePack writes what has a length or a fixed size, by its first byte. Redis' own reader knows no bytes (bin).
+local SIZED = { [196] = '>I1', [197] = '>I2', [198] = '>I4', [217] = '>I1', [218] = '>I2', [219] = '>I4' }
+local FIXED = { [202] = '>f', [203] = '>d', [204] = '>I1', [205] = '>I2', [206] = '>I4', [207] = '>I8',
+                [208] = '>i1', [209] = '>i2', [210] = '>i4', [211] = '>i8' }
+
+-- The text, bytes or number at `from`, and where the next value begins. Nothing for what is cut off or of another kind.
+local function read_plain(packed, from)
+  local first = string.byte(packed, from)
+  if not first then return nil end
+  if first < 128 then return first, from + 1 end
+  if FIXED[first] then
+    local size = struct.size(FIXED[first])
+    if from + size > #packed then return nil end
+    return struct.unpack(FIXED[first], packed, from + 1)
+  end
+  local length, start = first - 160, from + 1
+  if SIZED[first] then
+    if from + struct.size(SIZED[first]) > #packed then return nil end
+    length, start = struct.unpack(SIZED[first], packed, from + 1)
+  elseif first < 160 or first > 191 then
+    return nil
+  end
+  if start + length - 1 > #packed then return nil end
+  return string.sub(packed, start, start + length - 1), start + length
+end
+
+-- The fields of a MessagePack map of texts, bytes and numbers with a payload under '4', or nil for anything else.
 local function fields_of(element)
   local first = string.byte(element)
-  if not first or not (first >= 128 and first < 144 or first == 222 or first == 223) then return nil end
-  local read, rest, map = pcall(cmsgpack.unpack_one, element)
-  return read and rest == -1 and type(map) == 'table' and type(map['4']) == 'string' and map or nil
+  if not first or first < 129 or first > 143 then return nil end
+  local fields, at = {}, 2
+  for _ = 1, first - 128 do
+    local key, value
+    key, at = read_plain(element, at)
+    if not at then return nil end
+    value, at = read_plain(element, at)
+    if not at then return nil end
+    if type(key) == 'string' then fields[key] = value end
+  end
+  return at == #element + 1 and type(fields['4']) == 'string' and fields or nil
 end
 
 -- The id that the producer gave the job, if it is one and no stored job has it; else one that no stored job has.
