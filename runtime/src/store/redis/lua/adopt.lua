@@ -13,24 +13,27 @@ local function pack_bytes(bytes)
 end
 
 -- How MessagePack writes what has a length or a fixed size, by its first byte. Redis' own reader knows no bytes (bin).
-local SIZED = { [196] = '>I1', [197] = '>I2', [198] = '>I4', [217] = '>I1', [218] = '>I2', [219] = '>I4' }
-local FIXED = { [202] = '>f', [203] = '>d', [204] = '>I1', [205] = '>I2', [206] = '>I4', [207] = '>I8',
-                [208] = '>i1', [209] = '>i2', [210] = '>i4', [211] = '>i8' }
+local function format_of(first)
+  local sized = { [196] = '>I1', [197] = '>I2', [198] = '>I4', [217] = '>I1', [218] = '>I2', [219] = '>I4' }
+  local fixed = { [202] = '>f', [203] = '>d', [204] = '>I1', [205] = '>I2', [206] = '>I4', [207] = '>I8',
+                  [208] = '>i1', [209] = '>i2', [210] = '>i4', [211] = '>i8' }
+  return sized[first], fixed[first]
+end
 
 -- The text, bytes or number at `from`, and where the next value begins. Nothing for what is cut off or of another kind.
 local function read_plain(packed, from)
   local first = string.byte(packed, from)
   if not first then return nil end
   if first < 128 then return first, from + 1 end
-  if FIXED[first] then
-    local size = struct.size(FIXED[first])
-    if from + size > #packed then return nil end
-    return struct.unpack(FIXED[first], packed, from + 1)
+  local sized, fixed = format_of(first)
+  if fixed then
+    if from + struct.size(fixed) > #packed then return nil end
+    return struct.unpack(fixed, packed, from + 1)
   end
   local length, start = first - 160, from + 1
-  if SIZED[first] then
-    if from + struct.size(SIZED[first]) > #packed then return nil end
-    length, start = struct.unpack(SIZED[first], packed, from + 1)
+  if sized then
+    if from + struct.size(sized) > #packed then return nil end
+    length, start = struct.unpack(sized, packed, from + 1)
   elseif first < 160 or first > 191 then
     return nil
   end

@@ -5,10 +5,12 @@ local function key(t, which) return KEYS[6 + 6 * t + which] end
 
 -- What was taken, and the index of its topic.
 local ids, topic_of = {}, {}
-local mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1
+-- Where all jobs are normal and nothing is paused, this is all that there is to ask.
+local mixed, pauses = redis.call('EXISTS', KEYS[9], KEYS[10]) > 0, nil
+if mixed then mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1 end
 
-local function take(t, priority)
-  local id = redis.call('RPOPLPUSH', key(t, priority), KEYS[1])
+local function take(t, ready, processing)
+  local id = redis.call('RPOPLPUSH', ready, processing)
   if id then ids[#ids + 1], topic_of[#topic_of + 1] = id, t end
   return id
 end
@@ -23,19 +25,20 @@ local function take_by_turns(t, name, max, waiting)
     if waiting[priority] == 0 then
       priority = waiting[HIGH] > 0 and HIGH or waiting[NORMAL] > 0 and NORMAL or LOW
     end
-    take(t, priority)
+    take(t, key(t, priority), KEYS[1])
     waiting[priority], turn = waiting[priority] - 1, (turn + 1) % #turns
   end
   redis.call('HSET', KEYS[11], name, turn)
 end
 
--- Takes at most `max` jobs of a topic. Where all jobs are normal and nothing is paused, there is nothing to ask.
+-- Takes at most `max` jobs of a topic.
 local function take_line(t, name, max)
   if pauses and redis.call('SISMEMBER', KEYS[10], name) == 1 then return end
   local waiting = mixed and { redis.call('LLEN', key(t, HIGH)), redis.call('LLEN', key(t, NORMAL)),
                               redis.call('LLEN', key(t, LOW)) }
   if waiting and waiting[HIGH] + waiting[LOW] > 0 then return take_by_turns(t, name, max, waiting) end
+  local ready, processing = key(t, NORMAL), KEYS[1]
   for _ = 1, max do
-    if not take(t, NORMAL) then return end
+    if not take(t, ready, processing) then return end
   end
 end

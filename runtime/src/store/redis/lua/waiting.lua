@@ -14,7 +14,7 @@ end
 local function topic_row(name, first)
   return { name = name, ready = { high = KEYS[first], normal = KEYS[first + 1], low = KEYS[first + 2] },
            delayed = KEYS[first + 3], unique = KEYS[first + 4], windows = KEYS[first + 5], dead = KEYS[first + 6],
-           arrived = { high = {}, normal = {}, low = {} }, later = {} }
+           arrived = {}, later = {} }
 end
 
 -- The priority of a stored job. Where all are normal, one question per script is all it costs.
@@ -26,8 +26,9 @@ end
 -- Notes that the job waits until `due`; announce() carries it out.
 local function wait(at, topic, id, due, priority)
   if due <= at.now then
-    local arrived = topic.arrived[priority or priority_of(at, id)]
-    arrived[#arrived + 1] = id
+    priority = priority or priority_of(at, id)
+    local arrived = topic.arrived[priority]
+    if arrived then arrived[#arrived + 1] = id else topic.arrived[priority] = { id } end
   else
     topic.later[#topic.later + 1] = due
     topic.later[#topic.later + 1] = id
@@ -58,14 +59,8 @@ end
 
 -- Carries out what wait() noted. All topics ever used are added to `topics` at just these moments.
 local function announce(at, topic)
-  local some = false
-  for priority, ids in pairs(topic.arrived) do
-    if #ids > 0 then
-      many('LPUSH', topic.ready[priority], ids)
-      some = true
-    end
-  end
-  if some then wake(at, topic) end
+  for priority, ids in pairs(topic.arrived) do many('LPUSH', topic.ready[priority], ids) end
+  if next(topic.arrived) then wake(at, topic) end
   if #topic.later > 0 then
     many('ZADD', topic.delayed, topic.later)
     alarm(at, topic, topic.next)
