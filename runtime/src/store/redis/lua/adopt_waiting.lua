@@ -25,7 +25,7 @@ for _, key in pairs(topic.ready) do
 end
 local elements = redis.call('ZRANGE', topic.delayed, 0, limit - 1)
 adopt_each(elements, function(i, id)
-  local due = redis.call('ZSCORE', topic.delayed, elements[i])
+  local due = whole_ms(redis.call('ZSCORE', topic.delayed, elements[i]))
   redis.call('ZREM', topic.delayed, elements[i])
   redis.call('ZADD', topic.delayed, due, id)
 end)

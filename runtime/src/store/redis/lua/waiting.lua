@@ -1,5 +1,5 @@
--- Put in front of the scripts that make jobs wait: or no longer: push, settle, migrate, respawn, cancel,
--- pause, sweep, look_raw, take_in, let_go. Their KEYS begin with
+-- Put in front of the scripts that make jobs wait or no longer wait: push, settle, migrate, respawn, cancel, pause,
+-- sweep, look_raw, adopt_waiting, take_in, let_go. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable
 --
@@ -67,10 +67,15 @@ local function announce(at, topic)
   end
 end
 
--- When the next delayed job of the topic is due, in whole ms, or nil. Others may have written any score.
+-- A score as a time in whole ms that can be kept. Others may have written any score.
+local function whole_ms(score)
+  return math.min(math.max(math.ceil(tonumber(score)), 0), 99999999999999)
+end
+
+-- When the next delayed job of the topic is due, or nil.
 local function next_due(topic)
   local score = redis.call('ZRANGE', topic.delayed, 0, 0, 'WITHSCORES')[2]
-  return score and math.min(math.max(math.ceil(tonumber(score)), 0), 99999999999999)
+  return score and whole_ms(score)
 end
 
 -- Puts `due` right after jobs have left the topic's delayed ones.
