@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::Table;
 use super::{sandbox, screen};
 use crate::bench::{self, BenchStore, Figure, Rig, RigSettings};
+use crate::config::StoreAddress;
 use crate::store::embedded::Durability;
 use crate::wasm::Sandbox;
 
@@ -84,7 +85,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let sandbox = Sandbox::new(&sandbox::settings(&manifest, args.concurrency)?)?;
     let settings = RigSettings {
         handler: args.handler.clone(),
-        store: global.named_store().map_or(args.on.into(), BenchStore::RedisAt),
+        store: redis(global)?.map_or(args.on.into(), BenchStore::RedisAt),
         concurrency: args.concurrency as usize,
         threads: args.threads,
         payload_bytes: args.payload,
@@ -143,6 +144,15 @@ async fn compare(
         figures.push(say(global, bench::throughput(&rig, args.jobs).await?)?);
     }
     Ok(())
+}
+
+/// The Redis to measure, if the options name one.
+fn redis(global: &Global) -> Result<Option<String>, Usage> {
+    match global.named_store()? {
+        None => Ok(None),
+        Some(StoreAddress::Redis(url)) => Ok(Some(url)),
+        Some(address) => Err(Usage(format!("`bench` works on stores of its own or on a Redis, and {address} is none: see --on"))),
+    }
 }
 
 /// With --json each figure is printed as it comes.

@@ -32,9 +32,11 @@ struct Checked {
 pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let manifest = match global.manifest() {
         Ok(manifest) => manifest,
-        Err(error @ ManifestError::Invalid { .. }) => return refuse(global, &error),
-        // There is nothing to check.
-        Err(error) => return Err(error.into()),
+        Err(error) => match error.downcast_ref() {
+            Some(invalid @ ManifestError::Invalid { .. }) => return refuse(global, invalid),
+            // There is nothing to check.
+            _ => return Err(error),
+        },
     };
     let checked = check_all(&manifest).await?;
     let missing = missing(&manifest, &checked);

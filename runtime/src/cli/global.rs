@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 
+use super::exit::Usage;
 use super::store;
-use crate::config::{Manifest, ManifestError};
+use crate::config::{Manifest, ManifestError, StoreAddress};
 use crate::store::Store;
 
 /// Read if no manifest is named and it is there.
@@ -46,30 +47,34 @@ pub(super) enum LogFormat {
 
 impl Global {
     /// The manifest with the secrets of its topics, for who runs handlers.
-    pub(super) fn manifest(&self) -> Result<Manifest, ManifestError> {
+    pub(super) fn manifest(&self) -> anyhow::Result<Manifest> {
         self.manifest_with(Manifest::load)
     }
 
     /// The manifest without secrets, for who only looks.
-    pub(super) fn manifest_without_secrets(&self) -> Result<Manifest, ManifestError> {
+    pub(super) fn manifest_without_secrets(&self) -> anyhow::Result<Manifest> {
         self.manifest_with(Manifest::load_without_secrets)
     }
 
-    fn manifest_with(&self, load: fn(&Path) -> Result<Manifest, ManifestError>) -> Result<Manifest, ManifestError> {
+    fn manifest_with(&self, load: fn(&Path) -> Result<Manifest, ManifestError>) -> anyhow::Result<Manifest> {
         let mut manifest = match &self.manifest {
             Some(path) => load(path)?,
             None if Path::new(DEFAULT_MANIFEST).exists() => load(Path::new(DEFAULT_MANIFEST))?,
             None => Manifest::default_at(Path::new("")),
         };
-        if let Some(url) = &self.store {
-            manifest.store.url.clone_from(url);
+        if let Some(address) = self.named_store()? {
+            manifest.store.address = address;
         }
         Ok(manifest)
     }
 
-    /// The store that the options name, if they do.
-    pub(super) fn named_store(&self) -> Option<String> {
-        self.store.clone()
+    /// The store that the options name, if they do. A relative path is relative to the working directory.
+    pub(super) fn named_store(&self) -> Result<Option<StoreAddress>, Usage> {
+        // Not by clap: its message would show the password.
+        let address = self.store.as_deref().map(|text| StoreAddress::parse(text, Path::new("")));
+        address
+            .transpose()
+            .map_err(|bad| Usage(format!("--store (or GRISTMILL_STORE) is no address of a store: {bad}")))
     }
 
     /// Whether there is a manifest; without one, nothing can be said about which topics exist.
@@ -79,7 +84,7 @@ impl Global {
 
     /// The store that the options or the manifest name.
     pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Store>> {
-        store::open(&manifest.store.url, &manifest.store.prefix).await
+        store::open(&manifest.store).await
     }
 
     /// The store, for a command that needs nothing else from the manifest.

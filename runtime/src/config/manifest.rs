@@ -7,8 +7,10 @@ use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
 use super::grants::Secrets;
+use super::http::{self, HttpSettings};
 use super::read::{Problems, Section};
-use super::server::{self, HandlerSettings, Server, StoreSettings};
+use super::server::{self, HandlerSettings, Server};
+use super::store::{self, StoreSettings};
 use super::topics;
 use crate::job::{Name, TopicId};
 use crate::topic::Topic;
@@ -22,6 +24,7 @@ pub struct Manifest {
     pub path: PathBuf,
     pub server: Server,
     pub store: StoreSettings,
+    pub http: HttpSettings,
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
@@ -88,7 +91,8 @@ impl Manifest {
         let path = folder.join("gristmill.toml");
         Self {
             server: Server::default(),
-            store: StoreSettings::default(),
+            store: StoreSettings::default_at(folder),
+            http: HttpSettings::default(),
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
             template: topics::template(),
@@ -102,7 +106,8 @@ impl Manifest {
         let folder = source.path.parent().unwrap_or(Path::new(""));
         let mut root = Section::new("the manifest".into(), table, problems);
         let server = server::server(&mut root, folder);
-        let store = server::store(&mut root, folder);
+        let store = store::store(&mut root, folder);
+        let http = http::http(&mut root);
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder, secrets);
         root.finish();
@@ -110,6 +115,7 @@ impl Manifest {
             path: source.path.to_path_buf(),
             server,
             store,
+            http,
             handlers,
             topics,
             template,

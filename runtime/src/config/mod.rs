@@ -5,15 +5,19 @@ pub mod units;
 
 mod diagnostic;
 mod grants;
+mod http;
 mod manifest;
 mod ranges;
 mod read;
 mod server;
+mod store;
 mod topics;
 
 #[cfg(test)]
 mod tests;
 
 pub use diagnostic::{Diagnostic, did_you_mean};
+pub use http::{HttpSettings, Listen};
 pub use manifest::{Manifest, ManifestError};
-pub use server::{HandlerSettings, Server, StoreSettings};
+pub use server::{HandlerSettings, Server};
+pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};

@@ -81,6 +81,26 @@ impl<'t> Section<'t> {
         read
     }
 
+    /// A string that the reading function accepts, at a key that was asked for.
+    pub(super) fn text<T>(
+        &self,
+        key: &str,
+        value: Value<'_>,
+        must: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.problems.add(self.mismatch(key, value, must));
+            return None;
+        };
+        let read = read(text);
+        if read.is_none() {
+            let title = format!("`{key}` in {} must be {must}", self.name);
+            self.problems.add(self.problems.at(value.span(), title));
+        }
+        read
+    }
+
     fn mismatch(&self, key: &str, value: Value<'_>, must: &str) -> Diagnostic {
         let label = format!("this is {}", kind(value.get_ref()));
         self.problems.at(value.span(), format!("`{key}` in {} must be {must}", self.name)).label(label)

@@ -1,14 +1,11 @@
-//! The sections about the runner itself: `[server]`, `[store]`, `[handlers]`.
+//! The sections about the runner itself: `[server]` and `[handlers]`.
 
-use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::grants;
 use super::ranges;
 use super::read::Section;
-use crate::job::Name;
 
 /// `[server]`: this runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +18,6 @@ pub struct Server {
     pub shutdown_grace: Duration,
     /// Where compiled components are kept; none: wherever the command line keeps caches.
     pub cache: Option<PathBuf>,
-}
-
-/// `[store]`: where jobs are.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoreSettings {
-    /// The scheme names the kind of store. May hold a password: `Debug` leaves it out.
-    pub url: String,
-    /// What every key begins with, so that several installations can share a store.
-    pub prefix: String,
 }
 
 /// `[handlers]`: the folder of components, and how its files are compiled.
@@ -55,12 +43,6 @@ impl Default for Server {
             shutdown_grace: Duration::from_secs(10),
             cache: None,
         }
-    }
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self { url: "redis://127.0.0.1:6379/0".into(), prefix: "gm".into() }
     }
 }
 
@@ -90,37 +72,6 @@ pub(super) fn server(root: &mut Section<'_>, folder: &Path) -> Server {
     server
 }
 
-pub(super) fn store(root: &mut Section<'_>, folder: &Path) -> StoreSettings {
-    let mut store = StoreSettings::default();
-    if let Some(mut section) = root.section("store") {
-        if let Some(url) = url(&mut section, folder) {
-            store.url = url;
-        }
-        if let Some(prefix) = section.name("prefix") {
-            store.prefix = Name::into(prefix);
-        }
-        section.finish();
-    }
-    store
-}
-
-/// The address itself, or where it stands, because it may hold a password.
-fn url(section: &mut Section<'_>, folder: &Path) -> Option<String> {
-    let value = section.value("url")?;
-    let problems = section.problems();
-    let url = match value.get_ref().as_str() {
-        Some(text) => text.to_owned(),
-        None => String::from_utf8_lossy(&grants::secret("url", value, folder, problems)?).trim().to_owned(),
-    };
-    if !url.contains("://") {
-        let title = "`url` in [store] is no address of a store";
-        let problem = problems.at(value.span(), title);
-        let problem = problem.label("an address begins with a scheme, as in `redis://127.0.0.1:6379/0`");
-        problems.add(if url.contains('@') { problem.redacted() } else { problem });
-    }
-    Some(url)
-}
-
 pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings {
     let mut handlers = HandlerSettings::default_at(folder);
     if let Some(mut section) = root.section("handlers") {
@@ -135,15 +86,4 @@ pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings
         section.finish();
     }
     handlers
-}
-
-impl fmt::Debug for StoreSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
-        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        f.debug_struct("StoreSettings")
-            .field("url", &format_args!("{scheme}://{host}"))
-            .field("prefix", &self.prefix)
-            .finish()
-    }
 }

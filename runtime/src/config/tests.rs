@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ranges;
-use super::{Manifest, ManifestError};
+use super::{Durability, Listen, Manifest, ManifestError, StoreAddress};
 use crate::job::{Name, TopicId};
 use crate::topic::{Backoff, BackoffKind, Limits, Topic};
 
@@ -51,7 +51,8 @@ fn bad_manifests_are_shown_as_in_the_snapshots() {
 fn an_empty_manifest_is_all_defaults() {
     let manifest = parse("");
     assert_eq!(manifest.server.concurrency, 256);
-    assert_eq!(manifest.store.url, "redis://127.0.0.1:6379/0");
+    assert_eq!(manifest.store.address, StoreAddress::File("/etc/gristmill/gristmill.db".into()));
+    assert_eq!(manifest.http.listen, Listen::Usual);
     assert_eq!(manifest.handlers.folder, Path::new("/etc/gristmill/handlers"));
     assert!(manifest.topics.is_empty());
     let without = Manifest::default_at(Path::new("/etc/gristmill"));
@@ -65,6 +66,8 @@ fn settings_of_the_runner_are_read() {
         [store]
         url = "redis://:hunter2@db:6379/1"
         prefix = "jobs"
+        [http]
+        listen = "[::1]:8000"
         [handlers]
         folder = "/srv/handlers"
         auto-topics = false
@@ -73,10 +76,11 @@ fn settings_of_the_runner_are_read() {
         compile-timeout = "2m"
         compile-memory = "1GiB"
     "#;
-    let Manifest { server, store, handlers, .. } = parse(text);
+    let Manifest { server, store, http, handlers, .. } = parse(text);
     assert_eq!((server.concurrency, server.threads, server.shutdown_grace), (64, 3, Duration::from_secs(90)));
     assert_eq!(server.cache.as_deref(), Some(Path::new("/etc/gristmill/cache")));
-    assert_eq!((store.url.as_str(), store.prefix.as_str()), ("redis://:hunter2@db:6379/1", "jobs"));
+    assert_eq!(store.address, StoreAddress::Redis("redis://:hunter2@db:6379/1".into()));
+    assert_eq!((store.prefix.as_str(), http.listen), ("jobs", Listen::At("[::1]:8000".parse().unwrap())));
     assert!(!format!("{store:?}").contains("hunter2"));
     assert_eq!((handlers.folder.as_path(), handlers.auto_topics), (Path::new("/srv/handlers"), false));
     assert_eq!((handlers.rescan, handlers.component_bytes), (Duration::from_millis(500), 10_000_000));
@@ -238,6 +242,21 @@ fn who_runs_no_handlers_needs_no_secrets() {
 #[test]
 fn a_store_may_be_named_by_the_environment() {
     assert!(problems("[store]\nurl = { env = \"CARGO_PKG_NAME\" }").contains("no address of a store"));
+}
+
+#[test]
+fn a_file_is_as_durable_as_the_manifest_says() {
+    let store = |text: &str| parse(&format!("[store]\n{text}")).store;
+    assert_eq!(store("url = \"sqlite:a.db\"").durability, Durability::Power);
+    let process = store("url = \"sqlite:a.db\"\ndurability = \"process\"");
+    assert_eq!(process.durability, Durability::Process);
+    assert_eq!(process.address, StoreAddress::File("/etc/gristmill/a.db".into()));
+    assert_eq!(store("durability = \"process\"").durability, Durability::Process);
+}
+
+#[test]
+fn the_door_may_be_shut() {
+    assert_eq!(parse("[http]\nlisten = \"off\"").http.listen, Listen::Off);
 }
 
 #[test]
