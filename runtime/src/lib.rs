@@ -13,6 +13,7 @@
 //! | 3 | [`handlers`] | which component does which topic's jobs, and its reload |
 //! | 4 | [`runner`] | joins store and sandbox: claim, execute, decide, settle |
 //! | 5 | [`bench`] | the benchmarks that come with the product |
+//! | 5 | [`http`] | the server's door: health, and the JSON API that commands use |
 //! | 6 | [`cli`] | the only place that wires rooms |
 //!
 //! A job's way is a straight corridor: [`store::Store::push`], migrate, claim, execute, [`retry::decide`], settle.
@@ -33,5 +34,6 @@ pub mod handlers;
 pub mod runner;
 
 pub mod bench;
+pub mod http;
 
 pub mod cli;

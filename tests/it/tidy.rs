@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ROOMS: [(&str, u8); 12] = [
+const ROOMS: [(&str, u8); 13] = [
     ("job", 0),
     ("topic", 0),
     ("outcome", 0),
@@ -15,6 +15,7 @@ const ROOMS: [(&str, u8); 12] = [
     ("handlers", 3),
     ("runner", 4),
     ("bench", 5),
+    ("http", 5),
     ("cli", 6),
 ];
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{bench, check, dead, invoke, job, logging, push, run, screen, stats, topics};
+use super::{bench, check, dead, invoke, job, logging, pause, push, run, screen, stats, topics};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -34,6 +34,8 @@ enum Command {
     Stats(stats::Args),
     Job(job::Args),
     Dead(dead::Args),
+    Pause(pause::PauseArgs),
+    Resume(pause::ResumeArgs),
     Invoke(invoke::Args),
     Bench(bench::Args),
     /// Compiles one component; the sandbox calls it.
@@ -76,6 +78,8 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Stats(args) => stats::run(global, args).await,
         Command::Job(args) => job::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
+        Command::Pause(args) => pause::pause(global, args).await,
+        Command::Resume(args) => pause::resume(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
         Command::Bench(args) => bench::run(global, args).await,
         Command::CompileComponent { .. } => Ok(Exit::Usage),

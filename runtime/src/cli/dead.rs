@@ -9,7 +9,7 @@ use super::global::Global;
 use super::table::{Table, facts};
 use super::{document, job, screen, wait};
 use crate::job::{JobId, TopicId};
-use crate::store::{DeadJob, Store, StoreError};
+use crate::store::{DeadJob, Inspect, StoreError};
 use crate::time::Timestamp;
 
 /// Dead jobs are read this many at a time.
@@ -81,7 +81,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
 }
 
-async fn list(global: &Global, store: &dyn Store, topic: &TopicId, skip: usize, limit: usize) -> anyhow::Result<Exit> {
+async fn list(
+    global: &Global,
+    store: &dyn Inspect,
+    topic: &TopicId,
+    skip: usize,
+    limit: usize,
+) -> anyhow::Result<Exit> {
     let now = Timestamp::now();
     let mut table = Table::new(&["ID", "DIED", ">ATTEMPTS", "REASON", "MESSAGE"]);
     let mut seen = 0;
@@ -118,7 +124,7 @@ fn row(dead: &DeadJob, now: Timestamp) -> [String; 5] {
     ]
 }
 
-async fn show(global: &Global, store: &dyn Store, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
+async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
     let Some(dead) = find(store, topic, id).await? else { bail!("job {id} is not among the dead of `{topic}`") };
     if global.json {
         screen::document(&document::dead(&dead))?;
@@ -139,7 +145,7 @@ async fn show(global: &Global, store: &dyn Store, topic: &TopicId, id: &JobId) -
     Ok(Exit::Done)
 }
 
-async fn find(store: &dyn Store, topic: &TopicId, id: &JobId) -> Result<Option<DeadJob>, StoreError> {
+async fn find(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> Result<Option<DeadJob>, StoreError> {
     let mut skip = 0;
     loop {
         let page = store.dead(topic, skip, PAGE).await?;
@@ -153,7 +159,7 @@ async fn find(store: &dyn Store, topic: &TopicId, id: &JobId) -> Result<Option<D
     }
 }
 
-async fn act(global: &Global, store: &dyn Store, which: &Which, act: Act) -> anyhow::Result<Exit> {
+async fn act(global: &Global, store: &dyn Inspect, which: &Which, act: Act) -> anyhow::Result<Exit> {
     let Which { topic, ids, all } = which;
     // All of them first: what is respawned may be dead again before the last is reached.
     let ids = if *all { everyone(store, topic).await? } else { ids.clone() };
@@ -176,7 +182,7 @@ async fn act(global: &Global, store: &dyn Store, which: &Which, act: Act) -> any
     Ok(if *all || done == ids.len() { Exit::Done } else { Exit::Failed })
 }
 
-async fn everyone(store: &dyn Store, topic: &TopicId) -> Result<Vec<JobId>, StoreError> {
+async fn everyone(store: &dyn Inspect, topic: &TopicId) -> Result<Vec<JobId>, StoreError> {
     let mut ids = Vec::new();
     loop {
         let page = store.dead(topic, ids.len(), PAGE).await?;

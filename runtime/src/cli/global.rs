@@ -6,9 +6,10 @@ use std::sync::Arc;
 use clap::ValueEnum;
 
 use super::exit::Usage;
-use super::store;
+use super::screen;
+use super::store::{NoStoreYet, Way};
 use crate::config::{Manifest, ManifestError, StoreAddress};
-use crate::store::Store;
+use crate::store::Produce;
 
 /// Read if no manifest is named and it is there.
 const DEFAULT_MANIFEST: &str = "gristmill.toml";
@@ -83,12 +84,29 @@ impl Global {
     }
 
     /// The store that the options or the manifest name.
-    pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Store>> {
-        store::open(&manifest.store).await
+    ///
+    /// # Errors
+    /// It is away, or there is none yet.
+    pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Produce>> {
+        Ok(Way::new(manifest).reach().await?.store)
+    }
+
+    /// The same for who can do without: none if there is no store yet, which is said to people.
+    pub(super) async fn store_if_any(&self, manifest: &Manifest) -> anyhow::Result<Option<Arc<dyn Produce>>> {
+        match self.store(manifest).await {
+            Err(error) => {
+                let Some(none) = error.downcast_ref::<NoStoreYet>() else { return Err(error) };
+                if !self.json && !self.quiet {
+                    screen::note(&format!("note: {none}"));
+                }
+                Ok(None)
+            }
+            store => store.map(Some),
+        }
     }
 
     /// The store, for a command that needs nothing else from the manifest.
-    pub(super) async fn store_alone(&self) -> anyhow::Result<Arc<dyn Store>> {
+    pub(super) async fn store_alone(&self) -> anyhow::Result<Arc<dyn Produce>> {
         self.store(&self.manifest_without_secrets()?).await
     }
 }

@@ -1,7 +1,8 @@
-//! `gristmill job`: one job, and where it is.
+//! `gristmill job`: one job, and where it is; and that it is no longer wanted.
 
 use anyhow::bail;
 use clap::Subcommand;
+use serde_json::json;
 
 use super::exit::Exit;
 use super::global::Global;
@@ -9,15 +10,18 @@ use super::table::facts;
 use super::{document, screen, wait};
 use crate::config::units;
 use crate::job::{Job, JobId, Name, Payload, Priority, Unique};
-use crate::store::{JobState, JobView, ResultView};
+use crate::store::{Cancelled, Inspect, JobState, JobView, ResultView};
 use crate::time::Timestamp;
 
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
 
-/// Look at one job
+/// Look at one job, or cancel some
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C")]
+#[command(after_help = "\
+Examples:
+  gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
+  gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -35,11 +39,30 @@ enum Command {
         #[arg(long, default_value = crate::job::DEFAULT_TENANT)]
         tenant: Name,
     },
+    /// Cancel jobs: waiting ones are gone at once, running ones are told
+    ///
+    /// A running job's handler can see that it is no longer wanted, and its deadline stops it. It is gone with the
+    /// attempt, unless the handler completes it. Exit code 1 if a job was dead, over or unknown.
+    Cancel {
+        /// The jobs' ids
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+        /// Whose jobs they are
+        #[arg(long, default_value = crate::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let Command::Show { id, tenant } = args.command;
-    let Some(view) = global.store_alone().await?.job(&tenant, &id).await? else {
+    let store = global.store_alone().await?;
+    match args.command {
+        Command::Show { id, tenant } => show(global, &*store, &tenant, &id).await,
+        Command::Cancel { ids, tenant } => cancel(global, &*store, &tenant, &ids).await,
+    }
+}
+
+async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
+    let Some(view) = store.job(tenant, id).await? else {
         bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
     };
     if global.json {
@@ -48,6 +71,25 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         screen::line(&facts(&about(&view, Timestamp::now())))?;
     }
     Ok(Exit::Done)
+}
+
+async fn cancel(global: &Global, store: &dyn Inspect, tenant: &Name, ids: &[JobId]) -> anyhow::Result<Exit> {
+    let cancelled = store.cancel(tenant, ids).await?;
+    for (id, cancelled) in ids.iter().zip(&cancelled) {
+        let (status, words) = match cancelled {
+            Cancelled::Gone => ("cancelled", "cancelled"),
+            Cancelled::Stopping => ("stopping", "running: its handler is told, and its deadline stops it"),
+            Cancelled::TooLate => ("too-late", "dead, over or unknown: nothing was changed"),
+        };
+        if global.json {
+            screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": status }))?;
+        } else if *cancelled == Cancelled::TooLate {
+            screen::note(&format!("job {id} is {words}"));
+        } else {
+            screen::line(&format!("job {id} is {words}"))?;
+        }
+    }
+    Ok(if cancelled.contains(&Cancelled::TooLate) { Exit::Failed } else { Exit::Done })
 }
 
 fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {

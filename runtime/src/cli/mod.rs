@@ -12,6 +12,7 @@ mod input;
 mod invoke;
 mod job;
 mod logging;
+mod pause;
 mod push;
 mod run;
 mod sandbox;

@@ -1,7 +1,6 @@
 //! `gristmill push`: jobs into the store, and perhaps their result out of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -9,10 +8,11 @@ use serde_json::json;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::input::{Body, pair};
+use super::store::{Reached, Way};
 use super::{folder, screen, wait};
 use crate::config::{Manifest, did_you_mean, units};
 use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
-use crate::store::{Pushed, Store};
+use crate::store::{Produce, Pushed};
 use crate::topic::Topic;
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
@@ -84,10 +84,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         plan.check_against(&manifest)?;
     }
     let plan = plan.with_ttl_of(&manifest);
-    let store = global.store(&manifest).await?;
+    let way = Way::new(&manifest);
     match waiting {
-        None => push_all(global, &store, &plan).await,
-        Some(patience) => push_and_wait(global, &store, &plan, patience).await,
+        None => push_all(global, &*way.reach_or_make().await?.store, &plan).await,
+        Some(patience) => push_and_wait(global, &way, &plan, patience).await,
     }
 }
 
@@ -198,7 +198,7 @@ fn made_by_files(manifest: &Manifest) -> BTreeMap<TopicId, Topic> {
     names.map(|name| manifest.auto_topic(&name)).map(|topic| (topic.id.clone(), topic)).collect()
 }
 
-async fn push_all(global: &Global, store: &Arc<dyn Store>, plan: &Plan) -> anyhow::Result<Exit> {
+async fn push_all(global: &Global, store: &dyn Produce, plan: &Plan) -> anyhow::Result<Exit> {
     let mut left = plan.count;
     while left > 0 {
         let jobs = plan.jobs(left.min(CHUNK));
@@ -235,14 +235,11 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
     }
 }
 
-async fn push_and_wait(
-    global: &Global,
-    store: &Arc<dyn Store>,
-    plan: &Plan,
-    patience: Duration,
-) -> anyhow::Result<Exit> {
+async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Duration) -> anyhow::Result<Exit> {
+    let topic = &plan.spec.topic;
+    let Reached { store, is_ours_alone } = way.reach_or_make().await?;
     // Before the push, or the end of a quick job goes unheard.
-    let signals = store.signals(std::slice::from_ref(&plan.spec.topic.tenant)).await?;
+    let signals = store.signals(std::slice::from_ref(&topic.tenant)).await?;
     let jobs = plan.jobs(1);
     let pushed = store.push(&jobs).await?;
     let Some((job, pushed)) = jobs.first().zip(pushed.first()) else { return Ok(Exit::Failed) };
@@ -250,8 +247,14 @@ async fn push_and_wait(
     if screen::is_watched() && !global.quiet {
         screen::note(&format!("job {id} is pushed; waiting for its end"));
     }
-    let end = wait::for_end(&**store, &plan.spec.topic.tenant, id, signals, patience).await?;
-    wait::tell(global, &plan.spec.topic, id, &end)
+    let end = if is_ours_alone {
+        // Nobody works on it as long as it is ours.
+        drop((signals, store));
+        wait::for_end_from_outside(way, &topic.tenant, id, patience).await?
+    } else {
+        wait::for_end(&*store, &topic.tenant, id, signals, patience).await?
+    };
+    wait::tell(global, topic, id, &end)
 }
 
 #[cfg(test)]

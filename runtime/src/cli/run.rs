@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::global::Global;
 use super::sandbox;
-use crate::config::Manifest;
+use super::store::{self, Opened};
+use crate::config::{Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
+use crate::http::{self, HttpServer, Phase};
 use crate::job::WorkerId;
 use crate::runner::{Runner, RunnerSettings};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, embedded};
 use crate::wasm::Sandbox;
 
 /// Run jobs until told to end
@@ -34,12 +37,27 @@ pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest()?;
     let settings = sandbox::settings(&manifest, manifest.server.concurrency)?;
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
-    let store = open_patiently(global, &manifest).await?;
-    work(manifest, sandbox, store).await?;
+    let opened = open_patiently(&manifest.store).await?;
+    let door = open_door(&manifest, &opened).await?;
+    work(manifest, sandbox, opened.store, door).await?;
     Ok(Exit::Done)
 }
 
-async fn work(manifest: Manifest, sandbox: Sandbox, store: Arc<dyn Store>) -> anyhow::Result<()> {
+/// Listens, and tells other processes where; none if the manifest wants no door.
+async fn open_door(manifest: &Manifest, opened: &Opened) -> anyhow::Result<Option<HttpServer>> {
+    let Some(listener) = http::listen(manifest.http.listen).await? else { return Ok(None) };
+    let door = HttpServer::start(listener, opened.store.clone(), &manifest.store.address.to_string())?;
+    opened.announce(door.address())?;
+    tracing::info!("listening on http://{}", door.address());
+    Ok(Some(door))
+}
+
+async fn work(
+    manifest: Manifest,
+    sandbox: Sandbox,
+    store: Arc<dyn Store>,
+    door: Option<HttpServer>,
+) -> anyhow::Result<()> {
     let ended = end_signals()?;
     let settings = RunnerSettings {
         worker: worker_id(),
@@ -56,17 +74,24 @@ async fn work(manifest: Manifest, sandbox: Sandbox, store: Arc<dyn Store>) -> an
     let topics = fleet.borrow().seats().count();
     let stop_reloading = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop_reloading.clone()));
+    let say = |phase| door.iter().for_each(|door| door.set_phase(phase));
 
     tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
     let mut runner = Runner::start(store, fleet, settings).context("failed to start the guests' threads")?;
+    say(Phase::Ready);
     let broken = tokio::select! {
         () = ended.first.cancelled() => false,
         () = runner.broken() => true,
     };
+    say(Phase::Ending);
     tracing::info!(running = runner.running(), "ending: no new jobs; what runs may finish");
     runner.shutdown(ended.second).await;
     stop_reloading.cancel();
     reloading.await?;
+    // Last, so that whoever waits for a job hears of its end.
+    if let Some(door) = door {
+        door.shutdown().await;
+    }
     tracing::info!("ended");
     anyhow::ensure!(!broken, "a part of the runner has broken; the log says which: start it again, and report it");
     Ok(())
@@ -101,23 +126,36 @@ fn worker_id() -> WorkerId {
 
 /// How long to wait before asking a store again that was away at the start.
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
+/// How long the owner of a file may take to let go of it: another command, or a server that ends.
+const OWNER_PATIENCE: Duration = Duration::from_secs(5);
+const OWNER_PAUSE: Duration = Duration::from_millis(25);
 
 /// Opens the store, waiting for it if it is away: a fleet may be started before its Redis.
 ///
 /// # Errors
-/// If it refuses, or its address makes no sense.
-async fn open_patiently(global: &Global, manifest: &Manifest) -> anyhow::Result<Arc<dyn Store>> {
+/// If it refuses, its address makes no sense, or another server has it.
+async fn open_patiently(settings: &StoreSettings) -> Result<Opened, StoreError> {
+    let begun = Instant::now();
     let mut said = false;
     loop {
-        match global.store(manifest).await {
-            Err(error) if error.downcast_ref().is_some_and(StoreError::is_away) => {
+        match store::open(settings).await {
+            Err(error @ StoreError::Away { .. }) => {
                 if !said {
-                    tracing::error!("{error:#}; trying again until it is there");
+                    tracing::error!("{:#}; trying again until it is there", anyhow::Error::from(error));
                     said = true;
                 }
                 tokio::time::sleep(AWAY_PAUSE).await;
             }
+            Err(StoreError::Owned { .. }) if begun.elapsed() < OWNER_PATIENCE && !is_served(settings) => {
+                tokio::time::sleep(OWNER_PAUSE).await;
+            }
             answer => return answer,
         }
     }
+}
+
+/// Whether the store's owner is a server, which will not let go of it soon.
+fn is_served(settings: &StoreSettings) -> bool {
+    let StoreAddress::File(path) = &settings.address else { return false };
+    embedded::owner(path).is_ok_and(|owner| owner.is_some_and(|owner| owner.http.is_some()))
 }

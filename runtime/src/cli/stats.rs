@@ -5,8 +5,8 @@ use super::global::Global;
 use super::table::Table;
 use super::{document, screen};
 use crate::config::Manifest;
-use crate::job::{DEFAULT_TENANT, Name};
-use crate::store::{Store, StoreError, TopicCounts};
+use crate::job::{DEFAULT_TENANT, Name, TopicId};
+use crate::store::{Inspect, StoreError, TopicCounts};
 
 /// Show how many jobs are where, by topic
 #[derive(Debug, clap::Args)]
@@ -34,13 +34,18 @@ const TOTALS: [(&str, &str); 5] = [
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let store = global.store(&manifest).await?;
+    let store = global.store_if_any(&manifest).await?;
     let tenants = args.tenant.map_or_else(|| tenants(&manifest), |tenant| vec![tenant]);
-    let counts = counts(&*store, &tenants).await?;
+    let counts = match &store {
+        Some(store) => counts(&**store, &tenants).await?,
+        None => Vec::new(),
+    };
     if global.json {
         counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
     } else if counts.is_empty() {
-        screen::note("no topic has held a job yet");
+        if store.is_some() {
+            screen::note("no topic has held a job yet");
+        }
     } else {
         table(&counts).print()?;
     }
@@ -56,7 +61,7 @@ pub(super) fn tenants(manifest: &Manifest) -> Vec<Name> {
     tenants
 }
 
-pub(super) async fn counts(store: &dyn Store, tenants: &[Name]) -> Result<Vec<TopicCounts>, StoreError> {
+pub(super) async fn counts(store: &dyn Inspect, tenants: &[Name]) -> Result<Vec<TopicCounts>, StoreError> {
     let mut all = Vec::new();
     for tenant in tenants {
         all.extend(store.counts(tenant).await?);
@@ -64,11 +69,16 @@ pub(super) async fn counts(store: &dyn Store, tenants: &[Name]) -> Result<Vec<To
     Ok(all)
 }
 
+/// As a table calls a topic.
+pub(super) fn name(topic: &TopicId, paused: bool) -> String {
+    if paused { format!("{topic} (paused)") } else { topic.to_string() }
+}
+
 fn table(counts: &[TopicCounts]) -> Table {
     let now = ["TOPIC", ">READY", ">DELAYED", ">RUNNING", ">DEAD"];
     let mut table = Table::new(&now.into_iter().chain(TOTALS.map(|(title, _)| title)).collect::<Vec<_>>());
     for TopicCounts { topic, ready, delayed, running, dead, paused, totals } in counts {
-        let mut row = vec![if *paused { format!("{topic} (paused)") } else { topic.to_string() }];
+        let mut row = vec![name(topic, *paused)];
         row.extend([ready, delayed, running, dead].map(u64::to_string));
         row.extend(TOTALS.map(|(_, name)| totals.get(name).copied().unwrap_or(0).to_string()));
         table.row(row);

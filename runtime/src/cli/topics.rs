@@ -39,8 +39,10 @@ struct Line {
 pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let versions = versions(&manifest)?;
-    let store = global.store(&manifest).await?;
-    let counts = stats::counts(&*store, &stats::tenants(&manifest)).await?;
+    let counts = match global.store_if_any(&manifest).await? {
+        Some(store) => stats::counts(&*store, &stats::tenants(&manifest)).await?,
+        None => Vec::new(),
+    };
     let lines = join(&manifest, &versions, counts);
     if global.json {
         lines.iter().try_for_each(|line| screen::document(&line.document()))?;
@@ -97,7 +99,7 @@ fn table(lines: &[Line]) -> Table {
         let known = *origin != "store";
         let setting = |text: String| if known { text } else { "-".into() };
         table.row([
-            topic.id.to_string(),
+            stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused)),
             setting(topic.handler.to_string()),
             version.map_or_else(|| "missing".into(), |version| version.to_string()),
             count(|counts| counts.ready),
@@ -127,6 +129,7 @@ impl Line {
             "delayed": count(|counts| counts.delayed),
             "running": count(|counts| counts.running),
             "dead": count(|counts| counts.dead),
+            "paused": counts.as_ref().is_some_and(|counts| counts.paused),
             "concurrency": known.then_some(topic.concurrency),
             "timeout_ms": known.then(|| millis(topic.limits.timeout)),
             "fuel": known.then_some(topic.limits.fuel),

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
 
 use super::exit::Exit;
 use super::global::Global;
+use super::store::{Reached, Way};
 use super::{document, screen};
 use crate::job::{JobId, Name, Payload, TopicId};
 use crate::outcome::Failure;
@@ -14,6 +16,9 @@ use crate::store::{Inspect, JobState, ResultView, Signal, StoreError};
 
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Each look takes the store away from who may be about to start.
+const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
 
 /// How the wait ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +46,33 @@ pub(super) async fn for_end(
         Ok(end) => end,
         // The very last chance: the signal may have been lost a moment ago.
         Err(_) => Ok(look(store, tenant, id).await?.unwrap_or(End::TimedOut)),
+    }
+}
+
+/// Waits for the end of a job in a store that this process could have to itself, and then nobody would do the job: looks
+/// in now and then, and stays once there is a server.
+pub(super) async fn for_end_from_outside(
+    way: &Way,
+    tenant: &Name,
+    id: &JobId,
+    patience: Duration,
+) -> anyhow::Result<End> {
+    let until = Instant::now() + patience;
+    loop {
+        let Reached { store, is_ours_alone } = way.reach().await?;
+        let left = until.saturating_duration_since(Instant::now());
+        if !is_ours_alone {
+            let signals = store.signals(std::slice::from_ref(tenant)).await?;
+            return Ok(for_end(&*store, tenant, id, signals, left).await?);
+        }
+        if let Some(end) = look(&*store, tenant, id).await? {
+            return Ok(end);
+        }
+        drop(store);
+        if left.is_zero() {
+            return Ok(End::TimedOut);
+        }
+        tokio::time::sleep(left.min(LOOK_FROM_OUTSIDE)).await;
     }
 }
 

@@ -1,0 +1,46 @@
+//! `gristmill pause` and `gristmill resume`: whether a topic's jobs are handed out.
+
+use serde_json::json;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::screen;
+use crate::job::TopicId;
+
+/// Stop handing out a topic's jobs, in every runner
+///
+/// Pushes are still taken, due jobs become ready, and running jobs go on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  gristmill pause resize-image")]
+pub(super) struct PauseArgs {
+    /// The topic, or tenant/topic
+    topic: TopicId,
+}
+
+/// Hand out a paused topic's jobs again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  gristmill resume resize-image")]
+pub(super) struct ResumeArgs {
+    /// The topic, or tenant/topic
+    topic: TopicId,
+}
+
+pub(super) async fn pause(global: &Global, args: PauseArgs) -> anyhow::Result<Exit> {
+    set(global, &args.topic, true).await
+}
+
+pub(super) async fn resume(global: &Global, args: ResumeArgs) -> anyhow::Result<Exit> {
+    set(global, &args.topic, false).await
+}
+
+async fn set(global: &Global, topic: &TopicId, paused: bool) -> anyhow::Result<Exit> {
+    let changed = global.store_alone().await?.set_paused(topic, paused).await?;
+    if global.json {
+        let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
+        screen::document(&json!({ "tenant": tenant, "topic": topic, "paused": paused, "changed": changed }))?;
+        return Ok(Exit::Done);
+    }
+    let already = if changed { "" } else { " already" };
+    screen::line(&format!("`{topic}` is{already} {}", if paused { "paused" } else { "running" }))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,7 @@
+//! Stores by their address: opened by this process, or reached through the one that owns them.
+
+mod open;
+mod reach;
+
+pub(super) use open::{Opened, open};
+pub(super) use reach::{NoStoreYet, Reached, Way};

@@ -1,0 +1,7 @@
+//! The other end of the door: a store by way of the server that owns it.
+
+mod exchange;
+mod signals;
+mod store;
+
+pub use store::RemoteStore;

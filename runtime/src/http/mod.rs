@@ -1,0 +1,27 @@
+//! The server's door: health for whoever watches over it, and a small JSON API with what the commands need.
+//!
+//! An embedded store belongs to one process; the others come in here. [`RemoteStore`] is the other end: a store like any
+//! other, by way of a server. `wire/` is what both ends say to each other. Reference for people: `docs/http-api.md`.
+//!
+//! Whoever can reach the door may do everything, so it opens on loopback addresses only, and `guard` keeps out what a web
+//! page makes a browser send there.
+
+mod client;
+mod dead;
+mod extract;
+mod guard;
+mod health;
+mod jobs;
+mod listen;
+mod problem;
+mod server;
+mod signals;
+mod topics;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::RemoteStore;
+pub use listen::{ListenError, listen};
+pub use server::{HttpServer, Phase};

@@ -1,0 +1,123 @@
+//! Errors as they go over the wire: RFC 9457, with a stable `code` of our own.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+/// The media type of a [`Problem`].
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// What went wrong. The type is `about:blank`, so the title is the status in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Problem {
+    pub(super) code: Code,
+    pub(super) status: u16,
+    pub(super) title: String,
+    /// For people.
+    pub(super) detail: String,
+    /// The store that the problem is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<String>,
+}
+
+/// The codes are stable; new ones may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Code {
+    BadRequest,
+    /// The `Host` is not this machine's own name for itself.
+    HostRefused,
+    /// The body is not announced as JSON.
+    MediaType,
+    TooLarge,
+    /// There is no such path.
+    NotFound,
+    MethodNotAllowed,
+    JobUnknown,
+    Timeout,
+    StoreAway,
+    StoreRefused,
+    Unreadable,
+    Starting,
+    Ending,
+    /// A code of a newer server.
+    #[serde(other)]
+    Other,
+}
+
+impl Code {
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotFound | Self::JobUnknown => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            Self::StoreRefused | Self::Unreadable | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl Problem {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let status = code.status();
+        let title = status.canonical_reason().unwrap_or_default().into();
+        Self { code, status: status.as_u16(), title, detail: detail.into(), store: None }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let mut response = (status, Json(self)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let (code, store) = match &error {
+            StoreError::Away { store, .. } => (Code::StoreAway, store),
+            StoreError::Refused { store, .. } | StoreError::Owned { store, .. } => (Code::StoreRefused, store),
+            StoreError::Unreadable { store, .. } => (Code::Unreadable, store),
+            StoreError::BadAddress { address, .. } => (Code::StoreRefused, address),
+        };
+        let store = Some(store.clone());
+        // The client says itself which store it is, and what it was doing.
+        let detail = match &error {
+            StoreError::Away { source, .. } | StoreError::Refused { source, .. } => format!("{source:#}"),
+            other => other.to_string(),
+        };
+        Self { store, ..Self::new(code, detail) }
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        let code = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
+            _ => Code::BadRequest,
+        };
+        Self::new(code, rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(Code::BadRequest, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(Code::BadRequest, rejection.body_text())
+    }
+}

@@ -1,0 +1,116 @@
+//! The server: its rooms' doors by path, from its start to its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::middleware;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::problem::{Code, Problem};
+use super::{dead, guard, health, jobs, signals, topics, wire};
+use crate::store::Produce;
+
+/// The most that a request may bring, if its route does not say otherwise.
+const BODY_BYTES: usize = 1 << 20;
+/// How long requests that have begun may go on after the end of the server.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
+/// What the runner behind the door is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Ready,
+    /// It takes no new jobs to run. Requests are still answered.
+    Ending,
+}
+
+/// A server at work. Dropped without [`HttpServer::shutdown`], it goes on.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    phase: watch::Sender<Phase>,
+    stop: CancellationToken,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+/// What every route can reach.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    pub(super) store: Arc<dyn Produce>,
+    /// The store's address, for people.
+    store_name: Arc<str>,
+    phase: watch::Receiver<Phase>,
+    /// The server ends: so do the streams.
+    pub(super) stop: CancellationToken,
+}
+
+impl Room {
+    pub(super) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+}
+
+impl HttpServer {
+    /// Begins to answer for the store, which people know as `store_name`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The listener does not know its own address.
+    pub fn start(listener: TcpListener, store: Arc<dyn Produce>, store_name: &str) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let (phase, stop) = (watch::Sender::new(Phase::Starting), CancellationToken::new());
+        let room = Room { store, store_name: store_name.into(), phase: phase.subscribe(), stop: stop.clone() };
+        let ended = stop.clone().cancelled_owned();
+        let serve = axum::serve(listener, router(room)).with_graceful_shutdown(ended);
+        let serving = tokio::spawn(serve.into_future());
+        Ok(Self { address, phase, stop, serving })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What `/readyz` is to say.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.
+    pub async fn shutdown(mut self) {
+        self.stop.cancel();
+        if tokio::time::timeout(LAST_REQUESTS, &mut self.serving).await.is_err() {
+            tracing::warn!("some requests were still going on at the end of the server: they are cut off");
+            self.serving.abort();
+        }
+    }
+}
+
+fn router(room: Room) -> Router {
+    let v1 = Router::new()
+        .route("/", get(about))
+        .merge(jobs::routes())
+        .merge(topics::routes())
+        .merge(dead::routes())
+        .merge(signals::routes());
+    Router::new()
+        .nest("/v1", v1)
+        .merge(health::routes())
+        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
+        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn(guard::guard))
+        .with_state(room)
+}
+
+/// Who answers, so that a command knows whom it has reached.
+async fn about(State(room): State<Room>) -> axum::Json<wire::About> {
+    let version = env!("CARGO_PKG_VERSION").into();
+    axum::Json(wire::About { version, pid: std::process::id(), store: room.store_name.to_string() })
+}
