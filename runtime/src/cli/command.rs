@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{bench, check, dead, invoke, job, logging, pause, push, run, screen, stats, topics};
+use super::{bench, check, copy, dead, invoke, job, logging, pause, push, run, screen, stats, topics};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -17,12 +17,12 @@ use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 ///
 /// Drop `thumbnail.wasm` into the handlers folder, and jobs of the topic `thumbnail` are done by it.
 #[derive(Debug, Parser)]
-#[command(name = "gristmill", version, after_help = exit::HELP, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "gristmill", version, after_help = exit::HELP, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,6 +36,7 @@ enum Command {
     Dead(dead::Args),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
+    Store(copy::Args),
     Invoke(invoke::Args),
     Bench(bench::Args),
     /// Compiles one component; the sandbox calls it.
@@ -49,6 +50,7 @@ enum Command {
 /// The whole of the program.
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
+    let Some(command) = command else { return help() };
     if let Command::CompileComponent { memory_bytes, cpu_seconds } = command {
         // Before anything else is set up: it limits its own memory and must do so early.
         return compile_child(ChildLimits { memory_bytes, cpu_seconds });
@@ -57,6 +59,12 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => complain(&global, &error).into(),
     }
+}
+
+/// What is said to nobody in particular. Clap would say it too, but not where the environment sets an option.
+fn help() -> ExitCode {
+    screen::note(&Cli::command().render_help().to_string());
+    Exit::Usage.into()
 }
 
 fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
@@ -80,6 +88,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Dead(args) => dead::run(global, args).await,
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
+        Command::Store(args) => copy::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
         Command::Bench(args) => bench::run(global, args).await,
         Command::CompileComponent { .. } => Ok(Exit::Usage),
@@ -127,8 +136,6 @@ fn in_words(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod command;
+mod copy;
 mod dead;
 mod document;
 mod exit;
