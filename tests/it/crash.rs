@@ -13,6 +13,7 @@ use gristmill_tests::guests;
 use gristmill_tests::mill::{drop_in, spec, tenant};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
+use gristmill_tests::site::FREE_PORT;
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 
@@ -48,6 +49,7 @@ impl Load {
             r#"
             [server]
             concurrency = {CONCURRENCY}
+            {FREE_PORT}
             [store]
             url = "{}"
             [topics.order-timeout]

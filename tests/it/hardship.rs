@@ -9,6 +9,7 @@ use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, drop_in, spec, tenant};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
+use gristmill_tests::site::FREE_PORT;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use rustix::process::Signal;
@@ -20,7 +21,7 @@ async fn rig(redis: &Redis, topics: &str) -> (RedisStore, TempDir) {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     std::fs::create_dir(folder.path().join("handlers")).unwrap();
     drop_in(&folder.path().join("handlers"), "puppet", &std::fs::read(guests::PUPPET).unwrap());
-    let text = format!("[server]\nconcurrency = 200\n[store]\nurl = \"{}\"\n{topics}", redis.url());
+    let text = format!("[server]\nconcurrency = 200\n{FREE_PORT}[store]\nurl = \"{}\"\n{topics}", redis.url());
     std::fs::write(folder.path().join("gristmill.toml"), text).unwrap();
     (store, folder)
 }

@@ -8,6 +8,7 @@ use gristmill_tests::guests;
 use gristmill_tests::mill::{drop_in, spec, tenant};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
+use gristmill_tests::site::FREE_PORT;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use rustix::process::Signal;
@@ -19,7 +20,8 @@ async fn ended_while_running(script: Script, grace: &str) -> JobState {
     let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     let manifest = folder.path().join("gristmill.toml");
-    let text = format!("[server]\nshutdown-grace = \"{grace}\"\n[store]\nurl = \"{}\"\n[topics.puppet]", redis.url());
+    let url = redis.url();
+    let text = format!("[server]\nshutdown-grace = \"{grace}\"\n{FREE_PORT}[store]\nurl = \"{url}\"\n[topics.puppet]");
     std::fs::write(&manifest, text).unwrap();
     std::fs::create_dir(folder.path().join("handlers")).unwrap();
     drop_in(&folder.path().join("handlers"), "puppet", &std::fs::read(guests::PUPPET).unwrap());

@@ -1,9 +1,11 @@
-//! A place where gristmill is set up: a folder with a manifest and handlers, a Redis, and commands as a user types them.
+//! A place where gristmill is set up: a folder with a manifest, handlers and a store, and commands as a user types them.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
+use gristmill::store::embedded::owner;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,9 +17,13 @@ use crate::wait::{SOON, until};
 /// All of it is gone when dropped.
 #[derive(Debug)]
 pub struct Site {
-    pub redis: Redis,
+    /// Where jobs are, if not in the file beside the manifest.
+    pub redis: Option<Redis>,
     folder: TempDir,
 }
+
+/// For the manifest of every server that is not the only one on its machine.
+pub const FREE_PORT: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
 
 /// What a command said when it ended.
 #[derive(Debug)]
@@ -28,16 +34,37 @@ pub struct Said {
 }
 
 impl Site {
-    /// The manifest gets a `[server]` and a `[store]`; components are given by name and path.
+    /// On the embedded store, which is the default. The manifest gets a `[server]` and an `[http]`; components are given by
+    /// name and path.
     pub async fn new(manifest: &str, handlers: &[(&str, &str)]) -> Self {
-        let site = Self { redis: Redis::start().await, folder: TempDir::with_prefix("gristmill-").unwrap() };
+        Self::with(None, manifest, handlers)
+    }
+
+    /// On a Redis of its own: the manifest gets a `[store]` as well.
+    pub async fn on_redis(manifest: &str, handlers: &[(&str, &str)]) -> Self {
+        Self::with(Some(Redis::start().await), manifest, handlers)
+    }
+
+    fn with(redis: Option<Redis>, manifest: &str, handlers: &[(&str, &str)]) -> Self {
+        let site = Self { redis, folder: TempDir::with_prefix("gristmill-").unwrap() };
         std::fs::create_dir(site.handlers()).unwrap();
         for (name, component) in handlers {
             site.drop_in(name, &std::fs::read(component).unwrap());
         }
-        let url = site.redis.url();
-        site.write_manifest(&format!("[server]\nconcurrency = 16\n[store]\nurl = \"{url}\"\n{manifest}"));
+        let store = site.redis.as_ref().map(|redis| format!("[store]\nurl = \"{}\"\n", redis.url()));
+        let store = store.unwrap_or_default();
+        site.write_manifest(&format!("[server]\nconcurrency = 16\n{FREE_PORT}{store}{manifest}"));
         site
+    }
+
+    /// The file that the jobs are in, unless they are in a Redis.
+    pub fn file(&self) -> PathBuf {
+        self.folder.path().join("gristmill.db")
+    }
+
+    /// Where the server of the embedded store answers, if there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        owner(&self.file()).unwrap()?.http
     }
 
     pub fn manifest(&self) -> PathBuf {
@@ -67,6 +94,11 @@ impl Site {
         let process = Process::run_with(&self.manifest(), options);
         until("the runner to be ready", SOON, async || process.log().contains("ready for jobs").then_some(())).await;
         process
+    }
+
+    /// Starts a command, and does not wait for its end.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        command(&self.manifest()).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Runs a command to its end, with nothing on standard input.

@@ -7,8 +7,8 @@ use serde_json::json;
 
 /// A site whose store is away: nobody here needs it.
 async fn site() -> Site {
-    let mut site = Site::new("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
-    site.redis.stop();
+    let mut site = Site::on_redis("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
+    site.redis.as_mut().unwrap().stop();
     site
 }
 

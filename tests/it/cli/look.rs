@@ -34,7 +34,7 @@ async fn stats_count_jobs_by_place_and_by_fate() {
     let site = site().await;
     let documents = site.run(&["stats", "--json"]).ended(0).documents();
     for document in &documents {
-        assert_eq!(fields(document), ["dead", "delayed", "ready", "running", "tenant", "topic", "totals"]);
+        assert_eq!(fields(document), ["dead", "delayed", "paused", "ready", "running", "tenant", "topic", "totals"]);
     }
     let places = |topic: &str| {
         let counts = of_topic(&documents, topic);
@@ -64,6 +64,7 @@ async fn topics_join_manifest_folder_and_store() {
         "handler",
         "memory_bytes",
         "origin",
+        "paused",
         "ready",
         "running",
         "tenant",

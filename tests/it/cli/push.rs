@@ -151,8 +151,8 @@ async fn a_command_line_that_makes_no_sense_ends_with_2() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_is_said_at_once() {
-    let mut site = site().await;
-    site.redis.stop();
+    let mut site = Site::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
+    site.redis.as_mut().unwrap().stop();
     let begun = std::time::Instant::now();
     for command in [&["push", "echo", "--data", "x"][..], &["push", "echo", "--wait"], &["stats"], &["topics"]] {
         let said = site.run(command);

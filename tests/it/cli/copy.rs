@@ -1,0 +1,155 @@
+//! `store copy`: every waiting, delayed and dead job goes along, however often the copy is killed.
+
+use gristmill::store::redis::RedisStore;
+use gristmill::store::{Inspect, TopicCounts};
+use gristmill_tests::guests;
+use gristmill_tests::mill::tenant;
+use gristmill_tests::redis::Redis;
+use gristmill_tests::site::{Said, Site};
+use gristmill_tests::wait::{SOON, until};
+use serde_json::{Value, json};
+
+const MANIFEST: &str = "[defaults]\nattempts = 1\n[topics.parking]\nhandler = \"nobody\"";
+/// Several batches.
+const MANY: u64 = 3000;
+const KILLS: usize = 3;
+
+async fn site() -> Site {
+    Site::new(MANIFEST, &[("puppet", guests::PUPPET)]).await
+}
+
+fn file(site: &Site) -> String {
+    format!("sqlite:{}", site.file().display())
+}
+
+fn copy(site: &Site, from: &str, to: &str, options: &[&str]) -> Said {
+    site.run(&[&["store", "copy", "--from", from, "--to", to], options].concat())
+}
+
+/// What a store holds of each job that could tell a difference.
+fn views(site: &Site, store: &str) -> Vec<Value> {
+    let show = |id: &str| {
+        let mut view = site.run(&["--store", store, "job", "show", id, "--json"]).ended(0).document();
+        view.as_object_mut().unwrap().remove("result");
+        view
+    };
+    ["high", "low", "delayed", "dead"].map(show).into()
+}
+
+fn counts_of(documents: &[Value], topic: &str) -> [u64; 4] {
+    let counts = documents.iter().find(|document| document["topic"] == topic).unwrap();
+    ["ready", "delayed", "running", "dead"].map(|place| counts[place].as_u64().unwrap())
+}
+
+fn stats(site: &Site, store: &str) -> Vec<Value> {
+    site.run(&["--store", store, "stats", "--json"]).ended(0).documents()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_go_to_redis_and_back_as_they_are() {
+    let (site, redis) = (site().await, Redis::start().await);
+    let (file, redis) = (file(&site), redis.url());
+    let runner = site.serve().await;
+    let panic = r#"{"do": [{"end": {"panic": "on fire"}}]}"#;
+    site.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
+    drop(runner);
+    site.run(&["push", "parking", "--id", "low", "--priority", "low", "--unique", "u", "--data", "x"]).done();
+    site.run(&["push", "parking", "--id", "high", "--priority", "high", "--meta", "a=b", "--ttl", "1d"]).done();
+    site.run(&["push", "parking", "--id", "delayed", "--delay", "1h", "--key", "k"]).done();
+    let before = views(&site, &file);
+
+    let said = copy(&site, &file, &redis, &[]);
+    assert!(said.done().ends_with("moved 4 jobs\n"), "{}", said.text());
+    assert!(said.text().contains("parking: moved 2 ready, 1 delayed, 0 dead\n"), "{}", said.text());
+    assert_eq!(views(&site, &redis), before);
+    assert_eq!(counts_of(&stats(&site, &file), "parking"), [0; 4]);
+    let held = site.run(&["--store", &redis, "push", "parking", "--unique", "u", "--json"]).document();
+    assert_eq!((&held["status"], &held["id"]), (&json!("duplicate"), &json!("low")), "its value went along");
+
+    let documents = copy(&site, &redis, &file, &["--json"]).ended(0).documents();
+    let moved = |topic: &str| documents.iter().find(|told| told["topic"] == topic).unwrap().clone();
+    assert_eq!((&moved("parking")["ready"], &moved("parking")["delayed"]), (&json!(2), &json!(1)));
+    assert_eq!((&moved("puppet")["dead"], &moved("puppet")["paused"]), (&json!(1), &json!(false)));
+    assert_eq!(views(&site, &file), before);
+    assert_eq!(copy(&site, &redis, &file, &[]).done().lines().last(), Some("moved 0 jobs"));
+}
+
+async fn in_redis(redis: &Redis) -> Option<TopicCounts> {
+    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+    store.counts(&tenant()).await.unwrap().into_iter().find(|counts| counts.topic.topic.as_str() == "parking")
+}
+
+/// Copies, and is killed each time Redis holds another number of jobs than at first; then copies to the end.
+async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) {
+    for _ in 0..KILLS {
+        let ready = async || in_redis(redis).await.map_or(0, |counts| counts.ready);
+        let before = ready().await;
+        let mut copying = site.spawn(&["store", "copy", "--from", from, "--to", to]);
+        until("some to be moved", SOON, async || {
+            (ready().await != before || copying.try_wait().unwrap().is_some()).then_some(())
+        })
+        .await;
+        drop(copying.kill());
+        copying.wait().unwrap();
+    }
+    copy(site, from, to, &[]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_to_redis_that_is_killed_loses_and_doubles_nothing() {
+    let (site, redis) = (site().await, Redis::start().await);
+    let (file, url) = (file(&site), redis.url());
+    site.run(&["push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
+    copy_with_kills(&site, &redis, &file, &url).await;
+    assert_eq!(counts_of(&stats(&site, &file), "parking"), [0; 4]);
+    assert_eq!(counts_of(&stats(&site, &url), "parking"), [MANY, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_out_of_redis_that_is_killed_loses_and_doubles_nothing() {
+    let (site, redis) = (site().await, Redis::start().await);
+    let (file, url) = (file(&site), redis.url());
+    site.run(&["--store", &url, "push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
+    copy_with_kills(&site, &redis, &url, &file).await;
+    assert_eq!(counts_of(&stats(&site, &file), "parking"), [MANY, 0, 0, 0]);
+    assert_eq!(counts_of(&stats(&site, &url), "parking"), [0; 4]);
+    let paused = stats(&site, &url).iter().any(|counts| counts["paused"] == json!(true));
+    assert!(paused, "whoever paused it was killed: nobody knows whether it was meant");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_a_server_is_not_copied() {
+    let (site, redis) = (site().await, Redis::start().await);
+    let runner = site.serve().await;
+    for (from, to) in [(file(&site), redis.url()), (redis.url(), file(&site))] {
+        let said = copy(&site, &from, &to, &[]);
+        let pid = format!("process {}", runner.pid());
+        assert!(said.ended(3).err.contains("end its server first") && said.err.contains(&pid), "{}", said.err);
+    }
+    drop(runner);
+    for (from, to) in [("sqlite::memory:", "sqlite:b.db"), ("sqlite:b.db", "sqlite:b.db"), ("x", "sqlite:b.db")] {
+        copy(&site, from, to, &[]).ended(2);
+    }
+    let said = copy(&site, "sqlite:nowhere.db", &redis.url(), &[]);
+    assert!(said.ended(1).err.contains("there is no store at nowhere.db"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_stays_and_is_told_of() {
+    let site = Site::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let redis = site.redis.as_ref().unwrap().url();
+    let _runner = site.serve().await;
+    let sleeper = r#"{"do": [{"sleep-ms": 3600000}]}"#;
+    site.run(&["push", "puppet", "--id", "runs", "--data", sleeper]).done();
+    until("the job to run", SOON, async || {
+        (site.run(&["job", "show", "runs", "--json"]).document()["state"] == "running").then_some(())
+    })
+    .await;
+    site.run(&["push", "puppet", "--id", "waits", "--delay", "1h"]).done();
+    let said = copy(&site, &redis, &file(&site), &["--keep-paused"]);
+    let expected = "puppet: moved 0 ready, 1 delayed, 0 dead; 1 still running stay in the old store";
+    assert!(said.done().contains(expected), "{}", said.text());
+    assert!(said.text().contains("gristmill resume puppet"), "{}", said.text());
+    assert_eq!(counts_of(&stats(&site, &redis), "puppet"), [0, 0, 1, 0]);
+    assert_eq!(counts_of(&stats(&site, &file(&site)), "puppet"), [0, 1, 0, 0]);
+}
