@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::exit::{Exit, Usage};
 use super::global::Global;
@@ -247,12 +248,18 @@ async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Durati
     if screen::is_watched() && !global.quiet {
         screen::note(&format!("job {id} is pushed; waiting for its end"));
     }
+    let until = Instant::now() + patience;
     let end = if is_ours_alone {
         // Nobody works on it as long as it is ours.
         drop((signals, store));
-        wait::for_end_from_outside(way, &topic.tenant, id, patience).await?
+        wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
     } else {
-        wait::for_end(&*store, &topic.tenant, id, signals, patience).await?
+        match wait::for_end(&*store, &topic.tenant, id, signals, patience).await {
+            Err(error) if error.is_away() && way.changes_hands() => {
+                wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
+            }
+            end => end?,
+        }
     };
     wait::tell(global, topic, id, &end)
 }

@@ -49,30 +49,34 @@ pub(super) async fn for_end(
     }
 }
 
-/// Waits for the end of a job in a store that this process could have to itself, and then nobody would do the job: looks
-/// in now and then, and stays once there is a server.
-pub(super) async fn for_end_from_outside(
+/// Waits on while the store changes hands: with its server as long as there is one. While there is none this process could
+/// have the store to itself, and then nobody would do the job, so it only looks in now and then.
+pub(super) async fn for_end_whoever_has_it(
     way: &Way,
     tenant: &Name,
     id: &JobId,
-    patience: Duration,
+    until: Instant,
 ) -> anyhow::Result<End> {
-    let until = Instant::now() + patience;
     loop {
         let Reached { store, is_ours_alone } = way.reach().await?;
         let left = until.saturating_duration_since(Instant::now());
-        if !is_ours_alone {
-            let signals = store.signals(std::slice::from_ref(tenant)).await?;
-            return Ok(for_end(&*store, tenant, id, signals, left).await?);
-        }
-        if let Some(end) = look(&*store, tenant, id).await? {
-            return Ok(end);
-        }
+        let answer = if is_ours_alone {
+            look(&*store, tenant, id).await
+        } else {
+            let signals = store.signals(std::slice::from_ref(tenant)).await;
+            match signals {
+                Ok(signals) => for_end(&*store, tenant, id, signals, left).await.map(Some),
+                Err(error) => Err(error),
+            }
+        };
         drop(store);
-        if left.is_zero() {
-            return Ok(End::TimedOut);
+        match answer {
+            Ok(Some(end)) => return Ok(end),
+            Ok(None) if left.is_zero() => return Ok(End::TimedOut),
+            Err(error) if left.is_zero() || !error.is_away() => return Err(error.into()),
+            // Not over yet, or the server has just ended.
+            Ok(None) | Err(_) => tokio::time::sleep(left.min(LOOK_FROM_OUTSIDE)).await,
         }
-        tokio::time::sleep(left.min(LOOK_FROM_OUTSIDE)).await;
     }
 }
 

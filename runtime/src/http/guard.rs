@@ -6,24 +6,34 @@
 //! ("DNS rebinding").
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 
 use super::problem::{Code, Problem};
 
 /// From the request's head to the beginning of the answer.
 const REQUEST_TIME: Duration = Duration::from_secs(20);
 
-pub(super) async fn guard(request: Request, next: Next) -> Response {
+/// Requests that are read and answered at once; others wait their turn, within their time. Each may hold a whole batch.
+pub(super) const AT_ONCE: usize = 32;
+
+pub(super) async fn guard(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     if let Err(problem) = check_host(&request).and_then(|()| check_media_type(&request)) {
         return problem.into_response();
     }
-    match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
+    let answer = async {
+        // Nobody closes it.
+        let _turn = turns.acquire().await;
+        next.run(request).await
+    };
+    match tokio::time::timeout(REQUEST_TIME, answer).await {
         Ok(response) => response,
         Err(_) => Problem::new(Code::Timeout, format!("not done within {} s", REQUEST_TIME.as_secs())).into_response(),
     }

@@ -10,7 +10,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -99,13 +99,14 @@ fn router(room: Room) -> Router {
         .merge(topics::routes())
         .merge(dead::routes())
         .merge(signals::routes());
+    let turns = Arc::new(Semaphore::new(guard::AT_ONCE));
     Router::new()
         .nest("/v1", v1)
         .merge(health::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn(guard::guard))
+        .layer(middleware::from_fn_with_state(turns, guard::guard))
         .with_state(room)
 }
 

@@ -53,10 +53,11 @@ impl hyper::body::Body for Lines {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.stop.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
+        // What has been told comes first: it may be what somebody waits for.
+        match self.signals.poll_recv(context) {
+            Poll::Ready(signal) => Poll::Ready(signal.map(|signal| Ok(Frame::data(line(signal))))),
+            Poll::Pending => self.stop.as_mut().poll(context).map(|()| None),
         }
-        self.signals.poll_recv(context).map(|signal| signal.map(|signal| Ok(Frame::data(line(signal)))))
     }
 }
 

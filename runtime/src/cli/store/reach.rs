@@ -50,6 +50,11 @@ impl Way {
         Self { store: manifest.store.clone(), http: manifest.http }
     }
 
+    /// Whether the store outlives the server that has it, and can be had by another process then.
+    pub(in crate::cli) const fn changes_hands(&self) -> bool {
+        matches!(self.store.address, StoreAddress::File(_))
+    }
+
     /// A store that is there.
     ///
     /// # Errors
