@@ -1,9 +1,10 @@
-//! The end-to-end tests: one binary, real guests, real stores.
+//! The end-to-end tests, and the proof that all stores are one queue: one binary, real guests, real stores.
 
 #[macro_use]
 mod both;
 
 mod cli;
+mod conformance;
 mod crash;
 mod fairness;
 mod hardship;

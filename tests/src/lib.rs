@@ -1,7 +1,9 @@
-//! What the tests share: guests built from source, a Redis of one's own, runners in this process and in others, commands.
+//! What the tests share: guests built from source, a Redis of one's own, stores of every kind, runners in this process and
+//! in others, commands.
 
 pub mod mill;
 pub mod process;
+pub mod queue;
 pub mod redis;
 pub mod site;
 pub mod wait;

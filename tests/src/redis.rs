@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Weak};
 
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use crate::wait::{SOON, until};
 
@@ -12,6 +14,21 @@ use crate::wait::{SOON, until};
 pub struct Redis {
     folder: TempDir,
     server: Option<Child>,
+}
+
+/// The one that tests of this process share which need no more of a server than keys of their own. It ends with the last
+/// of its users, so that nothing stays behind; who comes later starts another one.
+pub async fn shared() -> Arc<Redis> {
+    static SHARED: Mutex<Weak<Redis>> = Mutex::const_new(Weak::new());
+    let mut shared = SHARED.lock().await;
+    if let Some(running) = shared.upgrade() {
+        return running;
+    }
+    let server = Arc::new(Redis::start().await);
+    // Nobody kills it and wants its data back.
+    server.ask::<String>("CONFIG", &["SET", "appendonly", "no"]).await.expect("Redis takes the setting");
+    *shared = Arc::downgrade(&server);
+    server
 }
 
 impl Redis {

@@ -1,0 +1,108 @@
+//! Claim: ready jobs are leased, each to one worker, oldest first.
+
+use std::collections::HashSet;
+
+use gristmill::job::{NewJob, WorkerId};
+use gristmill::outcome::Verdict;
+use gristmill::store::JobState;
+use gristmill_tests::queue::{Queue, claimed, ids, job, line, retry, tenant, topic, worker};
+
+super::cases![
+    the_oldest_ready_job_comes_first,
+    a_job_that_comes_back_joins_the_end,
+    one_claim_serves_many_topics_and_names_the_drained,
+    a_topic_with_as_many_as_asked_for_is_not_called_drained,
+    a_claim_of_none_takes_none,
+    the_attempt_is_counted_at_the_claim,
+    a_claimed_job_is_running_and_nowhere_else,
+    claims_at_once_share_the_jobs_and_double_none,
+    an_empty_claim_is_answered_with_nothing,
+    each_line_of_a_claim_has_a_lease_of_its_own,
+];
+
+async fn the_oldest_ready_job_comes_first(queue: Queue) {
+    let jobs: Vec<NewJob> = (0..5).map(|_| job("mail")).collect();
+    for job in &jobs {
+        queue.push(std::slice::from_ref(job)).await;
+    }
+    assert_eq!(claimed(&queue.claim(2).await), ids(&jobs[..2]));
+    assert_eq!(claimed(&queue.claim(9).await), ids(&jobs[2..]));
+}
+
+async fn a_job_that_comes_back_joins_the_end(queue: Queue) {
+    let jobs: Vec<NewJob> = (0..3).map(|_| job("mail")).collect();
+    queue.push(&jobs).await;
+    let first = queue.claim_one().await;
+    queue.settle(&first, retry(0)).await;
+    assert_eq!(claimed(&queue.claim(9).await), ids([&jobs[1], &jobs[2], &jobs[0]]));
+}
+
+async fn one_claim_serves_many_topics_and_names_the_drained(queue: Queue) {
+    let jobs = [job("a"), job("b"), job("b"), job("b")];
+    queue.push(&jobs).await;
+    let lines = [line("b", 2), line("a", 2), line("c", 1)];
+    let took = queue.store.claim(&worker(), &lines).await.unwrap();
+    assert_eq!(claimed(&took.claims), ids([&jobs[1], &jobs[2], &jobs[0]]), "line by line");
+    assert_eq!((took.drained, took.strays), (vec![topic("a"), topic("c")], 0));
+}
+
+async fn a_topic_with_as_many_as_asked_for_is_not_called_drained(queue: Queue) {
+    queue.push(&[job("mail"), job("mail")]).await;
+    assert!(queue.claim_as(&worker(), "mail", 2).await.drained.is_empty());
+    assert_eq!(queue.claim_as(&worker(), "mail", 1).await.drained, [topic("mail")]);
+}
+
+async fn a_claim_of_none_takes_none(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    let took = queue.claim_as(&worker(), "mail", 0).await;
+    assert!(took.claims.is_empty() && took.drained.is_empty());
+    assert_eq!(queue.places().await, [1, 0, 0, 0]);
+}
+
+async fn the_attempt_is_counted_at_the_claim(queue: Queue) {
+    let claim = queue.running().await;
+    let view = queue.view(&claim.lease.job).await.unwrap();
+    assert_eq!(view.attempts, 1);
+}
+
+async fn a_claimed_job_is_running_and_nowhere_else(queue: Queue) {
+    let claim = queue.running().await;
+    assert_eq!(queue.places().await, [0, 0, 1, 0]);
+    let state = JobState::Running { worker: worker().to_string(), lease_until: claim.lease_until, cancelled: false };
+    assert_eq!(queue.state(&claim.lease.job).await, Some(state));
+    assert!(queue.claim_as(&WorkerId::new("other"), "mail", 9).await.claims.is_empty());
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    assert_eq!(queue.places().await, [0, 0, 0, 0]);
+}
+
+async fn claims_at_once_share_the_jobs_and_double_none(queue: Queue) {
+    let jobs: Vec<NewJob> = (0..60).map(|_| job("mail")).collect();
+    queue.push(&jobs).await;
+    let claims = (0..12).map(|n| {
+        let store = queue.store.clone();
+        tokio::spawn(async move { store.claim(&WorkerId::new(&format!("w{n}")), &[line("mail", 5)]).await })
+    });
+    let mut taken = Vec::new();
+    for claim in claims.collect::<Vec<_>>() {
+        taken.extend(claimed(&claim.await.unwrap().unwrap().claims));
+    }
+    assert_eq!(taken.len(), 60);
+    assert_eq!(taken.into_iter().collect::<HashSet<_>>(), ids(&jobs).into_iter().collect());
+}
+
+async fn an_empty_claim_is_answered_with_nothing(queue: Queue) {
+    let took = queue.store.claim(&worker(), &[]).await.unwrap();
+    assert!(took.claims.is_empty() && took.drained.is_empty());
+    assert!(queue.store.counts(&tenant()).await.unwrap().is_empty());
+}
+
+async fn each_line_of_a_claim_has_a_lease_of_its_own(queue: Queue) {
+    queue.push(&[job("a"), job("b")]).await;
+    let mut lines = [line("a", 1), line("b", 1)];
+    lines[1].lease *= 2;
+    let took = queue.store.claim(&worker(), &lines).await.unwrap();
+    assert_eq!(
+        took.claims.iter().map(|claim| claim.lease_until).collect::<Vec<_>>(),
+        [queue.now().plus(lines[0].lease), queue.now().plus(lines[1].lease)]
+    );
+}

@@ -1,0 +1,120 @@
+//! Looking: every job is seen and counted where it is.
+
+use std::time::Duration;
+
+use gristmill::outcome::{Reason, Verdict};
+use gristmill::store::{JobState, TopicCounts};
+use gristmill_tests::queue::{Queue, claimed, delayed, failure, foreign, job, retry, tenant, topic};
+
+super::cases![
+    every_job_is_counted_where_it_is,
+    what_became_of_jobs_is_counted_by_name,
+    every_reason_of_death_has_its_count,
+    a_topic_is_listed_for_good_once_it_held_a_job,
+    topics_are_listed_by_name,
+    every_tenant_counts_by_itself,
+    a_job_is_seen_wherever_it_is,
+    every_tenant_that_had_jobs_is_named,
+    a_store_of_nothing_counts_nothing,
+];
+
+async fn every_job_is_counted_where_it_is(queue: Queue) {
+    queue.dead().await;
+    queue.push(&[job("mail"), job("mail"), delayed("mail", 10)]).await;
+    queue.claim(1).await;
+    assert_eq!(queue.places().await, [1, 1, 1, 1]);
+    let totals = queue.counts("mail").await.totals;
+    let totals: Vec<_> = totals.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (name.as_str(), *n)).collect();
+    assert_eq!(totals, [("dead-trap", 1), ("pushed", 4)]);
+}
+
+async fn what_became_of_jobs_is_counted_by_name(queue: Queue) {
+    queue.push(&[job("mail"), job("mail")]).await;
+    let verdicts = [
+        ("retried", retry(0)),
+        ("snoozed", Verdict::Snooze(Duration::ZERO)),
+        ("released", Verdict::Release(Duration::ZERO)),
+        ("expired", Verdict::Expire),
+        ("acked", Verdict::Ack(None)),
+    ];
+    for (what, verdict) in verdicts {
+        let claim = queue.claim_one().await;
+        assert_eq!(queue.total(what).await, 0, "{what}");
+        queue.settle(&claim, verdict).await;
+        assert_eq!(queue.total(what).await, 1, "{what}");
+    }
+    assert_eq!(queue.places().await, [0; 4]);
+}
+
+async fn every_reason_of_death_has_its_count(queue: Queue) {
+    for reason in Reason::ALL {
+        let claim = queue.running().await;
+        queue.settle(&claim, Verdict::Bury(failure(reason))).await;
+        assert_eq!(queue.total(&format!("dead-{reason}")).await, 1);
+    }
+    assert_eq!(queue.places().await, [0, 0, 0, Reason::ALL.len() as u64]);
+}
+
+async fn a_topic_is_listed_for_good_once_it_held_a_job(queue: Queue) {
+    let claim = queue.running().await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    let counts = queue.store.counts(&tenant()).await.unwrap();
+    assert_eq!(counts.len(), 1);
+    let TopicCounts { ready, delayed, running, dead, paused, .. } = counts[0];
+    assert_eq!((ready, delayed, running, dead, paused), (0, 0, 0, 0, false));
+}
+
+async fn topics_are_listed_by_name(queue: Queue) {
+    queue.push(&[job("mail"), delayed("audit", 10), job("Z"), job("a.b"), job("a")]).await;
+    let counts = queue.store.counts(&tenant()).await.unwrap();
+    let topics: Vec<String> = counts.iter().map(|counts| counts.topic.to_string()).collect();
+    assert_eq!(topics, ["acme/Z", "acme/a", "acme/a.b", "acme/audit", "acme/mail"]);
+}
+
+async fn every_tenant_counts_by_itself(queue: Queue) {
+    queue.push(&[job("mail"), foreign("mail"), foreign("mail"), foreign("audit")]).await;
+    assert_eq!(queue.store.counts(&tenant()).await.unwrap().len(), 1);
+    let theirs = queue.store.counts(&foreign("mail").spec.topic.tenant).await.unwrap();
+    let theirs: Vec<_> = theirs.iter().map(|counts| (counts.ready, counts.totals["pushed"])).collect();
+    assert_eq!(theirs, [(1, 1), (2, 2)]);
+}
+
+async fn a_job_is_seen_wherever_it_is(queue: Queue) {
+    let pushed = delayed("mail", 10);
+    let id = &pushed.spec.id;
+    assert_eq!(queue.state(id).await, None);
+    queue.push(std::slice::from_ref(&pushed)).await;
+    assert_eq!(queue.state(id).await, Some(JobState::Delayed { until: queue.in_ms(10) }));
+    queue.pass(10);
+    queue.migrate().await;
+    assert_eq!(queue.state(id).await, Some(JobState::Ready));
+    let claim = queue.claim_one().await;
+    let worker = claim.lease.worker.to_string();
+    let running = JobState::Running { worker, lease_until: claim.lease_until, cancelled: false };
+    assert_eq!(queue.state(id).await, Some(running));
+    queue.settle(&claim, retry(0)).await;
+    let view = queue.view(id).await.unwrap();
+    assert_eq!((view.state, view.attempts, view.last_failure), (JobState::Ready, 1, Some(failure(Reason::Failed))));
+    assert_eq!(view.job, Some((*claim.job).clone()));
+    let claim = queue.claim_one().await;
+    queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
+    assert_eq!(queue.state(id).await, Some(JobState::Dead { since: queue.now() }));
+}
+
+async fn every_tenant_that_had_jobs_is_named(queue: Queue) {
+    let claim = queue.running().await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    let mut theirs = foreign("mail");
+    theirs.due = gristmill::job::Due::After(Duration::from_secs(1));
+    queue.push(&[theirs]).await;
+    let tenants: Vec<String> = queue.store.tenants().await.unwrap().into_iter().map(String::from).collect();
+    assert_eq!(tenants, ["acme", "other"]);
+}
+
+async fn a_store_of_nothing_counts_nothing(queue: Queue) {
+    assert!(queue.store.counts(&tenant()).await.unwrap().is_empty());
+    assert!(queue.store.tenants().await.unwrap().is_empty());
+    assert!(queue.store.dead(&topic("mail"), 0, 9).await.unwrap().is_empty());
+    assert!(queue.view(&"unknown".parse().unwrap()).await.is_none());
+    assert!(claimed(&queue.claim(1).await).is_empty());
+}

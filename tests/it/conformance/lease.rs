@@ -1,0 +1,229 @@
+//! Leases and heartbeats: how jobs come back from workers that do not.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use gristmill::job::{JobId, WorkerId};
+use gristmill::outcome::{Reason, Verdict};
+use gristmill::store::{JobState, Overdue, Settled, Settlement};
+use gristmill_tests::queue::{
+    DEAD_AFTER, LEASE, Queue, claimed, failure, foreign, job, retry, settlement, tenant, worker,
+};
+
+super::cases![
+    a_lease_that_ran_out_is_found_and_reaped,
+    overdue_jobs_are_found_with_all_that_is_known_about_them,
+    looking_for_overdue_jobs_changes_nothing,
+    a_lease_that_was_extended_is_not_reaped,
+    a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped,
+    a_dead_workers_jobs_are_found_before_their_leases_run_out,
+    a_worker_that_comes_back_keeps_its_jobs,
+    a_worker_that_never_said_anything_is_not_dead,
+    a_retired_worker_is_never_called_dead,
+    a_retired_workers_jobs_come_back_with_their_leases,
+    overdue_jobs_are_found_in_bounded_numbers_and_once_each,
+    overdue_jobs_are_the_tenants_own,
+    reaping_twice_reaps_once,
+    the_owner_may_still_settle_what_is_overdue_and_not_reaped,
+    a_job_that_nobody_heard_of_for_a_day_is_still_found,
+    what_a_worker_holds_can_be_asked_for,
+    what_a_worker_holds_is_asked_by_tenant,
+];
+
+async fn overdue(queue: &Queue) -> Vec<Overdue> {
+    queue.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap()
+}
+
+fn reap(overdue: &Overdue) -> Settlement {
+    let lease = overdue.claim.lease.clone();
+    Settlement { only_if_overdue: Some(DEAD_AFTER), ..Settlement::new(lease, retry(0)) }
+}
+
+async fn a_lease_that_ran_out_is_found_and_reaped(queue: Queue) {
+    let claim = queue.running().await;
+    queue.pass(29_999);
+    assert!(overdue(&queue).await.is_empty());
+    queue.pass(1);
+    let found = overdue(&queue).await;
+    assert_eq!((found.len(), found[0].worker_died), (1, false));
+    assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::Done);
+    assert!(overdue(&queue).await.is_empty());
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost);
+    assert_eq!(queue.claim_one().await.attempt, 2);
+}
+
+async fn overdue_jobs_are_found_with_all_that_is_known_about_them(queue: Queue) {
+    let first = queue.running().await;
+    queue.store.checkpoint(&first.lease, b"half").await.unwrap();
+    queue.settle(&first, retry(0)).await;
+    let second = queue.claim_one().await;
+    queue.pass(30_000);
+    let found = overdue(&queue).await.pop().unwrap().claim;
+    assert_eq!((&found.job, &found.lease), (&second.job, &second.lease));
+    assert_eq!((found.attempt, found.lease_until), (2, second.lease_until));
+    assert_eq!((found.previous, found.checkpoint.as_deref()), (Some(Reason::Failed), Some(&b"half"[..])));
+}
+
+async fn looking_for_overdue_jobs_changes_nothing(queue: Queue) {
+    let claim = queue.running().await;
+    queue.pass(30_000);
+    let before = (queue.view(&claim.lease.job).await, queue.counts("mail").await);
+    assert_eq!((overdue(&queue).await.len(), overdue(&queue).await.len()), (1, 1));
+    assert_eq!((queue.view(&claim.lease.job).await, queue.counts("mail").await), before);
+}
+
+async fn a_lease_that_was_extended_is_not_reaped(queue: Queue) {
+    let claim = queue.running().await;
+    queue.pass(29_000);
+    assert_eq!(queue.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
+    let state = JobState::Running { worker: worker().to_string(), lease_until: queue.in_ms(30_000), cancelled: false };
+    assert_eq!(queue.state(&claim.lease.job).await, Some(state));
+    queue.pass(29_999);
+    assert!(overdue(&queue).await.is_empty());
+    queue.pass(1);
+    assert_eq!(overdue(&queue).await.len(), 1);
+}
+
+async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue: Queue) {
+    let claim = queue.running().await;
+    queue.pass(30_000);
+    let found = overdue(&queue).await;
+    assert_eq!(queue.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
+    assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::LeaseLost);
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+}
+
+async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: Queue) {
+    let alive = WorkerId::new("alive");
+    queue.store.heartbeat(&worker()).await.unwrap();
+    let claim = queue.running().await;
+    queue.push(&[job("mail")]).await;
+    let other = queue.claim_as(&alive, "mail", 1).await.claims.pop().unwrap();
+    queue.pass(9_999);
+    queue.store.heartbeat(&alive).await.unwrap();
+    assert!(overdue(&queue).await.is_empty());
+    queue.pass(1);
+    let found = overdue(&queue).await;
+    assert_eq!((found.len(), found[0].worker_died), (1, true));
+    assert_eq!(found[0].claim.lease, claim.lease);
+    assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::Done);
+    let not_overdue = Overdue { claim: other, worker_died: true };
+    assert_eq!(queue.settle_with(reap(&not_overdue)).await, Settled::LeaseLost);
+}
+
+async fn a_worker_that_comes_back_keeps_its_jobs(queue: Queue) {
+    queue.store.heartbeat(&worker()).await.unwrap();
+    let claim = queue.running().await;
+    queue.pass(10_000);
+    let found = overdue(&queue).await;
+    queue.store.heartbeat(&worker()).await.unwrap();
+    assert!(overdue(&queue).await.is_empty());
+    assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::LeaseLost);
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+}
+
+async fn a_worker_that_never_said_anything_is_not_dead(queue: Queue) {
+    queue.running().await;
+    queue.pass(29_999);
+    assert!(overdue(&queue).await.is_empty());
+}
+
+async fn a_retired_worker_is_never_called_dead(queue: Queue) {
+    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.running().await;
+    queue.store.retire(&worker()).await.unwrap();
+    queue.store.retire(&WorkerId::new("unknown")).await.unwrap();
+    queue.pass(20_000);
+    assert!(overdue(&queue).await.is_empty());
+}
+
+async fn a_retired_workers_jobs_come_back_with_their_leases(queue: Queue) {
+    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.running().await;
+    queue.store.retire(&worker()).await.unwrap();
+    queue.pass(30_000);
+    let found = overdue(&queue).await;
+    assert_eq!((found.len(), found[0].worker_died), (1, false));
+}
+
+async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: Queue) {
+    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.push(&(0..5).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    let claims = queue.claim(5).await;
+    queue.pass(30_000);
+    let found = overdue(&queue).await;
+    let found: Vec<JobId> = found.iter().map(|overdue| overdue.claim.lease.job.clone()).collect();
+    assert_eq!(found.len(), 5, "dead worker and lost lease at once");
+    assert_eq!(BTreeSet::from_iter(found), BTreeSet::from_iter(claimed(&claims)));
+    assert_eq!(queue.store.overdue(&tenant(), DEAD_AFTER, 3).await.unwrap().len(), 3);
+    assert!(queue.store.overdue(&tenant(), DEAD_AFTER, 0).await.unwrap().is_empty());
+}
+
+async fn overdue_jobs_are_the_tenants_own(queue: Queue) {
+    let theirs = foreign("mail");
+    queue.push(std::slice::from_ref(&theirs)).await;
+    let mut line = gristmill_tests::queue::line("mail", 1);
+    line.topic = theirs.spec.topic.clone();
+    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.store.claim(&worker(), &[line]).await.unwrap();
+    queue.pass(30_000);
+    assert!(overdue(&queue).await.is_empty());
+    let found = queue.store.overdue(&theirs.spec.topic.tenant, DEAD_AFTER, 9).await.unwrap();
+    assert_eq!(found[0].claim.job.spec, theirs.spec);
+}
+
+async fn reaping_twice_reaps_once(queue: Queue) {
+    queue.running().await;
+    queue.pass(30_000);
+    let found = overdue(&queue).await;
+    let settled = queue.store.settle(&[reap(&found[0]), reap(&found[0])]).await.unwrap();
+    assert_eq!(settled, [Settled::Done, Settled::LeaseLost]);
+    assert_eq!((queue.places().await, queue.total("retried").await), ([1, 0, 0, 0], 1));
+}
+
+async fn the_owner_may_still_settle_what_is_overdue_and_not_reaped(queue: Queue) {
+    let claim = queue.running().await;
+    queue.pass(60_000);
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+    assert!(overdue(&queue).await.is_empty());
+}
+
+async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: Queue) {
+    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.running().await;
+    queue.pass(86_400_000);
+    let found = overdue(&queue).await;
+    assert_eq!(found.len(), 1);
+    let bury = Settlement { verdict: Verdict::Bury(failure(Reason::WorkerDied)), ..reap(&found[0]) };
+    assert_eq!(queue.settle_with(bury).await, Settled::Done);
+    assert_eq!(queue.total("dead-worker-died").await, 1);
+}
+
+async fn held(queue: &Queue, except: &[JobId]) -> BTreeSet<(JobId, u64)> {
+    let except: HashSet<JobId> = except.iter().cloned().collect();
+    let leases = queue.store.held(&tenant(), &worker(), &except).await.unwrap();
+    leases.into_iter().map(|lease| (lease.job, lease.delivery)).collect()
+}
+
+async fn what_a_worker_holds_can_be_asked_for(queue: Queue) {
+    queue.push(&[job("mail"), job("mail"), job("mail")]).await;
+    let claims = queue.claim(2).await;
+    queue.claim_as(&WorkerId::new("other"), "mail", 1).await;
+    let ids = claimed(&claims);
+    assert_eq!(held(&queue, &[]).await, ids.iter().map(|id| (id.clone(), 1)).collect());
+    assert_eq!(held(&queue, &ids[..1]).await, [(ids[1].clone(), 1)].into());
+    let leases = queue.store.held(&tenant(), &worker(), &HashSet::from([ids[0].clone()])).await.unwrap();
+    assert_eq!(leases, [claims[1].lease.clone()]);
+    queue.settle(&claims[1], Verdict::Release(Duration::ZERO)).await;
+    assert!(held(&queue, &ids[..1]).await.is_empty());
+    queue.claim(1).await;
+    assert_eq!(held(&queue, &ids[..1]).await, [(ids[1].clone(), 2)].into(), "by its new delivery");
+}
+
+async fn what_a_worker_holds_is_asked_by_tenant(queue: Queue) {
+    let claim = queue.running().await;
+    let nobody = foreign("mail").spec.topic.tenant;
+    assert!(queue.store.held(&nobody, &worker(), &HashSet::new()).await.unwrap().is_empty());
+    queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
+    assert!(held(&queue, &[]).await.is_empty());
+}

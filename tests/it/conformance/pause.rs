@@ -1,0 +1,116 @@
+//! Pause: a topic whose jobs are kept back, in every runner.
+
+use gristmill::job::Name;
+use gristmill::outcome::Verdict;
+use gristmill::store::{Settled, Signal};
+use gristmill_tests::queue::{Queue, claimed, delayed, ids, job, line, retry, tenant, topic, worker};
+use gristmill_tests::wait::{SOON, until};
+
+super::cases![
+    nothing_is_handed_out_of_a_paused_topic,
+    what_becomes_ready_meanwhile_is_handed_out_afterwards,
+    running_jobs_of_a_paused_topic_go_on,
+    whether_it_was_otherwise_before_is_told,
+    a_topic_may_be_paused_before_it_has_a_job,
+    other_topics_are_not_paused,
+    a_paused_topic_is_not_wanted,
+    who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on,
+    a_pause_lasts_until_it_is_said_otherwise,
+];
+
+async fn pause(queue: &Queue, paused: bool) -> bool {
+    queue.store.set_paused(&topic("mail"), paused).await.unwrap()
+}
+
+async fn nothing_is_handed_out_of_a_paused_topic(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    pause(&queue, true).await;
+    let took = queue.claim_as(&worker(), "mail", 5).await;
+    assert!(took.claims.is_empty());
+    assert_eq!(took.drained, [topic("mail")], "it counts as drained");
+    let counts = queue.counts("mail").await;
+    assert_eq!((counts.paused, counts.ready), (true, 1));
+    pause(&queue, false).await;
+    assert!(!queue.counts("mail").await.paused);
+    assert_eq!(queue.claim(5).await.len(), 1);
+}
+
+async fn what_becomes_ready_meanwhile_is_handed_out_afterwards(queue: Queue) {
+    let claim = queue.running().await;
+    pause(&queue, true).await;
+    let jobs = [job("mail"), delayed("mail", 10)];
+    queue.push(&jobs).await;
+    queue.pass(10);
+    assert_eq!(queue.migrate().await.moved, 1);
+    queue.settle(&claim, retry(0)).await;
+    assert_eq!(queue.places().await, [3, 0, 0, 0]);
+    assert!(queue.claim(9).await.is_empty());
+    pause(&queue, false).await;
+    let order = [ids(&jobs), vec![claim.lease.job]].concat();
+    assert_eq!(claimed(&queue.claim(9).await), order);
+}
+
+async fn running_jobs_of_a_paused_topic_go_on(queue: Queue) {
+    let claim = queue.running().await;
+    pause(&queue, true).await;
+    assert!(queue.store.checkpoint(&claim.lease, b"half").await.unwrap());
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+}
+
+async fn whether_it_was_otherwise_before_is_told(queue: Queue) {
+    assert!(!pause(&queue, false).await);
+    assert!(pause(&queue, true).await);
+    assert!(!pause(&queue, true).await);
+    assert!(pause(&queue, false).await);
+}
+
+async fn a_topic_may_be_paused_before_it_has_a_job(queue: Queue) {
+    pause(&queue, true).await;
+    let counts = queue.counts("mail").await;
+    assert_eq!((counts.paused, counts.ready, counts.totals.len()), (true, 0, 0));
+    queue.push(&[job("mail")]).await;
+    assert!(queue.claim(1).await.is_empty());
+    assert_eq!(queue.store.tenants().await.unwrap(), [tenant()]);
+}
+
+async fn other_topics_are_not_paused(queue: Queue) {
+    pause(&queue, true).await;
+    let jobs = [job("mail"), job("audit")];
+    queue.push(&jobs).await;
+    let took = queue.store.claim(&worker(), &[line("mail", 2), line("audit", 2)]).await.unwrap();
+    assert_eq!(claimed(&took.claims), ids(&jobs[1..]));
+    assert!(!queue.store.set_paused(&topic("audit"), false).await.unwrap());
+}
+
+async fn a_paused_topic_is_not_wanted(queue: Queue) {
+    queue.push(&[job("mail"), job("audit")]).await;
+    pause(&queue, true).await;
+    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("audit")]);
+    queue.claim(1).await;
+    pause(&queue, false).await;
+    let mut ready = queue.store.wanted(&tenant(), &[]).await.unwrap().ready;
+    ready.sort();
+    assert_eq!(ready, [topic("audit"), topic("mail")]);
+}
+
+async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    pause(&queue, true).await;
+    assert!(queue.claim(1).await.is_empty());
+    let tenants: [Name; 1] = [tenant()];
+    let mut signals = queue.store.signals(&tenants).await.unwrap();
+    pause(&queue, false).await;
+    until("the topic to be named", SOON, async || {
+        std::iter::from_fn(|| signals.try_recv().ok()).find(|signal| *signal == Signal::Ready(topic("mail")))
+    })
+    .await;
+}
+
+async fn a_pause_lasts_until_it_is_said_otherwise(mut queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    pause(&queue, true).await;
+    queue.pass(86_400_000 * 365);
+    queue.reopen().await;
+    assert!(queue.claim(1).await.is_empty());
+    assert!(queue.counts("mail").await.paused);
+}

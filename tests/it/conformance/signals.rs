@@ -1,0 +1,168 @@
+//! Signals, and the look that catches what they miss.
+
+use std::time::Duration;
+
+use gristmill::job::Name;
+use gristmill::outcome::Verdict;
+use gristmill::store::{Settled, Settlement, Signal, Wanted};
+use gristmill_tests::queue::{Queue, delayed, foreign, job, retry, settlement, tenant, topic, worker};
+use gristmill_tests::wait::{SOON, until};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
+
+super::cases![
+    ready_is_said_when_a_topic_was_empty_and_only_then,
+    ready_is_said_again_once_a_claim_found_the_topic_empty,
+    retry_migrate_follow_ups_and_respawn_say_ready_too,
+    due_is_said_only_if_nothing_is_due_earlier,
+    whoever_waits_for_a_job_is_told_of_its_end,
+    an_attempt_that_is_not_the_last_is_no_end,
+    whoever_waits_for_a_cancelled_job_is_told,
+    the_worker_of_a_cancelled_job_is_told,
+    signals_are_heard_by_every_listener,
+    a_tenants_signals_are_its_own,
+    wanted_names_ready_topics,
+    a_slow_receiver_is_told_that_signals_were_lost,
+];
+
+async fn listen(queue: &Queue) -> Receiver<Signal> {
+    let tenants: [Name; 1] = [tenant()];
+    queue.store.signals(&tenants).await.unwrap()
+}
+
+async fn next(signals: &mut Receiver<Signal>) -> Signal {
+    timeout(SOON, signals.recv()).await.expect("a signal in time").expect("the store still speaks")
+}
+
+async fn ready_is_said_when_a_topic_was_empty_and_only_then(queue: Queue) {
+    let mut signals = listen(&queue).await;
+    queue.push(&[job("mail"), job("mail")]).await;
+    queue.push(&[job("mail")]).await;
+    queue.push(&[job("other")]).await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("other")), "nothing for what was not empty");
+}
+
+async fn ready_is_said_again_once_a_claim_found_the_topic_empty(queue: Queue) {
+    queue.push(&[job("mail"), job("mail"), job("mail")]).await;
+    assert_eq!(queue.claim(9).await.len(), 3);
+    let mut signals = listen(&queue).await;
+    queue.push(&[job("mail")]).await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+}
+
+async fn retry_migrate_follow_ups_and_respawn_say_ready_too(queue: Queue) {
+    let claim = queue.running().await;
+    assert!(queue.claim(1).await.is_empty());
+    let mut signals = listen(&queue).await;
+    queue.settle(&claim, retry(0)).await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+
+    let mut ack = Settlement::new(queue.claim(2).await[0].lease.clone(), Verdict::Ack(None));
+    ack.follow_ups = vec![job("next"), delayed("later", 5)];
+    queue.settle_with(ack).await;
+    let both = [next(&mut signals).await, next(&mut signals).await];
+    assert!(both.contains(&Signal::Ready(topic("next"))), "{both:?}");
+    assert!(both.contains(&Signal::Due(tenant(), Duration::from_millis(5))), "{both:?}");
+
+    queue.pass(5);
+    queue.migrate().await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("later")));
+
+    let dead = queue.claim_as(&worker(), "next", 2).await.claims.remove(0);
+    queue.settle(&dead, Verdict::Bury(gristmill_tests::queue::failure(gristmill::outcome::Reason::Trap))).await;
+    queue.store.respawn(&topic("next"), &[dead.lease.job]).await.unwrap();
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("next")));
+}
+
+async fn due_is_said_only_if_nothing_is_due_earlier(queue: Queue) {
+    let mut signals = listen(&queue).await;
+    for (of, ms) in [("a", 1000), ("b", 2000), ("a", 1500), ("b", 500)] {
+        queue.push(&[delayed(of, ms)]).await;
+    }
+    assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(1000)));
+    assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(500)));
+}
+
+async fn whoever_waits_for_a_job_is_told_of_its_end(queue: Queue) {
+    let mut waited_for = job("mail");
+    waited_for.spec.keep_result = Some(Duration::from_secs(60));
+    queue.push(&[waited_for.clone(), job("mail")]).await;
+    let claims = queue.claim(2).await;
+    let mut signals = listen(&queue).await;
+    for claim in claims.iter().rev() {
+        queue.settle_with(settlement(claim, Verdict::Ack(None))).await;
+    }
+    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waited_for.spec.id));
+}
+
+async fn an_attempt_that_is_not_the_last_is_no_end(queue: Queue) {
+    let claim = queue.running().await;
+    let mut signals = listen(&queue).await;
+    queue.settle_with(Settlement { notify: true, ..settlement(&claim, retry(0)) }).await;
+    let again = queue.claim_one().await;
+    queue.settle_with(Settlement { notify: true, ..settlement(&again, Verdict::Expire) }).await;
+    let heard =
+        until("an end", SOON, async || signals.try_recv().ok().filter(|signal| !matches!(signal, Signal::Ready(_))))
+            .await;
+    assert_eq!(heard, Signal::Finished(tenant(), again.lease.job));
+    assert!(signals.try_recv().is_err(), "one end is told once");
+}
+
+async fn whoever_waits_for_a_cancelled_job_is_told(queue: Queue) {
+    let mut waiting = job("mail");
+    waiting.spec.keep_result = Some(Duration::from_secs(60));
+    queue.push(std::slice::from_ref(&waiting)).await;
+    let mut signals = listen(&queue).await;
+    queue.store.cancel(&tenant(), std::slice::from_ref(&waiting.spec.id)).await.unwrap();
+    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waiting.spec.id));
+}
+
+async fn the_worker_of_a_cancelled_job_is_told(queue: Queue) {
+    let claim = queue.running().await;
+    let mut signals = listen(&queue).await;
+    queue.store.cancel(&tenant(), std::slice::from_ref(&claim.lease.job)).await.unwrap();
+    assert_eq!(next(&mut signals).await, Signal::Cancelled(tenant(), claim.lease.job.clone()));
+    let snooze = Settlement { notify: true, ..settlement(&claim, Verdict::Snooze(Duration::ZERO)) };
+    assert_eq!(queue.settle_with(snooze).await, Settled::Cancelled);
+    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), claim.lease.job));
+}
+
+async fn signals_are_heard_by_every_listener(queue: Queue) {
+    let mut listeners = [listen(&queue).await, listen(&queue).await];
+    queue.push(&[job("mail")]).await;
+    for signals in &mut listeners {
+        assert_eq!(next(signals).await, Signal::Ready(topic("mail")));
+    }
+}
+
+async fn a_tenants_signals_are_its_own(queue: Queue) {
+    let mut signals = listen(&queue).await;
+    let both = [tenant(), foreign("mail").spec.topic.tenant];
+    let mut all = queue.store.signals(&both).await.unwrap();
+    queue.push(&[foreign("mail")]).await;
+    queue.push(&[job("mail")]).await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+    assert_eq!(next(&mut all).await, Signal::Ready(foreign("mail").spec.topic));
+    assert_eq!(next(&mut all).await, Signal::Ready(topic("mail")));
+}
+
+async fn wanted_names_ready_topics(queue: Queue) {
+    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap(), Wanted::default());
+    queue.push(&[job("mail"), delayed("audit", 5), foreign("other")]).await;
+    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("mail")]);
+    queue.claim(2).await;
+    assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready.is_empty());
+}
+
+async fn a_slow_receiver_is_told_that_signals_were_lost(queue: Queue) {
+    let mut signals = listen(&queue).await;
+    let mut topics = 0..;
+    // More is said between two looks than may wait; so sooner or later something must have been dropped.
+    until("the receiver to hear of its loss", SOON, async || {
+        let jobs: Vec<_> = topics.by_ref().take(1500).map(|n| job(&format!("t{n}"))).collect();
+        queue.push(&jobs).await;
+        std::iter::from_fn(|| signals.try_recv().ok()).find(|signal| *signal == Signal::Lost)
+    })
+    .await;
+}

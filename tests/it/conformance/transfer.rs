@@ -1,0 +1,280 @@
+//! Transfer: jobs move from store to store, and none is lost or doubled however often the move is interrupted.
+
+use std::time::Duration;
+
+use gristmill::job::{Job, JobId, NewJob, Priority};
+use gristmill::outcome::{Reason, Verdict};
+use gristmill::store::{JobState, Pushed, Settled, StoredJob, StoredPlace};
+use gristmill_tests::queue::{
+    Queue, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
+};
+
+super::cases![
+    waiting_and_dead_jobs_go_out_in_order,
+    running_jobs_stay,
+    looking_at_what_goes_out_changes_nothing,
+    outgoing_jobs_are_read_in_bounded_numbers,
+    jobs_arrive_with_all_that_is_known_about_them,
+    arrived_jobs_keep_their_order,
+    arrived_jobs_are_not_counted_as_pushed,
+    a_job_is_taken_in_once_even_if_it_is_over_by_then,
+    an_id_that_is_taken_is_not_taken_in,
+    forgotten_marks_let_a_job_come_again,
+    what_is_let_go_of_is_gone_and_uncounted,
+    running_jobs_are_not_let_go_of,
+    a_unique_value_moves_with_its_job,
+    a_unique_value_that_another_job_holds_is_left_to_it,
+    a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing,
+];
+
+async fn outgoing(queue: &Queue) -> Vec<StoredJob> {
+    queue.store.outgoing(&topic("mail"), 10_000).await.unwrap()
+}
+
+async fn take_in(queue: &Queue, jobs: &[StoredJob]) -> Vec<bool> {
+    queue.store.take_in(jobs).await.unwrap()
+}
+
+fn stored_ids(jobs: &[StoredJob]) -> Vec<JobId> {
+    jobs.iter().map(|stored| stored.job.spec.id.clone()).collect()
+}
+
+fn high(mut job: NewJob) -> NewJob {
+    job.spec.priority = Priority::High;
+    job
+}
+
+/// Two dead jobs, then waiting ones of every kind: ids in the order in which they go out.
+async fn filled(queue: &Queue) -> Vec<JobId> {
+    let dead = [queue.dead().await.lease.job, {
+        queue.pass(1);
+        queue.dead().await.lease.job
+    }];
+    let [low, normal, again, first, late, soon] = [
+        of_priority(Priority::Low),
+        job("mail"),
+        job("mail"),
+        of_priority(Priority::High),
+        high(delayed("mail", 90)),
+        delayed("mail", 30),
+    ];
+    queue.push(&[low.clone(), normal.clone(), again.clone(), first.clone(), late.clone(), soon.clone()]).await;
+    [ids([&first, &normal, &again, &low, &soon, &late]), dead.into()].concat()
+}
+
+async fn waiting_and_dead_jobs_go_out_in_order(queue: Queue) {
+    let order = filled(&queue).await;
+    let out = outgoing(&queue).await;
+    assert_eq!(stored_ids(&out), order);
+    assert_eq!(out[0].place, StoredPlace::Ready);
+    assert_eq!(out[4].place, StoredPlace::Delayed { until: queue.in_ms(30) });
+    assert_eq!(out[7].place, StoredPlace::Dead { since: queue.now() });
+    assert!(queue.store.outgoing(&topic("audit"), 9).await.unwrap().is_empty());
+}
+
+async fn running_jobs_stay(queue: Queue) {
+    queue.running().await;
+    assert!(outgoing(&queue).await.is_empty());
+}
+
+async fn looking_at_what_goes_out_changes_nothing(queue: Queue) {
+    filled(&queue).await;
+    let before = queue.counts("mail").await;
+    assert_eq!(outgoing(&queue).await, outgoing(&queue).await);
+    assert_eq!(queue.counts("mail").await, before);
+}
+
+async fn outgoing_jobs_are_read_in_bounded_numbers(queue: Queue) {
+    let order = filled(&queue).await;
+    for limit in [0, 1, 3, 5, 7, 8] {
+        let out = queue.store.outgoing(&topic("mail"), limit).await.unwrap();
+        assert_eq!(stored_ids(&out), order[..limit]);
+    }
+}
+
+async fn jobs_arrive_with_all_that_is_known_about_them(queue: Queue) {
+    let mut pushed = job("mail");
+    pushed.spec.metadata = vec![("trace".into(), "t1".into())];
+    pushed.spec.ttl = Some(Duration::from_secs(1));
+    queue.push(&[pushed]).await;
+    queue.pass(7);
+    let first = queue.claim_one().await;
+    queue.store.checkpoint(&first.lease, b"half").await.unwrap();
+    queue.settle(&first, retry(50)).await;
+    let [stored]: [StoredJob; 1] = outgoing(&queue).await.try_into().unwrap();
+    assert_eq!((&stored.job, stored.attempts, stored.deliveries), (&*first.job, 1, 1));
+    assert_eq!(stored.last_failure, Some(failure(Reason::Failed)));
+    assert_eq!((stored.checkpoint.as_deref(), stored.unique_for), (Some(&b"half"[..]), None));
+
+    let there = queue.another().await;
+    assert_eq!(take_in(&there, std::slice::from_ref(&stored)).await, [true]);
+    assert_eq!(there.view(&first.lease.job).await, queue.view(&first.lease.job).await);
+    assert_eq!(outgoing(&there).await, [stored]);
+    queue.pass(50);
+    assert_eq!(there.migrate().await.moved, 1);
+    let second = there.claim_one().await;
+    assert_eq!((&second.job, second.attempt, second.lease.delivery), (&first.job, 2, 2));
+    assert_eq!((second.previous, second.checkpoint.as_deref()), (Some(Reason::Failed), Some(&b"half"[..])));
+    assert_eq!(there.settle(&first, Verdict::Ack(None)).await, Settled::LeaseLost, "fenced in the new store too");
+}
+
+async fn arrived_jobs_keep_their_order(queue: Queue) {
+    let order = filled(&queue).await;
+    let there = queue.another().await;
+    let out = outgoing(&queue).await;
+    assert_eq!(take_in(&there, &out[..3]).await, [true; 3]);
+    assert_eq!(take_in(&there, &out[3..]).await, [true; 5]);
+    assert_eq!(outgoing(&there).await, out);
+    assert_eq!(there.places().await, [4, 2, 0, 2]);
+    assert_eq!(claimed(&there.claim(2).await), order[..2]);
+    let dead: Vec<Job> =
+        there.store.dead(&topic("mail"), 0, 9).await.unwrap().into_iter().map(|dead| dead.job).collect();
+    assert_eq!(dead, [&out[7], &out[6]].map(|stored| stored.job.clone()));
+}
+
+async fn arrived_jobs_are_not_counted_as_pushed(queue: Queue) {
+    filled(&queue).await;
+    let there = queue.another().await;
+    take_in(&there, &outgoing(&queue).await).await;
+    assert!(there.counts("mail").await.totals.values().all(|n| *n == 0));
+    let wanted = there.store.wanted(&tenant(), &[]).await.unwrap();
+    assert_eq!((wanted.ready, wanted.next_due_in), (vec![topic("mail")], Some(Duration::from_millis(30))));
+    assert_eq!(there.store.tenants().await.unwrap(), [tenant()]);
+}
+
+async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    let out = outgoing(&queue).await;
+    let there = queue.another().await;
+    assert_eq!(take_in(&there, &out).await, [true]);
+    assert_eq!(take_in(&there, &out).await, [false]);
+    let claim = there.claim_one().await;
+    there.settle(&claim, Verdict::Ack(None)).await;
+    assert_eq!(take_in(&there, &out).await, [false], "it is over, and still known");
+    assert_eq!(there.places().await, [0; 4]);
+}
+
+async fn an_id_that_is_taken_is_not_taken_in(queue: Queue) {
+    let pushed = job("mail");
+    queue.push(std::slice::from_ref(&pushed)).await;
+    let there = queue.another().await;
+    there.push(&[delayed("mail", 5), pushed]).await;
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [false]);
+    assert_eq!(there.places().await, [1, 1, 0, 0]);
+}
+
+async fn forgotten_marks_let_a_job_come_again(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    let out = outgoing(&queue).await;
+    let there = queue.another().await;
+    take_in(&there, &out).await;
+    there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
+    assert_eq!(take_in(&there, &out).await, [false], "its id is taken");
+    let claim = there.claim_one().await;
+    there.settle(&claim, Verdict::Ack(None)).await;
+    there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
+    assert_eq!(take_in(&there, &out).await, [true]);
+}
+
+async fn what_is_let_go_of_is_gone_and_uncounted(queue: Queue) {
+    let order = filled(&queue).await;
+    let before = queue.counts("mail").await.totals;
+    let asked = [order.clone(), vec!["unknown".parse().unwrap(), order[0].clone()]].concat();
+    let answers = queue.store.let_go(&topic("mail"), &asked).await.unwrap();
+    assert_eq!(answers, [vec![true; 8], vec![false; 2]].concat());
+    for id in &order {
+        assert_eq!(queue.view(id).await, None);
+    }
+    assert_eq!((queue.places().await, queue.counts("mail").await.totals), ([0; 4], before));
+    queue.pass(100);
+    assert_eq!(queue.migrate().await.moved, 0);
+    let took = queue.claim_as(&gristmill_tests::queue::worker(), "mail", 9).await;
+    assert_eq!((took.claims.len(), took.strays), (0, 0));
+}
+
+async fn running_jobs_are_not_let_go_of(queue: Queue) {
+    let claim = queue.running().await;
+    let answers = queue.store.let_go(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
+    assert_eq!(answers, [false]);
+    let waiting = job("audit");
+    queue.push(std::slice::from_ref(&waiting)).await;
+    assert_eq!(queue.store.let_go(&topic("mail"), &[waiting.spec.id]).await.unwrap(), [false], "another topic's");
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+}
+
+async fn a_unique_value_moves_with_its_job(queue: Queue) {
+    let (until_done, window) = (unique("mail", "u"), unique_for("mail", "v", 100));
+    queue.push(&[until_done.clone(), window.clone()]).await;
+    queue.pass(40);
+    let out = outgoing(&queue).await;
+    assert_eq!(out[1].unique_for, Some(Duration::from_millis(60)));
+    let there = queue.another().await;
+    take_in(&there, &out).await;
+    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    for (value, holder) in [("u", &until_done), ("v", &window)] {
+        let again = unique("mail", value);
+        assert_eq!(there.push(&[again.clone()]).await, [Pushed::Duplicate(holder.spec.id.clone())]);
+    }
+    assert_eq!(queue.push(&[unique("mail", "u")]).await, [Pushed::Stored], "it has left the old store");
+    queue.pass(60);
+    assert_eq!(there.push(&[unique("mail", "v")]).await, [Pushed::Stored]);
+    let claim = there.claim_one().await;
+    there.settle_with(settlement(&claim, Verdict::Ack(None))).await;
+    assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Stored]);
+}
+
+async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: Queue) {
+    let (ours, theirs) = (unique("mail", "u"), unique("mail", "u"));
+    queue.push(std::slice::from_ref(&ours)).await;
+    let there = queue.another().await;
+    there.push(std::slice::from_ref(&theirs)).await;
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [true]);
+    assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id.clone())]);
+    let claims = there.claim(2).await;
+    assert_eq!(claimed(&claims), ids([&theirs, &ours]));
+    there.settle_with(settlement(&claims[1], Verdict::Ack(None))).await;
+    assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id)]);
+}
+
+/// Begins the whole move again after each number of steps.
+async fn a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing(queue: Queue) {
+    let order = filled(&queue).await;
+    let there = queue.another().await;
+    queue.store.set_paused(&topic("mail"), true).await.unwrap();
+    for steps in 1.. {
+        let mut left = steps;
+        let mut step = || {
+            left -= 1;
+            left > 0
+        };
+        // Batches of three; whoever is interrupted begins again.
+        let done = 'moving: loop {
+            let batch = queue.store.outgoing(&topic("mail"), 3).await.unwrap();
+            if batch.is_empty() {
+                break 'moving true;
+            }
+            let moved = stored_ids(&batch);
+            take_in(&there, &batch).await;
+            if !step() {
+                break 'moving false;
+            }
+            queue.store.let_go(&topic("mail"), &moved).await.unwrap();
+            if !step() {
+                break 'moving false;
+            }
+            there.store.forget_moved(&tenant(), &moved).await.unwrap();
+        };
+        if done {
+            break;
+        }
+    }
+    assert_eq!(queue.places().await, [0; 4]);
+    let mut arrived = stored_ids(&outgoing(&there).await);
+    arrived.sort();
+    let mut order = order;
+    order.sort();
+    assert_eq!(arrived, order);
+    for id in &order {
+        assert!(!matches!(there.state(id).await, None | Some(JobState::Running { .. })));
+    }
+}

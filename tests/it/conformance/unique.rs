@@ -1,0 +1,187 @@
+//! Unique values: at most one job of a topic holds one, until it is over or for a time.
+
+use gristmill::job::{Claim, JobId};
+use gristmill::outcome::{Reason, Verdict};
+use gristmill::store::{Cancelled, Pushed, Settled};
+use gristmill_tests::queue::{Queue, failure, foreign, job, retry, settlement, tenant, topic, unique, unique_for};
+
+super::cases![
+    a_value_is_held_from_push_until_the_job_is_done,
+    a_value_is_held_through_retry_snooze_and_release,
+    every_end_of_the_job_sets_its_value_free,
+    a_value_is_held_within_its_topic_only,
+    the_holder_is_named_and_the_duplicate_counted,
+    the_same_id_again_is_known_and_no_duplicate,
+    of_a_batch_the_first_one_holds_the_value,
+    only_the_holder_sets_a_value_free,
+    a_cancelled_job_sets_its_value_free,
+    respawn_takes_the_value_again,
+    respawn_respects_a_value_that_is_taken,
+    a_window_holds_the_value_for_its_time,
+    a_window_holds_the_value_whatever_becomes_of_the_job,
+    a_window_ends_though_the_job_still_waits,
+    a_window_and_holding_until_done_respect_each_other,
+    a_window_counts_from_push_and_not_from_due,
+];
+
+async fn pushed(queue: &Queue, value: &str) -> Pushed {
+    queue.push(&[unique("mail", value)]).await.remove(0)
+}
+
+async fn settle(queue: &Queue, verdict: Verdict) -> Claim {
+    let claim = queue.claim_one().await;
+    assert_eq!(queue.settle_with(settlement(&claim, verdict)).await, Settled::Done);
+    claim
+}
+
+async fn a_value_is_held_from_push_until_the_job_is_done(queue: Queue) {
+    let first = unique("mail", "u");
+    assert_eq!(queue.push(std::slice::from_ref(&first)).await, [Pushed::Stored]);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(first.spec.id.clone()));
+    let claim = queue.claim_one().await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(first.spec.id), "running jobs hold it too");
+    queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}
+
+async fn a_value_is_held_through_retry_snooze_and_release(queue: Queue) {
+    pushed(&queue, "u").await;
+    for verdict in [retry(0), Verdict::Snooze(Default::default()), Verdict::Release(Default::default())] {
+        let claim = settle(&queue, verdict).await;
+        assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(claim.lease.job));
+    }
+}
+
+async fn every_end_of_the_job_sets_its_value_free(queue: Queue) {
+    for verdict in [Verdict::Ack(None), Verdict::Expire, Verdict::Bury(failure(Reason::Trap)), Verdict::Ack(None)] {
+        assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+        settle(&queue, verdict).await;
+    }
+}
+
+async fn a_value_is_held_within_its_topic_only(queue: Queue) {
+    let mut theirs = foreign("mail");
+    theirs.spec.unique = unique("mail", "u").spec.unique;
+    let batch = [unique("mail", "u"), unique("audit", "u"), theirs, unique("mail", "v")];
+    assert_eq!(queue.push(&batch).await, [(); 4].map(|()| Pushed::Stored));
+}
+
+async fn the_holder_is_named_and_the_duplicate_counted(queue: Queue) {
+    let first = unique("mail", "u");
+    queue.push(std::slice::from_ref(&first)).await;
+    let second = unique("mail", "u");
+    assert_eq!(queue.push(std::slice::from_ref(&second)).await, [Pushed::Duplicate(first.spec.id)]);
+    assert_eq!(queue.state(&second.spec.id).await, None);
+    assert_eq!((queue.total("duplicate").await, queue.total("pushed").await), (1, 1));
+}
+
+async fn the_same_id_again_is_known_and_no_duplicate(queue: Queue) {
+    let first = unique("mail", "u");
+    assert_eq!(queue.push(&[first.clone(), first]).await, [Pushed::Stored, Pushed::Exists]);
+    assert_eq!(queue.total("duplicate").await, 0);
+}
+
+async fn of_a_batch_the_first_one_holds_the_value(queue: Queue) {
+    let jobs = [job("mail"), unique("mail", "u"), unique("mail", "u")];
+    let duplicate = Pushed::Duplicate(jobs[1].spec.id.clone());
+    assert_eq!(queue.push(&jobs).await, [Pushed::Stored, Pushed::Stored, duplicate]);
+}
+
+async fn only_the_holder_sets_a_value_free(queue: Queue) {
+    pushed(&queue, "u").await;
+    let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+    queue.store.delete_dead(&topic("mail"), &[dead.lease.job]).await.unwrap();
+    assert!(matches!(pushed(&queue, "u").await, Pushed::Duplicate(_)), "the second life holds it");
+}
+
+async fn a_cancelled_job_sets_its_value_free(queue: Queue) {
+    let waiting = unique("mail", "u");
+    queue.push(std::slice::from_ref(&waiting)).await;
+    assert_eq!(queue.store.cancel(&tenant(), &[waiting.spec.id]).await.unwrap(), [Cancelled::Gone]);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+
+    let claim = queue.claim_one().await;
+    queue.store.cancel(&tenant(), std::slice::from_ref(&claim.lease.job)).await.unwrap();
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(claim.lease.job.clone()), "it is still running");
+    assert_eq!(queue.settle_with(settlement(&claim, retry(0))).await, Settled::Cancelled);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}
+
+async fn respawn(queue: &Queue, id: &JobId) -> bool {
+    queue.store.respawn(&topic("mail"), std::slice::from_ref(id)).await.unwrap().remove(0)
+}
+
+async fn respawn_takes_the_value_again(queue: Queue) {
+    pushed(&queue, "u").await;
+    let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await.lease.job;
+    assert!(respawn(&queue, &dead).await);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(dead));
+    settle(&queue, Verdict::Ack(None)).await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}
+
+async fn respawn_respects_a_value_that_is_taken(queue: Queue) {
+    pushed(&queue, "u").await;
+    let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await.lease.job;
+    pushed(&queue, "u").await;
+    assert!(!respawn(&queue, &dead).await);
+    assert_eq!(queue.places().await, [1, 0, 0, 1]);
+    settle(&queue, Verdict::Ack(None)).await;
+    assert!(respawn(&queue, &dead).await);
+}
+
+async fn a_window_holds_the_value_for_its_time(queue: Queue) {
+    let first = unique_for("mail", "u", 100);
+    let second = unique_for("mail", "u", 100);
+    queue.push(std::slice::from_ref(&first)).await;
+    queue.pass(99);
+    assert_eq!(queue.push(std::slice::from_ref(&second)).await, [Pushed::Duplicate(first.spec.id)]);
+    queue.pass(1);
+    assert_eq!(queue.push(std::slice::from_ref(&second)).await, [Pushed::Stored]);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(second.spec.id));
+}
+
+async fn a_window_holds_the_value_whatever_becomes_of_the_job(queue: Queue) {
+    let ends = [Verdict::Ack(None), Verdict::Expire, Verdict::Bury(failure(Reason::Trap))];
+    for (n, verdict) in ends.into_iter().enumerate() {
+        let first = unique_for("mail", &n.to_string(), 100);
+        queue.push(std::slice::from_ref(&first)).await;
+        settle(&queue, verdict).await;
+        assert_eq!(pushed(&queue, &n.to_string()).await, Pushed::Duplicate(first.spec.id));
+    }
+    let first = unique_for("mail", "u", 100);
+    queue.push(std::slice::from_ref(&first)).await;
+    queue.store.cancel(&tenant(), std::slice::from_ref(&first.spec.id)).await.unwrap();
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(first.spec.id));
+    queue.pass(100);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}
+
+async fn a_window_ends_though_the_job_still_waits(queue: Queue) {
+    queue.push(&[unique_for("mail", "u", 100)]).await;
+    queue.pass(100);
+    let second = unique("mail", "u");
+    queue.push(std::slice::from_ref(&second)).await;
+    settle(&queue, Verdict::Ack(None)).await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(second.spec.id), "the first one's end frees nothing");
+}
+
+async fn a_window_and_holding_until_done_respect_each_other(queue: Queue) {
+    let first = unique("mail", "u");
+    queue.push(&[first.clone()]).await;
+    queue.pass(1_000_000);
+    assert_eq!(queue.push(&[unique_for("mail", "u", 10)]).await, [Pushed::Duplicate(first.spec.id)]);
+    settle(&queue, Verdict::Ack(None)).await;
+    let window = unique_for("mail", "u", 10);
+    assert_eq!(queue.push(&[window.clone()]).await, [Pushed::Stored]);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(window.spec.id));
+}
+
+async fn a_window_counts_from_push_and_not_from_due(queue: Queue) {
+    let mut first = unique_for("mail", "u", 100);
+    first.due = gristmill::job::Due::At(queue.in_ms(1000));
+    queue.push(&[first]).await;
+    queue.pass(100);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}

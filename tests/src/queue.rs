@@ -1,0 +1,250 @@
+//! A store of any kind, and a clock that stands still until it is told: what every rule of the contract is tried on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gristmill::job::{Claim, Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
+use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill::store::redis::RedisStore;
+use gristmill::store::{
+    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, StoreError, TopicCounts,
+    Transfer,
+};
+use gristmill::time::Timestamp;
+
+use crate::redis::{Redis, shared};
+
+pub const LEASE: Duration = Duration::from_secs(30);
+pub const DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// Sunday 2027-01-17, 08:00: late enough that no test reaches back to the epoch.
+const BEGIN_MS: u64 = 1_800_000_000_000;
+
+/// The stores that must not be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Redis,
+}
+
+/// An empty store of its own, with the clock that it goes by.
+#[derive(Debug)]
+pub struct Queue {
+    pub store: Arc<dyn Transfer>,
+    kind: Kind,
+    home: Home,
+    clock: Arc<AtomicU64>,
+}
+
+/// What a store lies in, for as long as it is used.
+#[derive(Debug)]
+enum Home {
+    /// A part of the server that all tests of this process share.
+    Redis { server: Arc<Redis>, prefix: String },
+}
+
+impl Home {
+    async fn new(kind: Kind) -> Self {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        match kind {
+            Kind::Redis => {
+                let prefix = format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
+                Self::Redis { server: shared().await, prefix }
+            }
+        }
+    }
+
+    async fn open(&self, clock: Clock) -> Result<Arc<dyn Transfer>, StoreError> {
+        Ok(match self {
+            Self::Redis { server, prefix } => {
+                Arc::new(RedisStore::connect(&server.url(), prefix).await?.with_clock(clock))
+            }
+        })
+    }
+}
+
+impl Queue {
+    pub async fn new(kind: Kind) -> Self {
+        let (home, clock) = (Home::new(kind).await, Arc::new(AtomicU64::new(BEGIN_MS)));
+        let store = home.open(Clock::Manual(Arc::clone(&clock))).await.unwrap();
+        Self { store, kind, home, clock }
+    }
+
+    /// Another one of the same kind, empty, by the same clock.
+    pub async fn another(&self) -> Self {
+        let (home, clock) = (Home::new(self.kind).await, Arc::clone(&self.clock));
+        let store = home.open(Clock::Manual(Arc::clone(&clock))).await.unwrap();
+        Self { store, kind: self.kind, home, clock }
+    }
+
+    /// An empty store of this kind that goes by the clock that it has by nature.
+    pub async fn by_its_own_clock(&self) -> Self {
+        let home = Home::new(self.kind).await;
+        let store = home.open(Clock::Own).await.unwrap();
+        Self { store, kind: self.kind, home, clock: Arc::default() }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
+    }
+
+    /// The point in time that is so many milliseconds ahead.
+    pub fn in_ms(&self, ms: u64) -> Timestamp {
+        self.now().plus(Duration::from_millis(ms))
+    }
+
+    pub fn pass(&self, ms: u64) {
+        self.clock.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub async fn push(&self, jobs: &[NewJob]) -> Vec<Pushed> {
+        self.store.push(jobs).await.unwrap()
+    }
+
+    /// Takes jobs of the topic `mail`.
+    pub async fn claim(&self, max: usize) -> Vec<Claim> {
+        self.claim_as(&worker(), "mail", max).await.claims
+    }
+
+    pub async fn claim_as(&self, worker: &WorkerId, of: &str, max: usize) -> Claimed {
+        self.store.claim(worker, &[line(of, max)]).await.unwrap()
+    }
+
+    /// Takes the one job of `mail` that is ready.
+    pub async fn claim_one(&self) -> Claim {
+        let mut claims = self.claim(1).await;
+        claims.pop().expect("a ready job")
+    }
+
+    /// Pushes one job and claims it.
+    pub async fn running(&self) -> Claim {
+        self.push(&[job("mail")]).await;
+        self.claim_one().await
+    }
+
+    /// Pushes one job, claims it and buries it.
+    pub async fn dead(&self) -> Claim {
+        let claim = self.running().await;
+        assert_eq!(self.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await, Settled::Done);
+        claim
+    }
+
+    pub async fn settle(&self, claim: &Claim, verdict: Verdict) -> Settled {
+        self.settle_with(Settlement::new(claim.lease.clone(), verdict)).await
+    }
+
+    pub async fn settle_with(&self, settlement: Settlement) -> Settled {
+        let mut settled = self.store.settle(&[settlement]).await.unwrap();
+        settled.pop().expect("an answer for each")
+    }
+
+    /// Moves whatever is due.
+    pub async fn migrate(&self) -> Migrated {
+        self.store.migrate(&tenant(), 10_000).await.unwrap()
+    }
+
+    pub async fn counts(&self, of: &str) -> TopicCounts {
+        let counts = self.store.counts(&tenant()).await.unwrap();
+        counts.into_iter().find(|counts| counts.topic == topic(of)).unwrap_or_else(|| panic!("{of} is not counted"))
+    }
+
+    /// Ready, delayed, running and dead jobs of `mail`.
+    pub async fn places(&self) -> [u64; 4] {
+        let counts = self.counts("mail").await;
+        [counts.ready, counts.delayed, counts.running, counts.dead]
+    }
+
+    /// How often this happened to jobs of `mail`.
+    pub async fn total(&self, what: &str) -> u64 {
+        self.counts("mail").await.totals.get(what).copied().unwrap_or(0)
+    }
+
+    pub async fn view(&self, id: &JobId) -> Option<JobView> {
+        self.store.job(&tenant(), id).await.unwrap()
+    }
+
+    pub async fn state(&self, id: &JobId) -> Option<JobState> {
+        self.view(id).await.map(|view| view.state)
+    }
+
+    /// The same store, opened anew after its process has gone; one in memory stays as it is.
+    pub async fn reopen(&mut self) {
+        match &self.home {
+            Home::Redis { .. } => self.store = self.home.open(Clock::Manual(Arc::clone(&self.clock))).await.unwrap(),
+        }
+    }
+}
+
+pub fn tenant() -> Name {
+    "acme".parse().unwrap()
+}
+
+pub fn topic(name: &str) -> TopicId {
+    TopicId { tenant: tenant(), topic: name.parse().unwrap() }
+}
+
+pub fn worker() -> WorkerId {
+    WorkerId::new("host-1-abc")
+}
+
+pub fn line(of: &str, max: usize) -> ClaimFrom {
+    ClaimFrom { topic: topic(of), max, lease: LEASE }
+}
+
+pub fn job(of: &str) -> NewJob {
+    NewJob { spec: JobSpec::new(topic(of), Payload { data: b"hello".to_vec(), content_type: None }), due: Due::Now }
+}
+
+/// A job of another tenant.
+pub fn foreign(of: &str) -> NewJob {
+    let mut job = job(of);
+    job.spec.topic.tenant = "other".parse().unwrap();
+    job
+}
+
+pub fn delayed(of: &str, ms: u64) -> NewJob {
+    NewJob { due: Due::After(Duration::from_millis(ms)), ..job(of) }
+}
+
+pub fn of_priority(priority: Priority) -> NewJob {
+    let mut job = job("mail");
+    job.spec.priority = priority;
+    job
+}
+
+/// A job that holds `value` until it is done.
+pub fn unique(of: &str, value: &str) -> NewJob {
+    let mut job = job(of);
+    job.spec.unique = Some(Unique { value: value.into(), window: None });
+    job
+}
+
+/// A job that holds `value` for a time.
+pub fn unique_for(of: &str, value: &str, ms: u64) -> NewJob {
+    let mut job = job(of);
+    job.spec.unique = Some(Unique { value: value.into(), window: Some(Duration::from_millis(ms)) });
+    job
+}
+
+pub fn failure(reason: Reason) -> Failure {
+    let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
+    Failure { reason, detail, backtrace: None }
+}
+
+pub fn retry(after_ms: u64) -> Verdict {
+    Verdict::Retry { after: Duration::from_millis(after_ms), failure: failure(Reason::Failed) }
+}
+
+/// What the settlement of a claimed attempt is in a runner: with what the producer asked for.
+pub fn settlement(claim: &Claim, verdict: Verdict) -> Settlement {
+    Settlement::of(claim, verdict, Duration::ZERO)
+}
+
+/// The ids of jobs or claims.
+pub fn ids<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Vec<JobId> {
+    jobs.into_iter().map(|job| job.spec.id.clone()).collect()
+}
+
+pub fn claimed<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<JobId> {
+    claims.into_iter().map(|claim| claim.lease.job.clone()).collect()
+}
