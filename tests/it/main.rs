@@ -9,6 +9,7 @@ mod crash;
 mod fairness;
 mod hardship;
 mod interventions;
+mod model;
 mod outcomes;
 mod raw;
 mod reload;

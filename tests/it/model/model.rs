@@ -1,0 +1,511 @@
+//! What a store is, said as plainly as can be: maps, queues and a clock. No store looks like this inside, and every one
+//! must look like this from outside.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
+use gristmill::outcome::{Failure, Verdict};
+use gristmill::store::{
+    Cancelled, ClaimFrom, DeadJob, DeadLimits, JobState, JobView, Pushed, ResultView, Settled, Settlement, StoredJob,
+    StoredPlace, TopicCounts,
+};
+use gristmill::time::Timestamp;
+
+/// Ids are known per tenant.
+pub(super) type Key = (Name, JobId);
+
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) job: Job,
+    pub(super) place: JobState,
+    attempts: u32,
+    deliveries: u64,
+    failure: Option<Failure>,
+    checkpoint: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+struct TopicState {
+    held_a_job: bool,
+    paused: bool,
+    /// Ready jobs in the order in which they became ready: high, normal, low.
+    ready: [VecDeque<JobId>; 3],
+    turns: usize,
+    totals: BTreeMap<String, u64>,
+    /// Who holds which unique value; none: until it is set free.
+    unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
+    /// No claim has found it empty since it last had ready jobs.
+    perhaps_ready: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) now: Timestamp,
+    pub(super) jobs: BTreeMap<Key, Record>,
+    topics: BTreeMap<TopicId, TopicState>,
+    /// Results, and the attempts that were made.
+    results: BTreeMap<Key, (u32, ResultView)>,
+    /// Ids that were pushed again while a result was kept: whether that is still shown is left open.
+    blurred: BTreeSet<Key>,
+    heartbeats: BTreeMap<WorkerId, Timestamp>,
+}
+
+impl Model {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    fn topic(&mut self, id: &TopicId) -> &mut TopicState {
+        self.topics.entry(id.clone()).or_default()
+    }
+
+    fn count(&mut self, topic: &TopicId, what: &str) {
+        *self.topic(topic).totals.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// The job waits until `due`, which is now if it is past.
+    fn wait(&mut self, key: &Key, due: Timestamp) {
+        let ready = due <= self.now;
+        let record = self.jobs.get_mut(key).unwrap();
+        record.place = if ready { JobState::Ready } else { JobState::Delayed { until: due } };
+        let (topic, priority) = (record.job.spec.topic.clone(), record.job.spec.priority);
+        let topic = self.topic(&topic);
+        topic.held_a_job = true;
+        if ready {
+            topic.ready[priority as usize].push_back(key.1.clone());
+            topic.perhaps_ready = true;
+        }
+    }
+
+    pub(super) fn push(&mut self, new: &NewJob) -> Pushed {
+        let spec = &new.spec;
+        let key = (spec.topic.tenant.clone(), spec.id.clone());
+        if self.jobs.contains_key(&key) {
+            return Pushed::Exists;
+        }
+        if let Some(unique) = &spec.unique {
+            if let Some(holder) = self.holder(&spec.topic, &unique.value) {
+                self.count(&spec.topic, "duplicate");
+                return Pushed::Duplicate(holder);
+            }
+            let until = unique.window.map(|window| self.now.plus(window));
+            self.topic(&spec.topic).unique.insert(unique.value.clone(), (spec.id.clone(), until));
+        }
+        let due_at = match new.due {
+            Due::Now => self.now,
+            Due::After(wait) => self.now.plus(wait),
+            Due::At(at) => at.max(self.now),
+        };
+        let job = Job { spec: spec.clone(), enqueued_at: self.now, due_at };
+        let (failure, checkpoint) = (None, None);
+        let record = Record { job, place: JobState::Ready, attempts: 0, deliveries: 0, failure, checkpoint };
+        self.jobs.insert(key.clone(), record);
+        if self.results.contains_key(&key) {
+            self.blurred.insert(key.clone());
+        }
+        self.wait(&key, due_at);
+        self.count(&spec.topic, "pushed");
+        Pushed::Stored
+    }
+
+    /// Who holds the value, if somebody does.
+    fn holder(&mut self, topic: &TopicId, value: &str) -> Option<JobId> {
+        let now = self.now;
+        let (holder, until) = self.topic(topic).unique.get(value)?;
+        until.is_none_or(|until| now < until).then(|| holder.clone())
+    }
+
+    fn set_free(&mut self, topic: &TopicId, value: Option<&str>, id: &JobId) {
+        let unique = &mut self.topic(topic).unique;
+        let Some(value) = value else { return };
+        if unique.get(value).is_some_and(|(holder, until)| holder == id && until.is_none()) {
+            unique.remove(value);
+        }
+    }
+
+    /// Delayed jobs of the tenant: topic, due time, id, in that order.
+    fn delayed(&self, tenant: &Name) -> Vec<(TopicId, Timestamp, JobId)> {
+        let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
+        let mut delayed: Vec<_> = of_tenant
+            .filter_map(|((_, id), record)| match record.place {
+                JobState::Delayed { until } => Some((record.job.spec.topic.clone(), until, id.clone())),
+                _ => None,
+            })
+            .collect();
+        delayed.sort();
+        delayed
+    }
+
+    pub(super) fn delayed_in(&self, topic: &TopicId) -> usize {
+        self.delayed(&topic.tenant).iter().filter(|(of, ..)| of == topic).count()
+    }
+
+    pub(super) fn due(&self, tenant: &Name) -> BTreeMap<TopicId, usize> {
+        let mut due = BTreeMap::new();
+        for (topic, ..) in self.delayed(tenant).into_iter().filter(|(_, until, _)| *until <= self.now) {
+            *due.entry(topic).or_default() += 1;
+        }
+        due
+    }
+
+    /// Moves the first so many jobs of a topic.
+    pub(super) fn migrate(&mut self, topic: &TopicId, moved: usize) {
+        let delayed = self.delayed(&topic.tenant);
+        for (_, until, id) in delayed.into_iter().filter(|(of, ..)| of == topic).take(moved) {
+            assert!(until <= self.now);
+            self.wait(&(topic.tenant.clone(), id), until);
+        }
+    }
+
+    pub(super) fn next_due_in(&self, tenant: &Name) -> Option<Duration> {
+        self.delayed(tenant).iter().map(|(_, until, _)| until.since(self.now)).min()
+    }
+
+    /// The claims of one line, and whether its topic is drained.
+    pub(super) fn claim(&mut self, worker: &WorkerId, from: &ClaimFrom) -> (Vec<Claim>, bool) {
+        let (now, topic) = (self.now, self.topic(&from.topic));
+        if topic.paused {
+            return (Vec::new(), from.max > 0);
+        }
+        let mut taken = Vec::new();
+        let in_turns =
+            !topic.ready[Priority::High as usize].is_empty() || !topic.ready[Priority::Low as usize].is_empty();
+        while taken.len() < from.max {
+            let turn = if in_turns { Priority::TURNS[topic.turns % 8] } else { Priority::Normal };
+            let highest = Priority::ALL.into_iter().find(|priority| !topic.ready[*priority as usize].is_empty());
+            let Some(highest) = highest else { break };
+            let whose = if topic.ready[turn as usize].is_empty() { highest } else { turn };
+            taken.extend(topic.ready[whose as usize].pop_front());
+            topic.turns += usize::from(in_turns);
+        }
+        let drained = taken.len() < from.max;
+        topic.perhaps_ready &= !drained;
+        let lease_until = now.plus(from.lease);
+        let claims = taken.into_iter().map(|id| {
+            let record = self.jobs.get_mut(&(from.topic.tenant.clone(), id)).unwrap();
+            record.attempts += 1;
+            record.deliveries += 1;
+            record.place = JobState::Running { worker: worker.to_string(), lease_until, cancelled: false };
+            record.claim(worker, now, lease_until)
+        });
+        (claims.collect(), drained)
+    }
+
+    /// The record that the lease is for, if it is good.
+    fn leased(&mut self, lease: &Lease) -> Option<&mut Record> {
+        let record = self.jobs.get_mut(&(lease.topic.tenant.clone(), lease.job.clone()))?;
+        let JobState::Running { worker, .. } = &record.place else { return None };
+        (worker == lease.worker.as_str() && record.deliveries == lease.delivery).then_some(record)
+    }
+
+    pub(super) fn is_running(&mut self, lease: &Lease) -> bool {
+        self.leased(lease).is_some()
+    }
+
+    fn is_dead(&self, worker: &str, dead_after: Duration) -> bool {
+        let heartbeat = self.heartbeats.get(&WorkerId::new(worker));
+        heartbeat.is_some_and(|heartbeat| heartbeat.plus(dead_after) <= self.now)
+    }
+
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
+        let (now, lease) = (self.now, &settlement.lease);
+        let Some(record) = self.leased(lease) else { return Settled::LeaseLost };
+        let JobState::Running { lease_until, cancelled, .. } = record.place else { unreachable!() };
+        if let Some(dead_after) = settlement.only_if_overdue
+            && lease_until > now
+            && !self.is_dead(lease.worker.as_str(), dead_after)
+        {
+            return Settled::LeaseLost;
+        }
+        if cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
+            self.finish(settlement, "cancelled", ResultView::Cancelled);
+            return Settled::Cancelled;
+        }
+        match &settlement.verdict {
+            Verdict::Ack(payload) => self.finish(settlement, "acked", ResultView::Complete(payload.clone())),
+            Verdict::Expire => self.finish(settlement, "expired", ResultView::Expired),
+            Verdict::Bury(failure) => self.bury(settlement, failure),
+            Verdict::Retry { after, failure } => {
+                self.leased(lease).unwrap().failure = Some(failure.clone());
+                self.put_back(lease, *after, "retried", 0);
+            }
+            Verdict::Snooze(after) => self.put_back(lease, *after, "snoozed", 1),
+            Verdict::Release(after) => self.put_back(lease, *after, "released", 1),
+        }
+        if matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Snooze(_)) {
+            for follow_up in &settlement.follow_ups {
+                self.push(follow_up);
+            }
+        }
+        Settled::Done
+    }
+
+    fn put_back(&mut self, lease: &Lease, after: Duration, total: &str, given_back: u32) {
+        self.leased(lease).unwrap().attempts -= given_back;
+        let due = self.now.plus(after);
+        self.wait(&(lease.topic.tenant.clone(), lease.job.clone()), due);
+        self.count(&lease.topic, total);
+    }
+
+    fn bury(&mut self, settlement: &Settlement, failure: &Failure) {
+        let (now, lease) = (self.now, &settlement.lease);
+        let record = self.leased(lease).unwrap();
+        record.failure = Some(failure.clone());
+        record.place = JobState::Dead { since: now };
+        self.set_free(&lease.topic, settlement.unique.as_deref(), &lease.job);
+        self.count(&lease.topic, &format!("dead-{}", failure.reason));
+        self.keep(settlement, ResultView::Dead(failure.clone()));
+    }
+
+    fn finish(&mut self, settlement: &Settlement, total: &str, result: ResultView) {
+        let lease = &settlement.lease;
+        self.jobs.remove(&(lease.topic.tenant.clone(), lease.job.clone()));
+        self.set_free(&lease.topic, settlement.unique.as_deref(), &lease.job);
+        self.count(&lease.topic, total);
+        self.keep(settlement, result);
+    }
+
+    fn keep(&mut self, settlement: &Settlement, result: ResultView) {
+        if !settlement.keep_result.is_zero() {
+            let key = (settlement.lease.topic.tenant.clone(), settlement.lease.job.clone());
+            self.blurred.remove(&key);
+            self.results.insert(key, (settlement.attempts, result));
+        }
+    }
+
+    pub(super) fn extend(&mut self, lease: &Lease, by: Duration) -> bool {
+        let until = self.now.plus(by);
+        let Some(record) = self.leased(lease) else { return false };
+        let JobState::Running { lease_until, .. } = &mut record.place else { unreachable!() };
+        *lease_until = until;
+        true
+    }
+
+    pub(super) fn checkpoint(&mut self, lease: &Lease, state: &[u8]) -> bool {
+        self.leased(lease).map(|record| record.checkpoint = Some(state.to_vec())).is_some()
+    }
+
+    pub(super) fn heartbeat(&mut self, worker: &WorkerId) {
+        self.heartbeats.insert(worker.clone(), self.now);
+    }
+
+    pub(super) fn retire(&mut self, worker: &WorkerId) {
+        self.heartbeats.remove(worker);
+    }
+
+    /// Running jobs of the tenant by id, each with whether its worker died and whether it is overdue at all.
+    pub(super) fn running(&self, tenant: &Name, dead_after: Duration) -> Vec<(Claim, bool, bool)> {
+        let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
+        let running = of_tenant.filter_map(|(_, record)| {
+            let JobState::Running { worker, lease_until, .. } = &record.place else { return None };
+            let died = self.is_dead(worker, dead_after);
+            let claim = record.claim(&WorkerId::new(worker), self.now, *lease_until);
+            Some((claim, died, died || *lease_until <= self.now))
+        });
+        running.collect()
+    }
+
+    pub(super) fn cancel(&mut self, tenant: &Name, id: &JobId) -> Cancelled {
+        let key = (tenant.clone(), id.clone());
+        match self.jobs.get_mut(&key).map(|record| &mut record.place) {
+            None | Some(JobState::Dead { .. } | JobState::Finished) => return Cancelled::TooLate,
+            Some(JobState::Running { cancelled, .. }) => {
+                *cancelled = true;
+                return Cancelled::Stopping;
+            }
+            Some(JobState::Ready | JobState::Delayed { .. }) => {}
+        }
+        let record = self.remove(&key);
+        let spec = record.job.spec;
+        self.set_free(&spec.topic, spec.unique.as_ref().and_then(Unique::held_until_done), id);
+        self.count(&spec.topic, "cancelled");
+        if spec.keep_result.is_some_and(|keep| !keep.is_zero()) {
+            self.blurred.remove(&key);
+            self.results.insert(key, (record.attempts, ResultView::Cancelled));
+        }
+        Cancelled::Gone
+    }
+
+    /// Takes a job that is not running out of wherever it is.
+    fn remove(&mut self, key: &Key) -> Record {
+        let record = self.jobs.remove(key).unwrap();
+        for ready in &mut self.topic(&record.job.spec.topic).ready {
+            ready.retain(|id| *id != key.1);
+        }
+        record
+    }
+
+    fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {
+        let record = self.jobs.get(&(topic.tenant.clone(), id.clone()))?;
+        match record.place {
+            JobState::Dead { since } if record.job.spec.topic == *topic => Some(since),
+            _ => None,
+        }
+    }
+
+    pub(super) fn respawn(&mut self, topic: &TopicId, id: &JobId) -> bool {
+        if self.dead_since(topic, id).is_none() {
+            return false;
+        }
+        let (now, key) = (self.now, (topic.tenant.clone(), id.clone()));
+        let unique = self.jobs[&key].job.spec.unique.clone();
+        if let Some(value) = unique.as_ref().and_then(Unique::held_until_done) {
+            if self.holder(topic, value).is_some() {
+                return false;
+            }
+            self.topic(topic).unique.insert(value.to_owned(), (id.clone(), None));
+        }
+        let record = self.jobs.get_mut(&key).unwrap();
+        (record.attempts, record.failure, record.job.due_at) = (0, None, now);
+        self.results.remove(&key);
+        self.blurred.remove(&key);
+        self.wait(&key, now);
+        true
+    }
+
+    pub(super) fn delete_dead(&mut self, topic: &TopicId, id: &JobId) -> bool {
+        let dead = self.dead_since(topic, id).is_some();
+        if dead {
+            self.remove(&(topic.tenant.clone(), id.clone()));
+        }
+        dead
+    }
+
+    pub(super) fn set_paused(&mut self, topic: &TopicId, paused: bool) -> bool {
+        std::mem::replace(&mut self.topic(topic).paused, paused) != paused
+    }
+
+    pub(super) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
+        let dead = self.dead(&limits.topic).into_iter().enumerate();
+        let over =
+            dead.filter(|(place, dead)| *place as u64 >= limits.keep || dead.since.plus(limits.retention) <= self.now);
+        let over: Vec<JobId> = over.map(|(_, dead)| dead.job.spec.id).collect();
+        for id in &over {
+            self.delete_dead(&limits.topic, id);
+            self.count(&limits.topic, "discarded");
+        }
+        over.len() as u64
+    }
+}
+
+/// What can be seen.
+impl Model {
+    pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {
+        let mut dead: Vec<DeadJob> = self
+            .jobs
+            .values()
+            .filter_map(|record| {
+                let since = self.dead_since(topic, &record.job.spec.id)?;
+                let (job, failure) = (record.job.clone(), record.failure.clone());
+                (job.spec.topic == *topic).then_some(DeadJob { job, since, attempts: record.attempts, failure })
+            })
+            .collect();
+        dead.sort_by(|a, b| (b.since, &b.job.spec.id).cmp(&(a.since, &a.job.spec.id)));
+        dead
+    }
+
+    pub(super) fn view(&self, key: &Key) -> Option<JobView> {
+        let (id, result) = (key.1.clone(), self.results.get(key).cloned());
+        if let Some(record) = self.jobs.get(key) {
+            return Some(JobView {
+                id,
+                state: record.place.clone(),
+                job: Some(record.job.clone()),
+                attempts: record.attempts,
+                last_failure: record.failure.clone(),
+                result: result.map(|(_, result)| result),
+            });
+        }
+        let (attempts, result) = result?;
+        let (state, result) = (JobState::Finished, Some(result));
+        Some(JobView { id, state, job: None, attempts, last_failure: None, result })
+    }
+
+    pub(super) fn is_blurred(&self, key: &Key) -> bool {
+        self.blurred.contains(key)
+    }
+
+    pub(super) fn counts(&self, tenant: &Name) -> Vec<TopicCounts> {
+        let topics =
+            self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && (topic.held_a_job || topic.paused));
+        let counts = topics.map(|(id, topic)| {
+            let (paused, totals) = (topic.paused, topic.totals.clone());
+            let mut counts =
+                TopicCounts { topic: id.clone(), ready: 0, delayed: 0, running: 0, dead: 0, paused, totals };
+            for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
+                *match record.place {
+                    JobState::Ready => &mut counts.ready,
+                    JobState::Delayed { .. } => &mut counts.delayed,
+                    JobState::Running { .. } => &mut counts.running,
+                    JobState::Dead { .. } => &mut counts.dead,
+                    JobState::Finished => unreachable!("a finished job has no record"),
+                } += 1;
+            }
+            counts
+        });
+        counts.collect()
+    }
+
+    /// Topics that have ready jobs and are not paused; and those that a store may take for such.
+    pub(super) fn ready(&self, tenant: &Name) -> (BTreeSet<TopicId>, BTreeSet<TopicId>) {
+        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && !topic.paused);
+        let perhaps: BTreeMap<_, _> = going.filter(|(_, topic)| topic.perhaps_ready).collect();
+        let surely = perhaps.iter().filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
+        (surely.map(|(id, _)| (*id).clone()).collect(), perhaps.keys().map(|id| (*id).clone()).collect())
+    }
+
+    pub(super) fn cancelled(&self, tenant: &Name) -> BTreeSet<JobId> {
+        let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
+        let cancelled =
+            of_tenant.filter(|(_, record)| matches!(record.place, JobState::Running { cancelled: true, .. }));
+        cancelled.map(|((_, id), _)| id.clone()).collect()
+    }
+
+    /// Everything of a topic that is not running, in the order in which it would leave.
+    pub(super) fn outgoing(&self, topic: &TopicId) -> Vec<StoredJob> {
+        let ready = self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned());
+        let delayed = self.delayed(&topic.tenant).into_iter().filter(|(of, ..)| of == topic).map(|(.., id)| id);
+        let dead = self.dead(topic).into_iter().rev().map(|dead| dead.job.spec.id);
+        let stored = ready.chain(delayed).chain(dead).map(|id| {
+            let record = self.jobs[&(topic.tenant.clone(), id)].clone();
+            let unique_for = self.unique_for(&record.job);
+            StoredJob {
+                job: record.job,
+                place: match record.place {
+                    JobState::Delayed { until } => StoredPlace::Delayed { until },
+                    JobState::Dead { since } => StoredPlace::Dead { since },
+                    _ => StoredPlace::Ready,
+                },
+                attempts: record.attempts,
+                deliveries: record.deliveries,
+                last_failure: record.failure,
+                checkpoint: record.checkpoint,
+                unique_for,
+            }
+        });
+        stored.collect()
+    }
+
+    fn unique_for(&self, job: &Job) -> Option<Duration> {
+        let value = &job.spec.unique.as_ref()?.value;
+        let (holder, until) = self.topics.get(&job.spec.topic)?.unique.get(value)?;
+        let until = until.filter(|until| *holder == job.spec.id && self.now < *until)?;
+        Some(until.since(self.now))
+    }
+}
+
+impl Record {
+    fn claim(&self, worker: &WorkerId, claimed_at: Timestamp, lease_until: Timestamp) -> Claim {
+        let (job, topic) = (self.job.spec.id.clone(), self.job.spec.topic.clone());
+        Claim {
+            job: self.job.clone().into(),
+            lease: Lease { job, topic, worker: worker.clone(), delivery: self.deliveries },
+            attempt: self.attempts,
+            claimed_at,
+            lease_until,
+            previous: self.failure.as_ref().map(|failure| failure.reason),
+            checkpoint: self.checkpoint.clone(),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What may happen to a store, as small values: jobs and claims are named by how long ago they came, so that a sequence
+//! still makes sense when some of its operations are left out.
+
+use gristmill::job::Priority;
+use gristmill::outcome::Reason;
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+/// Milliseconds.
+pub(super) type Ms = u64;
+
+/// Which one, counted back from the latest. More than there are: begins again.
+pub(super) type Back = usize;
+
+#[derive(Debug, Clone)]
+pub(super) enum Operation {
+    Push(Vec<Draft>),
+    Pass(Ms),
+    Migrate {
+        tenant: usize,
+        limit: usize,
+    },
+    Claim {
+        worker: usize,
+        lines: Vec<Line>,
+        lease: Ms,
+    },
+    Settle(Vec<Ending>),
+    Extend {
+        claim: Pick,
+        by: Ms,
+    },
+    Checkpoint {
+        claim: Pick,
+        state: u8,
+    },
+    Heartbeat {
+        worker: usize,
+    },
+    Retire {
+        worker: usize,
+    },
+    /// Looks for overdue jobs of a tenant, and settles those that are found.
+    Reap {
+        tenant: usize,
+        limit: usize,
+        verdict: End,
+    },
+    Held {
+        tenant: usize,
+        worker: usize,
+        except: Option<Back>,
+    },
+    Cancel(Vec<Back>),
+    Respawn(Vec<Back>),
+    DeleteDead(Vec<Back>),
+    Pause {
+        topic: usize,
+        paused: bool,
+    },
+    Sweep {
+        keep: u64,
+        retention: Ms,
+    },
+}
+
+/// A job to be pushed.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    pub(super) topic: usize,
+    pub(super) due: When,
+    pub(super) priority: Priority,
+    /// A value, and for how long it is held; none: until the job is done.
+    pub(super) unique: Option<(u8, Option<Ms>)>,
+    pub(super) ttl: Option<Ms>,
+    pub(super) kept: bool,
+    /// The id of an earlier job.
+    pub(super) again: Option<Back>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum When {
+    Now,
+    After(Ms),
+    /// At a point in time that is so far from now, and perhaps past.
+    At(i64),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) topic: usize,
+    pub(super) max: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Pick {
+    /// One that is running, if there is one.
+    Running(Back),
+    /// Any that ever was.
+    Any(Back),
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Ending {
+    pub(super) claim: Pick,
+    pub(super) verdict: End,
+    pub(super) follow_ups: Vec<Draft>,
+    pub(super) kept: bool,
+    pub(super) only_if_overdue: bool,
+    pub(super) twice: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Ack(Option<u8>),
+    Retry(Ms),
+    Snooze(Ms),
+    Release(Ms),
+    Bury(Reason),
+    Expire,
+}
+
+pub(super) const TOPICS: usize = 3;
+pub(super) const TENANTS: usize = 2;
+pub(super) const WORKERS: usize = 3;
+const LATEST: std::ops::Range<usize> = 0..12;
+
+pub(super) fn sequences() -> impl Strategy<Value = Vec<Operation>> {
+    vec(operation(), 1..60)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        7 => vec(draft(), 1..4).prop_map(Operation::Push),
+        5 => time().prop_map(Operation::Pass),
+        3 => (0..TENANTS, prop_oneof![3 => Just(1000usize), 1 => 0..4usize])
+            .prop_map(|(tenant, limit)| Operation::Migrate { tenant, limit }),
+        8 => claim(),
+        8 => vec(ending(), 1..4).prop_map(Operation::Settle),
+        1 => (pick(), time()).prop_map(|(claim, by)| Operation::Extend { claim, by }),
+        1 => (pick(), any::<u8>()).prop_map(|(claim, state)| Operation::Checkpoint { claim, state }),
+        2 => (0..WORKERS).prop_map(|worker| Operation::Heartbeat { worker }),
+        1 => (0..WORKERS).prop_map(|worker| Operation::Retire { worker }),
+        3 => (0..TENANTS, prop_oneof![4 => Just(1000usize), 1 => 0..3usize], end())
+            .prop_map(|(tenant, limit, verdict)| Operation::Reap { tenant, limit, verdict }),
+        1 => (0..TENANTS, 0..WORKERS, weighted(0.3, LATEST))
+            .prop_map(|(tenant, worker, except)| Operation::Held { tenant, worker, except }),
+        2 => vec(LATEST, 1..3).prop_map(Operation::Cancel),
+        2 => vec(LATEST, 1..3).prop_map(Operation::Respawn),
+        1 => vec(LATEST, 1..3).prop_map(Operation::DeleteDead),
+        1 => (0..TOPICS, any::<bool>()).prop_map(|(topic, paused)| Operation::Pause { topic, paused }),
+        1 => (0..4u64, time()).prop_map(|(keep, retention)| Operation::Sweep { keep, retention }),
+    ]
+}
+
+/// Short waits, that meet each other often; and those that leases and workers die of.
+fn time() -> impl Strategy<Value = Ms> {
+    prop_oneof![4 => 0..6u64, 2 => 6..60u64, 1 => Just(10_000), 1 => Just(30_000)]
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let due = prop_oneof![
+        4 => Just(When::Now),
+        2 => (0..40u64).prop_map(When::After),
+        1 => (-20..40i64).prop_map(When::At),
+    ];
+    let priority = prop_oneof![3 => Just(Priority::Normal), 2 => Just(Priority::High), 2 => Just(Priority::Low)];
+    let unique = weighted(0.25, (0..2u8, weighted(0.5, 1..100u64)));
+    (0..TOPICS, due, priority, unique, weighted(0.1, time()), prop::bool::weighted(0.2), weighted(0.1, LATEST))
+        .prop_map(|(topic, due, priority, unique, ttl, kept, again)| Draft {
+            topic,
+            due,
+            priority,
+            unique,
+            ttl,
+            kept,
+            again,
+        })
+}
+
+fn claim() -> impl Strategy<Value = Operation> {
+    let line = (0..TOPICS, 0..6usize).prop_map(|(topic, max)| Line { topic, max });
+    let lease = prop_oneof![3 => Just(30_000), 1 => 1..50u64];
+    (0..WORKERS, vec(line, 1..4), lease).prop_map(|(worker, lines, lease)| Operation::Claim { worker, lines, lease })
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![4 => LATEST.prop_map(Pick::Running), 1 => LATEST.prop_map(Pick::Any)]
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    let follow_ups = prop_oneof![3 => Just(Vec::new()), 1 => vec(draft(), 1..3)];
+    let seldom = || prop::bool::weighted(0.1);
+    (pick(), end(), follow_ups, prop::bool::weighted(0.2), seldom(), seldom()).prop_map(
+        |(claim, verdict, follow_ups, kept, only_if_overdue, twice)| Ending {
+            claim,
+            verdict,
+            follow_ups,
+            kept,
+            only_if_overdue,
+            twice,
+        },
+    )
+}
+
+fn end() -> impl Strategy<Value = End> {
+    let wait = || prop_oneof![1 => Just(0u64), 1 => 1..40u64];
+    prop_oneof![
+        4 => weighted(0.3, any::<u8>()).prop_map(End::Ack),
+        3 => wait().prop_map(End::Retry),
+        1 => wait().prop_map(End::Snooze),
+        1 => wait().prop_map(End::Release),
+        3 => prop::sample::select(&Reason::ALL[..]).prop_map(End::Bury),
+        1 => Just(End::Expire),
+    ]
+}
