@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{
     ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, StoreError, TopicCounts,
     Transfer,
 };
 use gristmill::time::Timestamp;
+use tempfile::TempDir;
 
 use crate::redis::{Redis, shared};
+use crate::wait::{SOON, until};
 
 pub const LEASE: Duration = Duration::from_secs(30);
 pub const DEAD_AFTER: Duration = Duration::from_secs(10);
@@ -25,6 +28,10 @@ const BEGIN_MS: u64 = 1_800_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Redis,
+    /// The embedded store in a file.
+    File,
+    /// The embedded store in memory.
+    Memory,
 }
 
 /// An empty store of its own, with the clock that it goes by.
@@ -40,7 +47,13 @@ pub struct Queue {
 #[derive(Debug)]
 enum Home {
     /// A part of the server that all tests of this process share.
-    Redis { server: Arc<Redis>, prefix: String },
+    Redis {
+        server: Arc<Redis>,
+        prefix: String,
+    },
+    /// A database that nobody else has.
+    File(TempDir),
+    Memory,
 }
 
 impl Home {
@@ -51,6 +64,8 @@ impl Home {
                 let prefix = format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
                 Self::Redis { server: shared().await, prefix }
             }
+            Kind::File => Self::File(TempDir::with_prefix("gristmill-store-").unwrap()),
+            Kind::Memory => Self::Memory,
         }
     }
 
@@ -59,6 +74,12 @@ impl Home {
             Self::Redis { server, prefix } => {
                 Arc::new(RedisStore::connect(&server.url(), prefix).await?.with_clock(clock))
             }
+            // What a power cut may take is for other tests; without waiting for the disk, these are quick.
+            Self::File(folder) => {
+                let file = folder.path().join("jobs.db");
+                Arc::new(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
+            }
+            Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
         })
     }
 }
@@ -167,11 +188,19 @@ impl Queue {
         self.view(id).await.map(|view| view.state)
     }
 
-    /// The same store, opened anew after its process has gone; one in memory stays as it is.
+    /// The same store, opened anew as by another process; one in memory stays as it is.
     pub async fn reopen(&mut self) {
-        match &self.home {
-            Home::Redis { .. } => self.store = self.home.open(Clock::Manual(Arc::clone(&self.clock))).await.unwrap(),
+        let clock = || Clock::Manual(Arc::clone(&self.clock));
+        if let Home::Memory = self.home {
+            return;
         }
+        // A file has one owner: the old one lets go of it first.
+        self.store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
+        let opened = async || match self.home.open(clock()).await {
+            Err(StoreError::Owned { .. }) => None,
+            opened => Some(opened.unwrap()),
+        };
+        self.store = until("the old owner to be gone", SOON, opened).await;
     }
 }
 

@@ -6,8 +6,19 @@
 /// Makes a test of each case for each kind of store: `conformance::push::redis::a_job_is_pushed_claimed_and_acked`.
 macro_rules! cases {
     ($($case:ident),+ $(,)?) => {
-        mod redis {
-            $(#[tokio::test] async fn $case() { super::$case(crate::conformance::queue(gristmill_tests::queue::Kind::Redis).await).await })+
+        crate::conformance::cases!(in redis for Redis: $($case)+);
+        crate::conformance::cases!(in file for File: $($case)+);
+        crate::conformance::cases!(in memory for Memory: $($case)+);
+    };
+    (in $store:ident for $kind:ident: $($case:ident)+) => {
+        mod $store {
+            use gristmill_tests::queue::{Kind, Queue};
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case(Queue::new(Kind::$kind).await).await;
+                }
+            )+
         }
     };
 }
@@ -34,9 +45,3 @@ mod sweep;
 mod transfer;
 mod ttl;
 mod unique;
-
-use gristmill_tests::queue::{Kind, Queue};
-
-async fn queue(kind: Kind) -> Queue {
-    Queue::new(kind).await
-}

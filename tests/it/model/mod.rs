@@ -22,6 +22,16 @@ fn redis_behaves_like_the_model() {
     compare(Kind::Redis, 400);
 }
 
+#[test]
+fn a_file_behaves_like_the_model() {
+    compare(Kind::File, 400);
+}
+
+#[test]
+fn memory_behaves_like_the_model() {
+    compare(Kind::Memory, 1200);
+}
+
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
