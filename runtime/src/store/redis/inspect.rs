@@ -143,6 +143,7 @@ impl RedisStore {
         }
         let keys = self.keys(&topic.tenant);
         let mut ask = pipe();
+        let skip = skip.min(i64::MAX as usize);
         let last = skip.saturating_add(limit - 1).min(i64::MAX as usize);
         ask.cmd("ZREVRANGE").arg(keys.dead(&topic.topic)).arg(skip).arg(last).arg("WITHSCORES");
         let (found,): (Vec<(String, u64)>,) = self.link.query(DOING, &ask).await?;
