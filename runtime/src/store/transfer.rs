@@ -29,7 +29,8 @@ pub trait Transfer: Store {
     /// They are not counted as `pushed`. A unique value that another job holds is left to that job.
     async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError>;
 
-    /// Removes waiting and dead jobs of a topic, without counting or telling anybody. Tells for each whether it was there.
+    /// Removes waiting and dead jobs of a topic, without counting or telling anybody, and with them the unique values that
+    /// they hold, windows too. Tells for each whether it was there.
     async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
 
     /// Takes the marks off jobs that the old store has let go of.

@@ -206,7 +206,7 @@ impl Work<'_> {
             self.after_leaving(topic, was_first)?;
         }
         if let Some(value) = value {
-            self.free(topic, &value, id)?;
+            self.leave(topic, &value, id)?;
         }
         Ok(true)
     }

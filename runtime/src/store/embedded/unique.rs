@@ -22,6 +22,9 @@ const FREE: &str = "DELETE FROM uniques WHERE topic_number = ?1 AND value = ?2 A
 /// Takes every value that is held until done from a job.
 const FREE_ALL: &str = "DELETE FROM uniques WHERE topic_number = ?1 AND holder = ?2 AND until IS NULL";
 
+/// Takes a value from its holder, however it is held.
+const LEAVE: &str = "DELETE FROM uniques WHERE topic_number = ?1 AND value = ?2 AND holder = ?3";
+
 /// Until when a job holds a value, if it does so for a time.
 const HELD_UNTIL: &str = "SELECT until FROM uniques WHERE topic_number = ?1 AND value = ?2 AND holder = ?3";
 
@@ -65,6 +68,13 @@ impl Work<'_> {
     /// Frees what a job held until done whose row cannot be read. Looks through all values of the topic.
     pub(super) fn free_all(&self, topic: Number, job: &JobId) -> Done<()> {
         self.connection.prepare_cached(FREE_ALL)?.execute(params![self.topics.get(topic).number, job.as_str()])?;
+        Ok(())
+    }
+
+    /// Frees a value of a job that leaves the store with it.
+    pub(super) fn leave(&self, topic: Number, value: &str, job: &JobId) -> Done<()> {
+        let mut leave = self.connection.prepare_cached(LEAVE)?;
+        leave.execute(params![self.topics.get(topic).number, value, job.as_str()])?;
         Ok(())
     }
 
