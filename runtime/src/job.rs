@@ -310,7 +310,9 @@ pub struct Lease {
     pub job: JobId,
     pub topic: TopicId,
     pub worker: WorkerId,
-    /// How often the job has been claimed, this time included. Unlike the attempt it never goes down.
+    /// How often the job has been claimed, this time included. Unlike the attempt it never goes down. A new job that has
+    /// the id of one that is over begins anew: nothing tells its first delivery from that of the earlier job to the same
+    /// worker.
     pub delivery: u64,
 }
 

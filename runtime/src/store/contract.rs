@@ -34,7 +34,7 @@ pub trait Store: Produce {
     /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>;
 
-    /// Ends attempts. Answers in the order given.
+    /// Ends attempts. Answers in the order given. Which of a batch's settlements comes first is not promised.
     ///
     /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
     /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
@@ -43,7 +43,8 @@ pub trait Store: Produce {
     /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
 
-    /// Moves at most `limit` due jobs of the tenant from delayed to ready.
+    /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
+    /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
 
     /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
@@ -92,7 +93,7 @@ pub enum Pushed {
     Stored,
     /// A job with this id is stored already.
     Exists,
-    /// A job of the topic holds the same unique value; it is named.
+    /// A job of the topic holds the same unique value; it is named. Counted as `duplicate`.
     Duplicate(JobId),
 }
 
@@ -188,7 +189,7 @@ pub struct Overdue {
 /// What waits in a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Topics with ready jobs, without paused ones.
+    /// Topics with ready jobs, without paused ones. Perhaps one that has been emptied since, and that no claim has found so.
     pub ready: Vec<TopicId>,
     pub next_due_in: Option<Duration>,
     /// Running jobs that have been cancelled.

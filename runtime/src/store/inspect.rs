@@ -19,10 +19,13 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
 
-    /// Dead jobs of a topic, the latest first, from the `skip`th on, at most `limit`.
+    /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
+    /// most `limit`.
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
 
-    /// Makes dead jobs ready again, with all their attempts before them. Tells for each whether it was dead.
+    /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
+    /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
+    /// holds its unique value.
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
 
     /// Deletes dead jobs. Tells for each whether it was dead.
@@ -96,6 +99,7 @@ pub struct JobView {
     /// Attempts made so far.
     pub attempts: u32,
     pub last_failure: Option<Failure>,
+    /// What became of it; where an id was pushed again, perhaps still what became of the earlier job.
     pub result: Option<ResultView>,
 }
 
