@@ -1,5 +1,6 @@
 //! A store of any kind, and a clock that stands still until it is told: what every rule of the contract is tried on.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Home {
                 let prefix = format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
                 Self::Redis { server: shared().await, prefix }
             }
-            Kind::File => Self::File(TempDir::with_prefix("gristmill-store-").unwrap()),
+            Kind::File => Self::File(TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap()),
             Kind::Memory => Self::Memory,
         }
     }
@@ -74,7 +75,6 @@ impl Home {
             Self::Redis { server, prefix } => {
                 Arc::new(RedisStore::connect(&server.url(), prefix).await?.with_clock(clock))
             }
-            // What a power cut may take is for other tests; without waiting for the disk, these are quick.
             Self::File(folder) => {
                 let file = folder.path().join("jobs.db");
                 Arc::new(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
@@ -82,6 +82,13 @@ impl Home {
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
         })
     }
+}
+
+/// In memory, where the system has such a folder: making a thousand files takes its time elsewhere, and what a disk does
+/// is not what these tests are about.
+fn quick_disk() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 impl Queue {

@@ -19,17 +19,17 @@ use world::{Difference, World};
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::Redis, 400);
+    compare(Kind::Redis, 600);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 400);
+    compare(Kind::File, 500);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 1200);
+    compare(Kind::Memory, 1000);
 }
 
 fn number(variable: &str, default: u64) -> u64 {

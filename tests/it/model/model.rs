@@ -203,6 +203,12 @@ impl Model {
         self.leased(lease).is_some()
     }
 
+    /// Whether no other job has had the id since.
+    pub(super) fn is_of_this_life(&self, claim: &Claim) -> bool {
+        let record = self.jobs.get(&(claim.lease.topic.tenant.clone(), claim.lease.job.clone()));
+        record.is_none_or(|record| record.job.spec == claim.job.spec)
+    }
+
     fn is_dead(&self, worker: &str, dead_after: Duration) -> bool {
         let heartbeat = self.heartbeats.get(&WorkerId::new(worker));
         heartbeat.is_some_and(|heartbeat| heartbeat.plus(dead_after) <= self.now)

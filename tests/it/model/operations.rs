@@ -63,6 +63,8 @@ pub(super) enum Operation {
         keep: u64,
         retention: Ms,
     },
+    /// The store's process ends, and another one opens it.
+    Reopen,
 }
 
 /// A job to be pushed.
@@ -152,6 +154,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => vec(LATEST, 1..3).prop_map(Operation::DeleteDead),
         1 => (0..TOPICS, any::<bool>()).prop_map(|(topic, paused)| Operation::Pause { topic, paused }),
         1 => (0..4u64, time()).prop_map(|(keep, retention)| Operation::Sweep { keep, retention }),
+        1 => Just(Operation::Reopen),
     ]
 }
 

@@ -120,6 +120,7 @@ impl World {
                 let dropped = self.queue.store.sweep(&limits).await?;
                 same("dropped", dropped, limits.iter().map(|limits| self.model.sweep(limits)).collect())?;
             }
+            Operation::Reopen => self.queue.reopen().await,
         }
         self.compare().await
     }
@@ -208,15 +209,19 @@ impl World {
         Ok(())
     }
 
+    /// A claim of a job that is over counts as long as its id was not pushed again: deliveries are counted from one for each
+    /// job, not for each id.
     fn pick(&mut self, pick: &Pick) -> Option<Claim> {
         let model = &mut self.model;
-        match pick {
-            Pick::Any(place) => back(&self.claims, *place).cloned(),
-            Pick::Running(place) => {
-                let running: Vec<&Claim> = self.claims.iter().filter(|claim| model.is_running(&claim.lease)).collect();
-                back(&running, *place).map(|claim| (*claim).clone())
-            }
-        }
+        let (place, running) = match pick {
+            Pick::Running(place) => (*place, true),
+            Pick::Any(place) => (*place, false),
+        };
+        let of_this_life = self.claims.iter().filter(|claim| model.is_of_this_life(claim));
+        let claims: Vec<&Claim> = of_this_life.collect();
+        let claims: Vec<&Claim> =
+            claims.into_iter().filter(|claim| !running || model.is_running(&claim.lease)).collect();
+        back(&claims, place).map(|claim| (*claim).clone())
     }
 
     async fn settle(&mut self, endings: &[Ending]) -> Result<(), Difference> {
