@@ -146,3 +146,15 @@ fn what_the_documents_link_to_is_there() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+#[test]
+fn every_mutant_can_still_be_made() {
+    for store in ["redis", "embedded"] {
+        let mutants = gristmill_tests::mutants::of(&root(), store);
+        assert!(mutants.len() >= 10, "{store}: {} mutants", mutants.len());
+        for mutant in mutants {
+            assert_eq!(mutant.found(&root()), 1, "{store}: {}: its text stands once in {}", mutant.rule, mutant.file);
+            assert_ne!(mutant.text, mutant.replacement, "{store}: {}", mutant.rule);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! in others, commands.
 
 pub mod mill;
+pub mod mutants;
 pub mod process;
 pub mod queue;
 pub mod redis;
