@@ -151,7 +151,9 @@ fn redis(global: &Global) -> Result<Option<String>, Usage> {
     match global.named_store()? {
         None => Ok(None),
         Some(StoreAddress::Redis(url)) => Ok(Some(url)),
-        Some(address) => Err(Usage(format!("`bench` works on stores of its own or on a Redis, and {address} is none: see --on"))),
+        Some(address) => {
+            Err(Usage(format!("`bench` works on stores of its own or on a Redis, and {address} is none: see --on")))
+        }
     }
 }
 

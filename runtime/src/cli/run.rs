@@ -38,6 +38,7 @@ pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let settings = sandbox::settings(&manifest, manifest.server.concurrency)?;
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
     let opened = open_patiently(&manifest.store).await?;
+    opened.presume_workers_dead().await?;
     let door = open_door(&manifest, &opened).await?;
     work(manifest, sandbox, opened.store, door).await?;
     Ok(Exit::Done)

@@ -365,6 +365,7 @@ async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
     assert!(error.contains(&address.to_string()) && error.contains("`listen` in [http]"), "{error}");
     assert!(listen(Listen::Off).await.unwrap().is_none());
     // Whoever has the usual port, or nobody: both times there is a listener.
-    let (first, second) = (listen(Listen::Usual).await.unwrap().unwrap(), listen(Listen::Usual).await.unwrap().unwrap());
+    let (first, second) =
+        (listen(Listen::Usual).await.unwrap().unwrap(), listen(Listen::Usual).await.unwrap().unwrap());
     assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
 }

@@ -25,6 +25,17 @@ impl Opened {
     pub(in crate::cli) fn announce(&self, http: SocketAddr) -> Result<(), StoreError> {
         self.owned.as_ref().map_or(Ok(()), |store| store.announce(http))
     }
+
+    /// Before the first worker starts: what an earlier owner's workers ran is free at once.
+    ///
+    /// # Errors
+    /// The disk failed or is full.
+    pub(in crate::cli) async fn presume_workers_dead(&self) -> Result<(), StoreError> {
+        match &self.owned {
+            Some(store) => store.presume_workers_dead().await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Opens the store at its address. A file that is not there is made.

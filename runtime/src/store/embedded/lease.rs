@@ -21,6 +21,10 @@ use crate::time::Timestamp;
 /// all that time, their leases run out and bring them back.
 pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
+/// How long workers have been silent that are presumed dead: longer than anybody waits for a heartbeat, and not so long
+/// that they are forgotten.
+const PRESUMED_SILENT: Duration = Duration::from_secs(60);
+
 /// How many jobs one look finds at most.
 const JOBS: usize = 1000;
 
@@ -41,6 +45,9 @@ const RETIRE: &str = "DELETE FROM workers WHERE worker = ?1";
 
 /// Forgets workers that were silent for very long.
 const FORGET: &str = "DELETE FROM workers WHERE seen <= ?1";
+
+/// Lets no worker have been seen later than this.
+const PRESUME_DEAD: &str = "UPDATE workers SET seen = min(seen, ?1)";
 
 /// When a worker was last seen.
 const SEEN: &str = "SELECT seen FROM workers WHERE worker = ?1";
@@ -98,6 +105,20 @@ impl EmbeddedStore {
         let worker = worker.clone();
         self.write("forget a worker", Weight::default(), move |work| {
             work.connection.prepare_cached(RETIRE)?.execute([worker.as_str()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For whoever has
+    /// just become the owner and runs no worker yet: the lock says that no other lives.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]: the disk failed or is full.
+    pub async fn presume_workers_dead(&self) -> Result<(), StoreError> {
+        self.write("forget the workers of an earlier owner", Weight::default(), |work| {
+            let seen = ms(work.now()).saturating_sub(super::row::wait(PRESUMED_SILENT));
+            work.connection.prepare_cached(PRESUME_DEAD)?.execute([seen])?;
             Ok(())
         })
         .await

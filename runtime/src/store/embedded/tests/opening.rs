@@ -1,11 +1,12 @@
 //! Opening a file, or refusing to.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use super::mill::{Mill, job};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 use crate::store::embedded::{Durability, EmbeddedStore, Owner, owner};
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
@@ -116,4 +117,18 @@ async fn an_empty_file_is_a_new_one() {
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!((format("user_version"), format("application_id")), (1, 0x476d_696c));
+}
+
+#[tokio::test]
+async fn the_next_owner_need_not_wait_for_the_silence_of_the_last_ones_workers() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let running = mill.running().await;
+    mill.store.heartbeat(&running.lease.worker).await.unwrap();
+    let mill = mill.reopen().await;
+    let overdue = async || mill.store.overdue(&running.lease.topic.tenant, Duration::from_secs(7), 10).await.unwrap();
+    assert!(overdue().await.is_empty(), "it may have been opened just to look");
+    mill.store.presume_workers_dead().await.unwrap();
+    let found = overdue().await;
+    assert_eq!((found.len(), found[0].worker_died), (1, true));
+    assert_eq!(found[0].claim.lease, running.lease);
 }
