@@ -165,7 +165,7 @@ impl Work<'_> {
         changed.dead = changed.dead.saturating_sub(1);
     }
 
-    fn sweep_dead(&mut self, limits: &DeadLimits) -> Done<u64> {
+    pub(super) fn sweep_dead(&mut self, limits: &DeadLimits) -> Done<u64> {
         let Some(topic) = self.topics.find(&limits.topic) else { return Ok(0) };
         let found = self.topics.get(topic);
         let too_many = i64::try_from(found.dead.saturating_sub(limits.keep)).unwrap_or(SWEEP);

@@ -43,7 +43,7 @@ pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, S
         return Err(refused(anyhow::anyhow!("it is a folder; name a file in it")));
     }
     let lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
-    let told = |fault: Fault| fault.told(&name(&path), DOING);
+    let told = |fault: Fault| unusable(fault, &name(&path));
 
     let mut writing = connect(&path).map_err(told)?;
     writable(&writing).map_err(&refused)?;
@@ -112,7 +112,8 @@ fn check(connection: &Connection, path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path)?.len() > CHECKED_BYTES {
         return Ok(());
     }
-    let problem: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    let sound = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    let problem = sound.unwrap_or_else(|error| error.to_string());
     anyhow::ensure!(
         problem == "ok",
         "the file is damaged ({problem}); move it away together with its -wal, and restore a backup"

@@ -59,6 +59,8 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
+        // What the last owner wrote, away first: half of it must not be taken for ours.
+        file.set_len(0)?;
         let lock = Self { path, file: Mutex::new(file) };
         lock.write(&format!("{}\n", std::process::id()))?;
         Ok(lock)
@@ -73,8 +75,7 @@ impl Lock {
     fn write(&self, note: &str) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.rewind()?;
-        file.write_all(note.as_bytes())?;
-        file.set_len(note.len() as u64)
+        file.write_all(note.as_bytes())
     }
 }
 

@@ -30,17 +30,40 @@ const LAST: &str = "SELECT max(coalesce((SELECT max(seq) FROM jobs WHERE state =
 /// When anything was last written.
 const WRITTEN: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
 
-/// A running store's threads, and the ways to reach them.
+/// A thread that does one thing after the other, and the way to ask it.
+#[derive(Debug)]
+pub(super) struct Desk<T> {
+    pub(super) queue: mpsc::Sender<T>,
+    thread: JoinHandle<()>,
+}
+
+impl<T: Send + 'static> Desk<T> {
+    fn open(name: &str, places: usize, run: impl FnOnce(mpsc::Receiver<T>) + Send + 'static) -> std::io::Result<Self> {
+        let (queue, waiting) = mpsc::channel(places);
+        let thread = thread::Builder::new().name(name.into()).spawn(move || run(waiting))?;
+        Ok(Self { queue, thread })
+    }
+
+    /// Waits until everything asked is done and the thread is gone.
+    pub(super) fn close(self) {
+        let Self { queue, thread } = self;
+        drop(queue);
+        if thread.join().is_err() {
+            tracing::error!("a thread of the embedded store ended by a panic");
+        }
+    }
+}
+
+/// A running store.
 pub(super) struct Started {
-    pub(super) writer: mpsc::Sender<Request>,
-    pub(super) reader: Option<mpsc::Sender<Question>>,
-    pub(super) threads: Vec<JoinHandle<()>>,
+    pub(super) writer: Desk<Request>,
+    pub(super) reader: Option<Desk<Question>>,
     pub(super) listeners: Arc<Listeners>,
     pub(super) lock: Option<Arc<Lock>>,
 }
 
-/// `queue`: how many requests may wait.
-pub(super) fn start(name: &str, opened: Opened, queue: usize) -> Result<Started, StoreError> {
+/// `places`: how many requests may wait.
+pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started, StoreError> {
     const DOING: &str = "open the file";
     let Opened { writing, file } = opened;
     let (topics, sequence, clock) = remember(&writing).map_err(|fault| fault.told(name, DOING))?;
@@ -50,23 +73,12 @@ pub(super) fn start(name: &str, opened: Opened, queue: usize) -> Result<Started,
         None => (None, None, None),
     };
 
-    let mut threads = Vec::new();
-    let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-        threads.push(thread::Builder::new().name(name.into()).spawn(run)?);
-        Ok::<_, std::io::Error>(())
-    };
     let away = |error: std::io::Error| StoreError::Away { store: name.into(), source: error.into() };
-    let reader = match reading {
-        Some(reading) => {
-            let (reader, questions) = mpsc::channel(queue);
-            let clock = Arc::clone(&clock);
-            spawn("embedded-reader", Box::new(move || reader::run(&reading, &clock, questions))).map_err(away)?;
-            Some(reader)
-        }
-        None => None,
-    };
-    let (writer, requests) = mpsc::channel(queue);
-    let thread = Writer {
+    let reader = reading.map(|reading| {
+        let clock = Arc::clone(&clock);
+        Desk::open("embedded-reader", places, move |questions| reader::run(&reading, &clock, questions))
+    });
+    let writer = Writer {
         connection: writing,
         topics,
         sequence,
@@ -76,8 +88,8 @@ pub(super) fn start(name: &str, opened: Opened, queue: usize) -> Result<Started,
         log_checked: None,
         lock: lock.clone(),
     };
-    spawn("embedded-writer", Box::new(move || thread.run(requests))).map_err(away)?;
-    Ok(Started { writer, reader, threads, listeners, lock })
+    let writer = Desk::open("embedded-writer", places, move |requests| writer.run(requests)).map_err(away)?;
+    Ok(Started { writer, reader: reader.transpose().map_err(away)?, listeners, lock })
 }
 
 /// What the file says of topics, of numbers given out and of the time.

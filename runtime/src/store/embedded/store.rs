@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +16,7 @@ use super::owner::Lock;
 use super::reader::{self, Question};
 use super::request::{Request, Weight};
 use super::signals::Listeners;
-use super::start;
+use super::start::{self, Desk};
 use super::work::Work;
 use crate::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use crate::store::{
@@ -58,25 +57,20 @@ pub struct EmbeddedStore {
 struct Shared {
     /// The file, for people.
     name: String,
-    writer: Option<mpsc::Sender<Request>>,
+    /// None only while this is dropped.
+    writer: Option<Desk<Request>>,
     /// None in memory: there the writer answers questions too.
-    reader: Option<mpsc::Sender<Question>>,
-    threads: Vec<JoinHandle<()>>,
+    reader: Option<Desk<Question>>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
 }
 
 impl Drop for Shared {
-    /// Lets both threads end and waits for them: once the last clone is gone, so is the lock.
+    /// Waits for both threads: once the last clone is gone, so is the lock. The reader goes first, so that the writer's
+    /// connection is the last one and clears the log away.
     fn drop(&mut self) {
-        // The reader first, so that the writer's connection is the last one and clears the log away.
-        drop(self.reader.take());
-        drop(self.writer.take());
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!(store = %self.name, "a thread of the store ended by a panic");
-            }
-        }
+        self.reader.take().into_iter().for_each(Desk::close);
+        self.writer.take().into_iter().for_each(Desk::close);
     }
 }
 
@@ -137,7 +131,6 @@ impl EmbeddedStore {
             name,
             writer: Some(started.writer),
             reader: started.reader,
-            threads: started.threads,
             listeners: started.listeners,
             lock: started.lock,
         };
@@ -153,7 +146,7 @@ impl EmbeddedStore {
         let (request, answer) = Request::new(self.clock.clone(), weight, work);
         if let Some(writer) = &self.shared.writer {
             // A writer that is gone drops the request, and the answer says so.
-            let _ = writer.send(request).await;
+            let _ = writer.queue.send(request).await;
         }
         answer
     }
@@ -193,7 +186,7 @@ impl EmbeddedStore {
             let _ = reply.send(reader::at_one_moment(connection, || look(connection, own.moment(&clock).now)));
         });
         // A reader that is gone drops the question, and the answer says so.
-        let _ = reader.send(question).await;
+        let _ = reader.queue.send(question).await;
         self.answer(doing, answer).await
     }
 

@@ -179,6 +179,9 @@ impl Topics {
 
     /// Writes down what has changed.
     pub(super) fn save(&mut self, connection: &Connection, now: Timestamp) -> Done<()> {
+        if self.dirty.is_empty() {
+            return Ok(());
+        }
         let mut save = connection.prepare_cached(SAVE)?;
         for place in std::mem::take(&mut self.dirty) {
             let topic = self.get(place);

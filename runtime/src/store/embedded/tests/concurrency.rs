@@ -21,7 +21,7 @@ fn commits(file: &Path) -> usize {
 }
 
 /// Keeps the writer busy until the sender is dropped.
-async fn hold_up(store: &EmbeddedStore) -> mpsc::Sender<()> {
+pub(super) async fn hold_up(store: &EmbeddedStore) -> mpsc::Sender<()> {
     let (go_on, wait) = mpsc::channel::<()>();
     let (started, busy) = mpsc::channel::<()>();
     drop(

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use super::concurrency::hold_up;
 use super::mill::{Mill, job, tenant, with};
 use crate::job::{NewJob, Payload};
 use crate::store::embedded::Durability;
@@ -49,10 +50,13 @@ async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
     let mill = Mill::on_disk(Durability::Process).await;
     mill.push(&[job("mail")]).await;
     fill_disk(&mill).await;
+    let go_on = hold_up(&mill.store).await;
     let (first, big, last) = (job("mail"), large(), job("mail"));
     let pushes = [&first, &big, &last].map(|job| mill.store.push(std::slice::from_ref(job)));
     let [first_pushed, big_pushed, last_pushed] = pushes;
-    let (first_pushed, big_pushed, last_pushed) = tokio::join!(first_pushed, big_pushed, last_pushed);
+    // Polled last: by then the three are queued, and go into one commit.
+    let release = async { drop(go_on) };
+    let (first_pushed, big_pushed, last_pushed, ()) = tokio::join!(first_pushed, big_pushed, last_pushed, release);
     assert_eq!(first_pushed.unwrap(), [Pushed::Stored]);
     assert!(big_pushed.unwrap_err().is_away());
     assert_eq!(last_pushed.unwrap(), [Pushed::Stored]);
