@@ -81,6 +81,7 @@ async fn in_redis(redis: &Redis) -> Option<TopicCounts> {
 
 /// Copies, and is killed each time Redis holds another number of jobs than at first; then copies to the end.
 async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) {
+    let mut interrupted = 0;
     for _ in 0..KILLS {
         let ready = async || in_redis(redis).await.map_or(0, |counts| counts.ready);
         let before = ready().await;
@@ -91,7 +92,9 @@ async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) {
         .await;
         drop(copying.kill());
         copying.wait().unwrap();
+        interrupted += u32::from((1..MANY).contains(&ready().await));
     }
+    assert!(interrupted > 0, "every copy was over before it was killed");
     copy(site, from, to, &[]).done();
 }
 
