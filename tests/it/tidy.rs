@@ -155,6 +155,7 @@ fn every_mutant_can_still_be_made() {
         for mutant in mutants {
             assert_eq!(mutant.found(&root()), 1, "{store}: {}: its text stands once in {}", mutant.rule, mutant.file);
             assert_ne!(mutant.text, mutant.replacement, "{store}: {}", mutant.rule);
+            assert!(mutant.replacement.len() <= mutant.text.len(), "{store}: {}: too long to fit", mutant.rule);
         }
     }
 }
