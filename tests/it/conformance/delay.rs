@@ -65,12 +65,17 @@ async fn a_job_may_be_due_at_a_point_in_time(queue: Queue) {
 
 async fn by_the_stores_own_clock_nothing_is_early_either(queue: Queue) {
     let queue = queue.by_its_own_clock().await;
-    let pushed_at = Instant::now();
-    queue.push(&[delayed("mail", 20)]).await;
-    until("the job to be due", SOON, async || (queue.migrate().await.moved == 1).then_some(())).await;
-    assert!(pushed_at.elapsed() >= Duration::from_millis(20));
-    let claim = queue.claim_one().await;
-    assert!(claim.claimed_at >= claim.job.due_at);
+    // Often, because what is wrong by less than a millisecond does not show each time.
+    for _ in 0..40 {
+        let pushed_at = Instant::now();
+        queue.push(&[delayed("mail", 3)]).await;
+        let moved =
+            until("the job to be due", SOON, async || Some(queue.migrate().await).filter(|done| done.moved == 1));
+        assert_eq!(moved.await.next_due_in, None);
+        assert!(pushed_at.elapsed() >= Duration::from_millis(3));
+        let claim = queue.claim_one().await;
+        assert!(claim.claimed_at >= claim.job.due_at);
+    }
 }
 
 async fn the_end_of_time_is_bounded(queue: Queue) {

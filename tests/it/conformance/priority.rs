@@ -9,6 +9,7 @@ use Priority::{High, Low, Normal};
 super::cases![
     of_eight_jobs_five_are_high_two_normal_and_one_low,
     turns_go_on_from_claim_to_claim,
+    turns_go_on_when_the_store_is_opened_again,
     the_highest_that_waits_takes_the_turn_of_one_that_does_not,
     among_equals_the_one_that_became_ready_first_is_first,
     with_normal_jobs_alone_no_turn_is_counted,
@@ -47,6 +48,13 @@ async fn turns_go_on_from_claim_to_claim(queue: Queue) {
         taken.extend(priorities(&queue.claim(max).await));
     }
     assert_eq!(taken, [Priority::TURNS, Priority::TURNS].concat());
+}
+
+async fn turns_go_on_when_the_store_is_opened_again(mut queue: Queue) {
+    backlog(&queue).await;
+    queue.claim(4).await;
+    queue.reopen().await;
+    assert_eq!(priorities(&queue.claim(4).await), Priority::TURNS[4..]);
 }
 
 async fn the_highest_that_waits_takes_the_turn_of_one_that_does_not(queue: Queue) {

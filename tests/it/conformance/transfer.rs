@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Job, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{JobState, Pushed, Settled, StoredJob, StoredPlace};
+use gristmill::store::{Cancelled, JobState, Pushed, Settled, StoredJob, StoredPlace};
 use gristmill_tests::queue::{
     Queue, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
 };
@@ -234,8 +234,9 @@ async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: Queue) {
     assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id.clone())]);
     let claims = there.claim(2).await;
     assert_eq!(claimed(&claims), ids([&theirs, &ours]));
-    there.settle_with(settlement(&claims[1], Verdict::Ack(None))).await;
-    assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id)]);
+    there.settle_with(settlement(&claims[1], Verdict::Release(Duration::ZERO))).await;
+    assert_eq!(there.store.cancel(&tenant(), &[ours.spec.id]).await.unwrap(), [Cancelled::Gone]);
+    assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id)], "it was never ours");
 }
 
 /// Begins the whole move again after each number of steps.
