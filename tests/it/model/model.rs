@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, Verdict};
-use gristmill::store::{
-    Cancelled, ClaimFrom, DeadJob, DeadLimits, JobState, JobView, Pushed, ResultView, Settled, Settlement, StoredJob,
-    StoredPlace, TopicCounts,
-};
+use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
 
 /// Ids are known per tenant.
@@ -19,35 +16,35 @@ pub(super) type Key = (Name, JobId);
 pub(super) struct Record {
     pub(super) job: Job,
     pub(super) place: JobState,
-    attempts: u32,
-    deliveries: u64,
-    failure: Option<Failure>,
-    checkpoint: Option<Vec<u8>>,
+    pub(super) attempts: u32,
+    pub(super) deliveries: u64,
+    pub(super) failure: Option<Failure>,
+    pub(super) checkpoint: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
-struct TopicState {
-    held_a_job: bool,
-    paused: bool,
+pub(super) struct TopicState {
+    pub(super) held_a_job: bool,
+    pub(super) paused: bool,
     /// Ready jobs in the order in which they became ready: high, normal, low.
-    ready: [VecDeque<JobId>; 3],
+    pub(super) ready: [VecDeque<JobId>; 3],
     turns: usize,
-    totals: BTreeMap<String, u64>,
+    pub(super) totals: BTreeMap<String, u64>,
     /// Who holds which unique value; none: until it is set free.
-    unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
+    pub(super) unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
     /// No claim has found it empty since it last had ready jobs.
-    perhaps_ready: bool,
+    pub(super) perhaps_ready: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) now: Timestamp,
     pub(super) jobs: BTreeMap<Key, Record>,
-    topics: BTreeMap<TopicId, TopicState>,
+    pub(super) topics: BTreeMap<TopicId, TopicState>,
     /// Results, and the attempts that were made.
-    results: BTreeMap<Key, (u32, ResultView)>,
+    pub(super) results: BTreeMap<Key, (u32, ResultView)>,
     /// Ids that were pushed again while a result was kept: whether that is still shown is left open.
-    blurred: BTreeSet<Key>,
+    pub(super) blurred: BTreeSet<Key>,
     heartbeats: BTreeMap<WorkerId, Timestamp>,
 }
 
@@ -125,7 +122,7 @@ impl Model {
     }
 
     /// Delayed jobs of the tenant: topic, due time, id, in that order.
-    fn delayed(&self, tenant: &Name) -> Vec<(TopicId, Timestamp, JobId)> {
+    pub(super) fn delayed(&self, tenant: &Name) -> Vec<(TopicId, Timestamp, JobId)> {
         let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
         let mut delayed: Vec<_> = of_tenant
             .filter_map(|((_, id), record)| match record.place {
@@ -195,18 +192,24 @@ impl Model {
     /// The record that the lease is for, if it is good.
     fn leased(&mut self, lease: &Lease) -> Option<&mut Record> {
         let record = self.jobs.get_mut(&(lease.topic.tenant.clone(), lease.job.clone()))?;
-        let JobState::Running { worker, .. } = &record.place else { return None };
-        (worker == lease.worker.as_str() && record.deliveries == lease.delivery).then_some(record)
+        record.is_held_by(lease).then_some(record)
     }
 
-    pub(super) fn is_running(&mut self, lease: &Lease) -> bool {
-        self.leased(lease).is_some()
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        self.record_of(lease).is_some_and(|record| record.is_held_by(lease))
+    }
+
+    pub(super) fn has_job_of(&self, claim: &Claim) -> bool {
+        self.record_of(&claim.lease).is_some()
+    }
+
+    fn record_of(&self, lease: &Lease) -> Option<&Record> {
+        self.jobs.get(&(lease.topic.tenant.clone(), lease.job.clone()))
     }
 
     /// Whether no other job has had the id since.
     pub(super) fn is_of_this_life(&self, claim: &Claim) -> bool {
-        let record = self.jobs.get(&(claim.lease.topic.tenant.clone(), claim.lease.job.clone()));
-        record.is_none_or(|record| record.job.spec == claim.job.spec)
+        self.record_of(&claim.lease).is_none_or(|record| record.job.spec == claim.job.spec)
     }
 
     fn is_dead(&self, worker: &str, dead_after: Duration) -> bool {
@@ -342,7 +345,7 @@ impl Model {
         record
     }
 
-    fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {
+    pub(super) fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {
         let record = self.jobs.get(&(topic.tenant.clone(), id.clone()))?;
         match record.place {
             JobState::Dead { since } if record.job.spec.topic == *topic => Some(since),
@@ -395,113 +398,12 @@ impl Model {
     }
 }
 
-/// What can be seen.
-impl Model {
-    pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {
-        let mut dead: Vec<DeadJob> = self
-            .jobs
-            .values()
-            .filter_map(|record| {
-                let since = self.dead_since(topic, &record.job.spec.id)?;
-                let (job, failure) = (record.job.clone(), record.failure.clone());
-                (job.spec.topic == *topic).then_some(DeadJob { job, since, attempts: record.attempts, failure })
-            })
-            .collect();
-        dead.sort_by(|a, b| (b.since, &b.job.spec.id).cmp(&(a.since, &a.job.spec.id)));
-        dead
-    }
-
-    pub(super) fn view(&self, key: &Key) -> Option<JobView> {
-        let (id, result) = (key.1.clone(), self.results.get(key).cloned());
-        if let Some(record) = self.jobs.get(key) {
-            return Some(JobView {
-                id,
-                state: record.place.clone(),
-                job: Some(record.job.clone()),
-                attempts: record.attempts,
-                last_failure: record.failure.clone(),
-                result: result.map(|(_, result)| result),
-            });
-        }
-        let (attempts, result) = result?;
-        let (state, result) = (JobState::Finished, Some(result));
-        Some(JobView { id, state, job: None, attempts, last_failure: None, result })
-    }
-
-    pub(super) fn is_blurred(&self, key: &Key) -> bool {
-        self.blurred.contains(key)
-    }
-
-    pub(super) fn counts(&self, tenant: &Name) -> Vec<TopicCounts> {
-        let topics =
-            self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && (topic.held_a_job || topic.paused));
-        let counts = topics.map(|(id, topic)| {
-            let (paused, totals) = (topic.paused, topic.totals.clone());
-            let mut counts =
-                TopicCounts { topic: id.clone(), ready: 0, delayed: 0, running: 0, dead: 0, paused, totals };
-            for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
-                *match record.place {
-                    JobState::Ready => &mut counts.ready,
-                    JobState::Delayed { .. } => &mut counts.delayed,
-                    JobState::Running { .. } => &mut counts.running,
-                    JobState::Dead { .. } => &mut counts.dead,
-                    JobState::Finished => unreachable!("a finished job has no record"),
-                } += 1;
-            }
-            counts
-        });
-        counts.collect()
-    }
-
-    /// Topics that have ready jobs and are not paused; and those that a store may take for such.
-    pub(super) fn ready(&self, tenant: &Name) -> (BTreeSet<TopicId>, BTreeSet<TopicId>) {
-        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && !topic.paused);
-        let perhaps: BTreeMap<_, _> = going.filter(|(_, topic)| topic.perhaps_ready).collect();
-        let surely = perhaps.iter().filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
-        (surely.map(|(id, _)| (*id).clone()).collect(), perhaps.keys().map(|id| (*id).clone()).collect())
-    }
-
-    pub(super) fn cancelled(&self, tenant: &Name) -> BTreeSet<JobId> {
-        let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
-        let cancelled =
-            of_tenant.filter(|(_, record)| matches!(record.place, JobState::Running { cancelled: true, .. }));
-        cancelled.map(|((_, id), _)| id.clone()).collect()
-    }
-
-    /// Everything of a topic that is not running, in the order in which it would leave.
-    pub(super) fn outgoing(&self, topic: &TopicId) -> Vec<StoredJob> {
-        let ready = self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned());
-        let delayed = self.delayed(&topic.tenant).into_iter().filter(|(of, ..)| of == topic).map(|(.., id)| id);
-        let dead = self.dead(topic).into_iter().rev().map(|dead| dead.job.spec.id);
-        let stored = ready.chain(delayed).chain(dead).map(|id| {
-            let record = self.jobs[&(topic.tenant.clone(), id)].clone();
-            let unique_for = self.unique_for(&record.job);
-            StoredJob {
-                job: record.job,
-                place: match record.place {
-                    JobState::Delayed { until } => StoredPlace::Delayed { until },
-                    JobState::Dead { since } => StoredPlace::Dead { since },
-                    _ => StoredPlace::Ready,
-                },
-                attempts: record.attempts,
-                deliveries: record.deliveries,
-                last_failure: record.failure,
-                checkpoint: record.checkpoint,
-                unique_for,
-            }
-        });
-        stored.collect()
-    }
-
-    fn unique_for(&self, job: &Job) -> Option<Duration> {
-        let value = &job.spec.unique.as_ref()?.value;
-        let (holder, until) = self.topics.get(&job.spec.topic)?.unique.get(value)?;
-        let until = until.filter(|until| *holder == job.spec.id && self.now < *until)?;
-        Some(until.since(self.now))
-    }
-}
-
 impl Record {
+    fn is_held_by(&self, lease: &Lease) -> bool {
+        let JobState::Running { worker, .. } = &self.place else { return false };
+        worker == lease.worker.as_str() && self.deliveries == lease.delivery
+    }
+
     fn claim(&self, worker: &WorkerId, claimed_at: Timestamp, lease_until: Timestamp) -> Claim {
         let (job, topic) = (self.job.spec.id.clone(), self.job.spec.topic.clone());
         Claim {

@@ -99,8 +99,8 @@ pub(super) struct Line {
 pub(super) enum Pick {
     /// One that is running, if there is one.
     Running(Back),
-    /// Any that ever was.
-    Any(Back),
+    /// One whose lease is lost; of a job that is still here, if there is one.
+    Late(Back),
 }
 
 /// The end of an attempt.
@@ -158,19 +158,23 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Short waits, that meet each other often; and those that leases and workers die of.
+/// Short waits of few lengths, so that things happen in the same millisecond; and those that leases and workers die of.
 fn time() -> impl Strategy<Value = Ms> {
-    prop_oneof![4 => 0..6u64, 2 => 6..60u64, 1 => Just(10_000), 1 => Just(30_000)]
+    prop_oneof![6 => wait(), 1 => Just(10_000), 1 => Just(30_000)]
+}
+
+fn wait() -> impl Strategy<Value = Ms> {
+    prop::sample::select(vec![0, 1, 5, 10, 20, 40])
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
     let due = prop_oneof![
         4 => Just(When::Now),
-        2 => (0..40u64).prop_map(When::After),
-        1 => (-20..40i64).prop_map(When::At),
+        2 => wait().prop_map(When::After),
+        1 => prop::sample::select(vec![-5i64, 0, 5, 10, 20]).prop_map(When::At),
     ];
     let priority = prop_oneof![3 => Just(Priority::Normal), 2 => Just(Priority::High), 2 => Just(Priority::Low)];
-    let unique = weighted(0.25, (0..2u8, weighted(0.5, 1..100u64)));
+    let unique = weighted(0.25, (0..2u8, weighted(0.5, wait())));
     (0..TOPICS, due, priority, unique, weighted(0.1, time()), prop::bool::weighted(0.2), weighted(0.1, LATEST))
         .prop_map(|(topic, due, priority, unique, ttl, kept, again)| Draft {
             topic,
@@ -185,12 +189,12 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 fn claim() -> impl Strategy<Value = Operation> {
     let line = (0..TOPICS, 0..6usize).prop_map(|(topic, max)| Line { topic, max });
-    let lease = prop_oneof![3 => Just(30_000), 1 => 1..50u64];
+    let lease = prop_oneof![3 => Just(30_000), 1 => wait()];
     (0..WORKERS, vec(line, 1..4), lease).prop_map(|(worker, lines, lease)| Operation::Claim { worker, lines, lease })
 }
 
 fn pick() -> impl Strategy<Value = Pick> {
-    prop_oneof![4 => LATEST.prop_map(Pick::Running), 1 => LATEST.prop_map(Pick::Any)]
+    prop_oneof![4 => LATEST.prop_map(Pick::Running), 1 => LATEST.prop_map(Pick::Late)]
 }
 
 fn ending() -> impl Strategy<Value = Ending> {
@@ -209,7 +213,6 @@ fn ending() -> impl Strategy<Value = Ending> {
 }
 
 fn end() -> impl Strategy<Value = End> {
-    let wait = || prop_oneof![1 => Just(0u64), 1 => 1..40u64];
     prop_oneof![
         4 => weighted(0.3, any::<u8>()).prop_map(End::Ack),
         3 => wait().prop_map(End::Retry),

@@ -213,15 +213,15 @@ impl World {
     /// job, not for each id.
     fn pick(&mut self, pick: &Pick) -> Option<Claim> {
         let model = &mut self.model;
-        let (place, running) = match pick {
-            Pick::Running(place) => (*place, true),
-            Pick::Any(place) => (*place, false),
-        };
-        let of_this_life = self.claims.iter().filter(|claim| model.is_of_this_life(claim));
-        let claims: Vec<&Claim> = of_this_life.collect();
-        let claims: Vec<&Claim> =
-            claims.into_iter().filter(|claim| !running || model.is_running(&claim.lease)).collect();
-        back(&claims, place).map(|claim| (*claim).clone())
+        let claims = self.claims.iter().filter(|claim| model.is_of_this_life(claim));
+        let (running, late): (Vec<_>, Vec<_>) = claims.cloned().partition(|claim| model.holds(&claim.lease));
+        match pick {
+            Pick::Running(place) => back(&running, *place).cloned(),
+            Pick::Late(place) => {
+                let still_here: Vec<Claim> = late.iter().filter(|claim| model.has_job_of(claim)).cloned().collect();
+                back(if still_here.is_empty() { &late } else { &still_here }, *place).cloned()
+            }
+        }
     }
 
     async fn settle(&mut self, endings: &[Ending]) -> Result<(), Difference> {

@@ -1,0 +1,114 @@
+//! What can be seen of the model: all that a store must show alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gristmill::job::{Job, JobId, Name, TopicId};
+use gristmill::store::{DeadJob, JobState, JobView, StoredJob, StoredPlace, TopicCounts};
+
+use super::model::{Key, Model};
+
+impl Model {
+    pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {
+        let mut dead: Vec<DeadJob> = self
+            .jobs
+            .values()
+            .filter_map(|record| {
+                let since = self.dead_since(topic, &record.job.spec.id)?;
+                let (job, failure) = (record.job.clone(), record.failure.clone());
+                (job.spec.topic == *topic).then_some(DeadJob { job, since, attempts: record.attempts, failure })
+            })
+            .collect();
+        dead.sort_by(|a, b| (b.since, &b.job.spec.id).cmp(&(a.since, &a.job.spec.id)));
+        dead
+    }
+
+    pub(super) fn view(&self, key: &Key) -> Option<JobView> {
+        let (id, result) = (key.1.clone(), self.results.get(key).cloned());
+        if let Some(record) = self.jobs.get(key) {
+            return Some(JobView {
+                id,
+                state: record.place.clone(),
+                job: Some(record.job.clone()),
+                attempts: record.attempts,
+                last_failure: record.failure.clone(),
+                result: result.map(|(_, result)| result),
+            });
+        }
+        let (attempts, result) = result?;
+        let (state, result) = (JobState::Finished, Some(result));
+        Some(JobView { id, state, job: None, attempts, last_failure: None, result })
+    }
+
+    pub(super) fn is_blurred(&self, key: &Key) -> bool {
+        self.blurred.contains(key)
+    }
+
+    pub(super) fn counts(&self, tenant: &Name) -> Vec<TopicCounts> {
+        let topics =
+            self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && (topic.held_a_job || topic.paused));
+        let counts = topics.map(|(id, topic)| {
+            let (paused, totals) = (topic.paused, topic.totals.clone());
+            let mut counts =
+                TopicCounts { topic: id.clone(), ready: 0, delayed: 0, running: 0, dead: 0, paused, totals };
+            for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
+                *match record.place {
+                    JobState::Ready => &mut counts.ready,
+                    JobState::Delayed { .. } => &mut counts.delayed,
+                    JobState::Running { .. } => &mut counts.running,
+                    JobState::Dead { .. } => &mut counts.dead,
+                    JobState::Finished => unreachable!("a finished job has no record"),
+                } += 1;
+            }
+            counts
+        });
+        counts.collect()
+    }
+
+    /// Topics that have ready jobs and are not paused; and those that a store may take for such.
+    pub(super) fn ready(&self, tenant: &Name) -> (BTreeSet<TopicId>, BTreeSet<TopicId>) {
+        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && !topic.paused);
+        let perhaps: BTreeMap<_, _> = going.filter(|(_, topic)| topic.perhaps_ready).collect();
+        let surely = perhaps.iter().filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
+        (surely.map(|(id, _)| (*id).clone()).collect(), perhaps.keys().map(|id| (*id).clone()).collect())
+    }
+
+    pub(super) fn cancelled(&self, tenant: &Name) -> BTreeSet<JobId> {
+        let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
+        let cancelled =
+            of_tenant.filter(|(_, record)| matches!(record.place, JobState::Running { cancelled: true, .. }));
+        cancelled.map(|((_, id), _)| id.clone()).collect()
+    }
+
+    /// Everything of a topic that is not running, in the order in which it would leave.
+    pub(super) fn outgoing(&self, topic: &TopicId) -> Vec<StoredJob> {
+        let ready = self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned());
+        let delayed = self.delayed(&topic.tenant).into_iter().filter(|(of, ..)| of == topic).map(|(.., id)| id);
+        let dead = self.dead(topic).into_iter().rev().map(|dead| dead.job.spec.id);
+        let stored = ready.chain(delayed).chain(dead).map(|id| {
+            let record = self.jobs[&(topic.tenant.clone(), id)].clone();
+            let unique_for = self.unique_for(&record.job);
+            StoredJob {
+                job: record.job,
+                place: match record.place {
+                    JobState::Delayed { until } => StoredPlace::Delayed { until },
+                    JobState::Dead { since } => StoredPlace::Dead { since },
+                    _ => StoredPlace::Ready,
+                },
+                attempts: record.attempts,
+                deliveries: record.deliveries,
+                last_failure: record.failure,
+                checkpoint: record.checkpoint,
+                unique_for,
+            }
+        });
+        stored.collect()
+    }
+
+    fn unique_for(&self, job: &Job) -> Option<Duration> {
+        let value = &job.spec.unique.as_ref()?.value;
+        let (holder, until) = self.topics.get(&job.spec.topic)?.unique.get(value)?;
+        let until = until.filter(|until| *holder == job.spec.id && self.now < *until)?;
+        Some(until.since(self.now))
+    }
+}
