@@ -9,6 +9,7 @@ mod crash;
 mod fairness;
 mod hardship;
 mod interventions;
+mod killed;
 mod model;
 mod outcomes;
 mod raw;
