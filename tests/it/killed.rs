@@ -42,9 +42,10 @@ async fn open(file: &Path) -> EmbeddedStore {
     until("the file to be free", SOON, opened).await
 }
 
-async fn counts(store: &EmbeddedStore, of: &str) -> TopicCounts {
+/// None: the topic never held a job.
+async fn counts(store: &EmbeddedStore, of: &str) -> Option<TopicCounts> {
     let counts = store.counts(&topic(of).tenant).await.unwrap();
-    counts.into_iter().find(|counts| counts.topic == topic(of)).unwrap()
+    counts.into_iter().find(|counts| counts.topic == topic(of))
 }
 
 fn total(counts: &TopicCounts, what: &str) -> u64 {
@@ -85,7 +86,7 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
         acknowledged.extend(tokio::task::spawn_blocking(move || life(&path, pushes)).await.unwrap());
 
         let store = open(&file).await;
-        let (work, next) = (counts(&store, "work").await, counts(&store, "next").await);
+        let (work, next) = (counts(&store, "work").await.unwrap(), counts(&store, "next").await);
         for id in &acknowledged {
             let view = store.job(&topic("work").tenant, id).await.unwrap();
             assert!(view.is_some(), "{id} was acknowledged and is gone");
@@ -93,9 +94,10 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
         assert!(total(&work, "pushed") >= acknowledged.len() as u64);
         let here = work.ready + work.delayed + work.running + work.dead;
         assert_eq!(total(&work, "pushed"), here + total(&work, "acked"), "each job is in one place: {work:?}");
-        assert_eq!(next.ready, total(&work, "acked"), "one follow-up an ack");
+        let follow_ups = next.map_or(0, |next| next.ready);
+        assert_eq!(follow_ups, total(&work, "acked"), "one follow-up an ack");
         assert_eq!(take_back(&store).await, work.running, "whatever was in flight comes back");
-        assert_eq!(counts(&store, "work").await.running, 0);
+        assert_eq!(counts(&store, "work").await.unwrap().running, 0);
         in_flight += work.running;
     }
     println!("{LIVES} kills: {} pushes acknowledged and there, {in_flight} attempts in flight", acknowledged.len());

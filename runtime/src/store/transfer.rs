@@ -30,7 +30,7 @@ pub trait Transfer: Store {
     async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError>;
 
     /// Removes waiting and dead jobs of a topic, without counting or telling anybody, and with them the unique values that
-    /// they hold, windows too. Tells for each whether it was there.
+    /// they hold, windows too, and their marks: a job may come back one day. Tells for each whether it was there.
     async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
 
     /// Takes the marks off jobs that the old store has let go of.

@@ -20,6 +20,7 @@ super::cases![
     a_job_is_taken_in_once_even_if_it_is_over_by_then,
     an_id_that_is_taken_is_not_taken_in,
     forgotten_marks_let_a_job_come_again,
+    a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten,
     what_is_let_go_of_is_gone_and_uncounted,
     running_jobs_are_not_let_go_of,
     a_unique_value_moves_with_its_job,
@@ -174,6 +175,18 @@ async fn forgotten_marks_let_a_job_come_again(queue: Queue) {
     there.settle(&claim, Verdict::Ack(None)).await;
     there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
     assert_eq!(take_in(&there, &out).await, [true]);
+}
+
+async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten(queue: Queue) {
+    queue.push(&[job("mail")]).await;
+    let out = outgoing(&queue).await;
+    let there = queue.another().await;
+    take_in(&there, &out).await;
+    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    // Interrupted here; and then all the way back, and there once more.
+    assert_eq!(take_in(&queue, &outgoing(&there).await).await, [true]);
+    there.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [true]);
 }
 
 async fn what_is_let_go_of_is_gone_and_uncounted(queue: Queue) {

@@ -238,10 +238,12 @@ fn find_overdue(
         }
     }
     let mut select = connection.prepare_cached(RAN_OUT)?;
-    let mut rows = select.query(params![tenant.as_str(), ms(now), limited(left)])?;
+    // Leases of dead workers run out, too: as many rows as are wanted in all hold what is left, after those found already.
+    let mut rows = select.query(params![tenant.as_str(), ms(now), limited(if left == 0 { 0 } else { limit })])?;
     while let Some(row) = rows.next()? {
         add(row, false)?;
     }
+    found.truncate(limit);
     Ok(found)
 }
 

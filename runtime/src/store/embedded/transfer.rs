@@ -208,6 +208,8 @@ impl Work<'_> {
         if let Some(value) = value {
             self.leave(topic, &value, id)?;
         }
+        let tenant = self.topics.get(topic).id.tenant.as_str();
+        self.connection.prepare_cached(UNMARK)?.execute([tenant, id.as_str()])?;
         Ok(true)
     }
 }

@@ -211,7 +211,7 @@ impl RedisStore {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut ask = pipe();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::mill::{Mill, job};
-use crate::store::{Store, StoreError};
 use crate::store::embedded::{Durability, EmbeddedStore, Owner, owner};
+use crate::store::{Store, StoreError};
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(path, Durability::Process).await

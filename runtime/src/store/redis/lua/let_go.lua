@@ -1,6 +1,6 @@
--- Removes waiting and dead jobs of one topic, without counting or telling anybody.
+-- Removes waiting and dead jobs of one topic, without counting or telling anybody; their marks as moved go with them.
 --
--- KEYS  1 to 8: see waiting; 9 to 15: the topic's row  16 claims  17 failures  18 checkpoints
+-- KEYS  1 to 8: see waiting; 9 to 15: the topic's row  16 claims  17 failures  18 checkpoints  19 moved
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then per job: id, unique value or ''
 -- Returns per job: 1 removed, 0 it was not there.
 local now, up = clock(ARGV[1])
@@ -17,6 +17,7 @@ local function let_go(id, unique)
     redis.call('ZREM', topic.windows, unique)
   end
   forget({ at.jobs, KEYS[16], KEYS[17], KEYS[18], at.priorities }, id)
+  redis.call('SREM', KEYS[19], id)
   return 1
 end
 

@@ -23,6 +23,9 @@ for w = 3, #ARGV do
   for _, id in ipairs(redis.call('LRANGE', KEYS[3 + w], -left, -1)) do add(id, 1) end
 end
 if left > 0 then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, left)) do add(id, 0) end
+  -- Leases of dead workers run out, too: as many as are wanted in all hold what is left, after those found already.
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))) do
+    if left > 0 then add(id, 0) end
+  end
 end
 return { now, found }
