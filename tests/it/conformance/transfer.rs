@@ -226,7 +226,7 @@ async fn a_unique_value_moves_with_its_job(queue: Queue) {
     queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
     for (value, holder) in [("u", &until_done), ("v", &window)] {
         let again = unique("mail", value);
-        assert_eq!(there.push(&[again.clone()]).await, [Pushed::Duplicate(holder.spec.id.clone())]);
+        assert_eq!(there.push(std::slice::from_ref(&again)).await, [Pushed::Duplicate(holder.spec.id.clone())]);
     }
     for value in ["u", "v"] {
         assert_eq!(queue.push(&[unique("mail", value)]).await, [Pushed::Stored], "it has left the old store");

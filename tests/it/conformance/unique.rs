@@ -169,12 +169,12 @@ async fn a_window_ends_though_the_job_still_waits(queue: Queue) {
 
 async fn a_window_and_holding_until_done_respect_each_other(queue: Queue) {
     let first = unique("mail", "u");
-    queue.push(&[first.clone()]).await;
+    queue.push(std::slice::from_ref(&first)).await;
     queue.pass(1_000_000);
     assert_eq!(queue.push(&[unique_for("mail", "u", 10)]).await, [Pushed::Duplicate(first.spec.id)]);
     settle(&queue, Verdict::Ack(None)).await;
     let window = unique_for("mail", "u", 10);
-    assert_eq!(queue.push(&[window.clone()]).await, [Pushed::Stored]);
+    assert_eq!(queue.push(std::slice::from_ref(&window)).await, [Pushed::Stored]);
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(window.spec.id));
 }
 

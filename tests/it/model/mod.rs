@@ -1,11 +1,11 @@
-//! Random sequences of operations, done to a store and to a plain [`model`] of one: after every step both must have given
+//! Random sequences of operations, done to a store and to a plain [model](plain) of one: after every step both must have given
 //! the same answer, and look the same.
 //!
 //! A failing sequence is shrunk and printed as a list. The seed is fixed, so a failure comes again;
 //! `GRISTMILL_MODEL_SEED` gives another one, `GRISTMILL_MODEL_SEQUENCES` a number of sequences for a long run.
 
-mod model;
 mod operations;
+mod plain;
 mod seen;
 mod world;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gristmill::job::{Job, JobId, Name, TopicId};
 use gristmill::store::{DeadJob, JobState, JobView, StoredJob, StoredPlace, TopicCounts};
 
-use super::model::{Key, Model};
+use super::plain::{Key, Model};
 
 impl Model {
     pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {

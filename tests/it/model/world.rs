@@ -11,8 +11,8 @@ use gristmill::store::{ClaimFrom, DeadLimits, JobView, Migrated, Settlement, Sto
 use gristmill::time::Timestamp;
 use gristmill_tests::queue::{DEAD_AFTER, Queue};
 
-use super::model::{Key, Model};
 use super::operations::{Draft, End, Ending, Line, Ms, Operation, Pick, TENANTS, TOPICS, WORKERS, When};
+use super::plain::{Key, Model};
 
 /// Longer than all that passes in a sequence: what ends by the server's own clock does not end in it.
 const KEPT: Duration = Duration::from_secs(24 * 3600);

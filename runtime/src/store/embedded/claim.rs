@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn turns_are_taken_and_gaps_are_filled_from_above() {
-        let line = |numbers: &[i64]| numbers.to_vec().into_iter();
+        let line = |numbers: &[i64]| Vec::from(numbers).into_iter();
         let mut lines = Lines { high: line(&[1, 2, 3]), normal: line(&[10, 11]), low: line(&[20, 21]) };
         let order: Vec<i64> = (0..).map_while(|turn| lines.take(turn)).collect();
         // High, normal, high, high, normal; then high's turns go to low, the highest that is left.

@@ -11,7 +11,9 @@ use super::clock::OwnClock;
 use super::fault::Done;
 
 /// One question.
-pub(super) struct Question(Box<dyn FnOnce(&Connection, &OwnClock) + Send>);
+pub(super) struct Question(Box<Look>);
+
+type Look = dyn FnOnce(&Connection, &OwnClock) + Send;
 
 impl Question {
     pub(super) fn new(ask: impl FnOnce(&Connection, &OwnClock) + Send + 'static) -> Self {

@@ -31,7 +31,7 @@ async fn a_job_is_seen_wherever_it_is() {
         (view.result, view.job.unwrap().spec),
         (Some(ResultView::Dead(failure(Reason::Trap))), pushed.spec.clone())
     );
-    assert_eq!(mill.store.delete_dead(&topic("mail"), &[pushed.spec.id.clone()]).await.unwrap(), [true]);
+    assert_eq!(mill.store.delete_dead(&topic("mail"), std::slice::from_ref(&pushed.spec.id)).await.unwrap(), [true]);
     assert_eq!(mill.state(&pushed.spec).await, Some(JobState::Finished));
     mill.pass(60_000);
     assert_eq!(mill.state(&pushed.spec).await, None);

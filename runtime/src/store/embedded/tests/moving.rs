@@ -42,7 +42,7 @@ async fn jobs_go_out_in_order_and_come_in_as_they_were() {
     assert_eq!(to.store.push(&[unique("mail", "w", None)]).await.unwrap(), [holder]);
 
     assert_eq!(from.store.let_go(&topic("mail"), &ids(&out)).await.unwrap(), [true; 6]);
-    assert_eq!(from.store.let_go(&topic("mail"), &[high.spec.id.clone()]).await.unwrap(), [false]);
+    assert_eq!(from.store.let_go(&topic("mail"), std::slice::from_ref(&high.spec.id)).await.unwrap(), [false]);
     let left = from.counts("mail").await;
     assert_eq!((left.ready, left.delayed, left.running, left.dead), (0, 0, 1, 0));
     assert_eq!(from.store.wanted(&tenant(), &[]).await.unwrap().next_due_in, None);

@@ -81,7 +81,7 @@ async fn a_running_job_is_marked_and_its_worker_told() {
     let claim = stopping(&mill, job("mail")).await;
     let id = claim.lease.job.clone();
     while next(&mut signals).await != Signal::Cancelled(tenant(), id.clone()) {}
-    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled, [id.clone()]);
+    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled, std::slice::from_ref(&id));
     assert!(matches!(mill.state(&claim.job.spec).await, Some(JobState::Running { cancelled: true, .. })));
     assert_eq!(cancel(&mill, &id).await, Cancelled::Stopping, "again is no error");
 }

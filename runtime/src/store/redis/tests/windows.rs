@@ -31,7 +31,7 @@ async fn a_window_is_held_for_its_time_whatever_becomes_of_the_job() {
     mill.pass(1);
     let second = window("u", 1000);
     assert_eq!(push(&mill, &second).await, Pushed::Stored);
-    assert_eq!(mill.store.cancel(&tenant(), &[second.spec.id.clone()]).await.unwrap(), [Cancelled::Gone]);
+    assert_eq!(mill.store.cancel(&tenant(), std::slice::from_ref(&second.spec.id)).await.unwrap(), [Cancelled::Gone]);
     assert_eq!(push(&mill, &window("u", 1)).await, Pushed::Duplicate(second.spec.id));
     assert_eq!(mill.total("duplicate").await, 3);
 }
