@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use super::screen;
 use super::store::{self, Opened};
 use crate::config::{StoreAddress, StoreSettings};
 use crate::job::{JobId, Name, TopicId};
-use crate::store::{StoreError, StoredJob, StoredPlace, Transfer};
+use crate::store::{StoreError, StoredJob, StoredPlace, TakenIn, Transfer};
 
 /// Jobs that are moved in one go.
 const BATCH: usize = 200;
@@ -65,7 +65,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     for tenant in &tenants {
         for counts in from.counts(tenant).await? {
             let topic = Moving { from: &*from, to: &*to, topic: &counts.topic, quiet: global.json || global.quiet };
-            let told = topic.run(args.keep_paused).await?;
+            let told = topic.run(args.keep_paused).await.with_context(|| topic.stays_paused())?;
             moved += told.moved();
             if global.json {
                 screen::document(&told.document())?;
@@ -125,7 +125,7 @@ struct Told {
     ready: u64,
     delayed: u64,
     dead: u64,
-    /// Were taken in by an earlier, interrupted copy, or by their id known there.
+    /// Were taken in by an earlier, interrupted copy.
     known: u64,
     /// Began to run while they were moved: they are in both stores.
     slipped: u64,
@@ -163,21 +163,38 @@ impl Moving<'_> {
         Ok(told)
     }
 
+    fn stays_paused(&self) -> String {
+        let topic = self.topic;
+        format!("`{topic}` stays paused in the old store; run this again, or `gristmill resume {topic}` there")
+    }
+
     /// The order is what makes it safe to be interrupted; see [`Transfer`].
     async fn batch(&self, batch: &[StoredJob], told: &mut Told) -> anyhow::Result<()> {
-        let ids: Vec<JobId> = batch.iter().map(|stored| stored.job.spec.id.clone()).collect();
+        let id = |stored: &StoredJob| stored.job.spec.id.clone();
         let taken_in = self.to.take_in(batch).await?;
+        let (refused, moved): (Vec<_>, Vec<_>) =
+            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == TakenIn::IdTaken);
+        let ids: Vec<JobId> = moved.iter().map(|(stored, _)| id(stored)).collect();
         let let_go = self.from.let_go(self.topic, &ids).await?;
         self.to.forget_moved(&self.topic.tenant, &ids).await?;
+        for ((stored, taken_in), let_go) in moved.into_iter().zip(&let_go) {
+            told.count(stored, taken_in == TakenIn::Stored, *let_go);
+        }
+        if let Some((first, _)) = refused.first() {
+            bail!(
+                "{} jobs of `{}` stay in the old store, {} first: the new one has other jobs by their ids, or it is the \
+                 same store by another address. If it is not, cancel or delete one of each two, and run this again",
+                refused.len(),
+                self.topic,
+                id(first)
+            );
+        }
         ensure!(
             let_go.contains(&true),
             "none of {} jobs of `{}` could be let go: is somebody else at work on them?",
             ids.len(),
             self.topic
         );
-        for ((stored, taken_in), let_go) in batch.iter().zip(taken_in).zip(let_go) {
-            told.count(stored, taken_in, let_go);
-        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::global::Global;
 use super::sandbox;
 use super::store::{self, Opened};
-use crate::config::{Manifest, StoreAddress, StoreSettings};
+use crate::config::{Listen, Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
 use crate::http::{self, HttpServer, Phase};
 use crate::job::WorkerId;
@@ -46,7 +46,12 @@ pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
 
 /// Listens, and tells other processes where; none if the manifest wants no door.
 async fn open_door(manifest: &Manifest, opened: &Opened) -> anyhow::Result<Option<HttpServer>> {
-    let Some(listener) = http::listen(manifest.http.listen).await? else { return Ok(None) };
+    // Commands find a store in memory by this address alone.
+    let listen = match (&manifest.store.address, manifest.http.listen) {
+        (StoreAddress::Memory, Listen::Usual) => Listen::At(Listen::USUAL),
+        (_, listen) => listen,
+    };
+    let Some(listener) = http::listen(listen).await? else { return Ok(None) };
     let door = HttpServer::start(listener, opened.store.clone(), &manifest.store.address.to_string())?;
     opened.announce(door.address())?;
     tracing::info!("listening on http://{}", door.address());
@@ -68,9 +73,12 @@ async fn work(
         observer: None,
     };
     let folder = manifest.handlers.folder.clone();
-    let reloader = Reloader::start(manifest, sandbox)
-        .await
-        .with_context(|| format!("failed to read the handlers' folder {}", folder.display()))?;
+    let reloader = tokio::select! {
+        reloader = Reloader::start(manifest, sandbox) => reloader,
+        // Compiling many handlers takes long.
+        () = ended.first.cancelled() => return Ok(()),
+    };
+    let reloader = reloader.with_context(|| format!("failed to read the handlers' folder {}", folder.display()))?;
     let fleet = reloader.fleet();
     let topics = fleet.borrow().seats().count();
     let stop_reloading = CancellationToken::new();

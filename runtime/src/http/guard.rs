@@ -24,16 +24,18 @@ const REQUEST_TIME: Duration = Duration::from_secs(20);
 /// Requests that are read and answered at once; others wait their turn, within their time. Each may hold a whole batch.
 pub(super) const AT_ONCE: usize = 32;
 
-pub(super) async fn guard(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+/// Only so many at once.
+pub(super) async fn take_turn(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    // Nobody closes it.
+    let _turn = turns.acquire().await;
+    next.run(request).await
+}
+
+pub(super) async fn guard(request: Request, next: Next) -> Response {
     if let Err(problem) = check_host(&request).and_then(|()| check_media_type(&request)) {
         return problem.into_response();
     }
-    let answer = async {
-        // Nobody closes it.
-        let _turn = turns.acquire().await;
-        next.run(request).await
-    };
-    match tokio::time::timeout(REQUEST_TIME, answer).await {
+    match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::new(Code::Timeout, format!("not done within {} s", REQUEST_TIME.as_secs())).into_response(),
     }

@@ -98,15 +98,16 @@ fn router(room: Room) -> Router {
         .merge(jobs::routes())
         .merge(topics::routes())
         .merge(dead::routes())
-        .merge(signals::routes());
-    let turns = Arc::new(Semaphore::new(guard::AT_ONCE));
+        .merge(signals::routes())
+        // Health is not behind them: a process whose store is slow lives all the same.
+        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(guard::AT_ONCE)), guard::take_turn));
     Router::new()
         .nest("/v1", v1)
         .merge(health::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(turns, guard::guard))
+        .layer(middleware::from_fn(guard::guard))
         .with_state(room)
 }
 

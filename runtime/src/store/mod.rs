@@ -27,4 +27,4 @@ pub use contract::{
 };
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
-pub use transfer::{StoredJob, StoredPlace, Transfer};
+pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};

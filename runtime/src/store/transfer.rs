@@ -2,7 +2,7 @@
 //!
 //! For each batch: [`Transfer::outgoing`] from the old store, [`Transfer::take_in`] into the new one, [`Transfer::let_go`]
 //! of the old one, [`Transfer::forget_moved`] in the new one. Who is interrupted begins again: the new store knows which
-//! ids it has taken in and not been told to forget, and answers those as taken in already, even if the job is over by then.
+//! jobs it has taken in and not been told to forget, and answers those as taken in already, even if the job is over by then.
 
 use std::time::Duration;
 
@@ -23,11 +23,10 @@ pub trait Transfer: Store {
     /// The topic should be paused: what is claimed meanwhile is not let go of, and then exists twice.
     async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
 
-    /// Stores jobs as they are, each marked as moved until [`Transfer::forget_moved`]. Tells for each whether it was
-    /// stored; false: it is marked already, or its id is taken.
+    /// Stores jobs as they are, each marked as moved until [`Transfer::forget_moved`]. Answers in the order given.
     ///
     /// They are not counted as `pushed`. A unique value that another job holds is left to that job.
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError>;
+    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError>;
 
     /// Removes waiting and dead jobs of a topic, without counting or telling anybody, and with them the unique values that
     /// they hold, windows too, and their marks: a job may come back one day. Tells for each whether it was there.
@@ -35,6 +34,18 @@ pub trait Transfer: Store {
 
     /// Takes the marks off jobs that the old store has let go of.
     async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+}
+
+/// What [`Transfer::take_in`] did with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakenIn {
+    /// Stored. The old store may let go of it.
+    Stored,
+    /// Marked already: an earlier try stored this very job (its id and when it was enqueued say so). Nothing was changed;
+    /// the old store may let go of it.
+    Before,
+    /// Another job has its id, or both stores are one. Nothing was changed, and the old store must keep it.
+    IdTaken,
 }
 
 /// A job with everything that a store knows about it.

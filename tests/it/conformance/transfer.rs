@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Job, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cancelled, JobState, Pushed, Settled, StoredJob, StoredPlace};
+use gristmill::store::{Cancelled, JobState, Pushed, Settled, StoredJob, StoredPlace, TakenIn};
 use gristmill_tests::queue::{
     Queue, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
 };
@@ -21,6 +21,8 @@ super::cases![
     an_id_that_is_taken_is_not_taken_in,
     forgotten_marks_let_a_job_come_again,
     a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten,
+    a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id,
+    a_store_that_is_moved_into_itself_keeps_its_jobs,
     what_is_let_go_of_is_gone_and_uncounted,
     running_jobs_are_not_let_go_of,
     a_unique_value_moves_with_its_job,
@@ -32,7 +34,7 @@ async fn outgoing(queue: &Queue) -> Vec<StoredJob> {
     queue.store.outgoing(&topic("mail"), 10_000).await.unwrap()
 }
 
-async fn take_in(queue: &Queue, jobs: &[StoredJob]) -> Vec<bool> {
+async fn take_in(queue: &Queue, jobs: &[StoredJob]) -> Vec<TakenIn> {
     queue.store.take_in(jobs).await.unwrap()
 }
 
@@ -108,7 +110,7 @@ async fn jobs_arrive_with_all_that_is_known_about_them(queue: Queue) {
     assert_eq!((stored.checkpoint.as_deref(), stored.unique_for), (Some(&b"half"[..]), None));
 
     let there = queue.another().await;
-    assert_eq!(take_in(&there, std::slice::from_ref(&stored)).await, [true]);
+    assert_eq!(take_in(&there, std::slice::from_ref(&stored)).await, [TakenIn::Stored]);
     assert_eq!(there.view(&first.lease.job).await, queue.view(&first.lease.job).await);
     assert_eq!(outgoing(&there).await, [stored]);
     queue.pass(50);
@@ -123,8 +125,8 @@ async fn arrived_jobs_keep_their_order(queue: Queue) {
     let order = filled(&queue).await;
     let there = queue.another().await;
     let out = outgoing(&queue).await;
-    assert_eq!(take_in(&there, &out[..3]).await, [true; 3]);
-    assert_eq!(take_in(&there, &out[3..]).await, [true; 5]);
+    assert_eq!(take_in(&there, &out[..3]).await, [TakenIn::Stored; 3]);
+    assert_eq!(take_in(&there, &out[3..]).await, [TakenIn::Stored; 5]);
     assert_eq!(outgoing(&there).await, out);
     assert_eq!(there.places().await, [4, 2, 0, 2]);
     assert_eq!(claimed(&there.claim(2).await), order[..2]);
@@ -147,11 +149,11 @@ async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: Queue) {
     queue.push(&[job("mail")]).await;
     let out = outgoing(&queue).await;
     let there = queue.another().await;
-    assert_eq!(take_in(&there, &out).await, [true]);
-    assert_eq!(take_in(&there, &out).await, [false]);
+    assert_eq!(take_in(&there, &out).await, [TakenIn::Stored]);
+    assert_eq!(take_in(&there, &out).await, [TakenIn::Before]);
     let claim = there.claim_one().await;
     there.settle(&claim, Verdict::Ack(None)).await;
-    assert_eq!(take_in(&there, &out).await, [false], "it is over, and still known");
+    assert_eq!(take_in(&there, &out).await, [TakenIn::Before], "it is over, and still known");
     assert_eq!(there.places().await, [0; 4]);
 }
 
@@ -160,7 +162,7 @@ async fn an_id_that_is_taken_is_not_taken_in(queue: Queue) {
     queue.push(std::slice::from_ref(&pushed)).await;
     let there = queue.another().await;
     there.push(&[delayed("mail", 5), pushed]).await;
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [false]);
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::IdTaken]);
     assert_eq!(there.places().await, [1, 1, 0, 0]);
 }
 
@@ -170,11 +172,11 @@ async fn forgotten_marks_let_a_job_come_again(queue: Queue) {
     let there = queue.another().await;
     take_in(&there, &out).await;
     there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &out).await, [false], "its id is taken");
+    assert_eq!(take_in(&there, &out).await, [TakenIn::IdTaken]);
     let claim = there.claim_one().await;
     there.settle(&claim, Verdict::Ack(None)).await;
     there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &out).await, [true]);
+    assert_eq!(take_in(&there, &out).await, [TakenIn::Stored]);
 }
 
 async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten(queue: Queue) {
@@ -184,9 +186,31 @@ async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten
     take_in(&there, &out).await;
     queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
     // Interrupted here; and then all the way back, and there once more.
-    assert_eq!(take_in(&queue, &outgoing(&there).await).await, [true]);
+    assert_eq!(take_in(&queue, &outgoing(&there).await).await, [TakenIn::Stored]);
     there.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [true]);
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
+}
+
+async fn a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id(queue: Queue) {
+    let nightly = job("mail");
+    queue.push(std::slice::from_ref(&nightly)).await;
+    let out = outgoing(&queue).await;
+    let there = queue.another().await;
+    take_in(&there, &out).await;
+    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    // Interrupted here, and never forgotten; the job is done there, and its producer pushes the next one here.
+    let claim = there.claim_one().await;
+    there.settle(&claim, Verdict::Ack(None)).await;
+    queue.pass(1000);
+    queue.push(std::slice::from_ref(&nightly)).await;
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
+}
+
+async fn a_store_that_is_moved_into_itself_keeps_its_jobs(queue: Queue) {
+    let order = filled(&queue).await;
+    let taken_in = take_in(&queue, &outgoing(&queue).await).await;
+    assert!(taken_in.iter().all(|taken_in| *taken_in == TakenIn::IdTaken), "{taken_in:?}");
+    assert_eq!(stored_ids(&outgoing(&queue).await), order);
 }
 
 async fn what_is_let_go_of_is_gone_and_uncounted(queue: Queue) {
@@ -243,7 +267,7 @@ async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: Queue) {
     queue.push(std::slice::from_ref(&ours)).await;
     let there = queue.another().await;
     there.push(std::slice::from_ref(&theirs)).await;
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [true]);
+    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
     assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id.clone())]);
     let claims = there.claim(2).await;
     assert_eq!(claimed(&claims), ids([&theirs, &ours]));

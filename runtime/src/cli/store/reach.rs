@@ -98,12 +98,22 @@ impl Way {
             Ok(None) => open_file(path, self.store.durability)
                 .await
                 .map(|store| Reached { store: Arc::new(store), is_ours_alone: true }),
-            Ok(Some(Owner { http: Some(address), .. })) => RemoteStore::connect(address).await.map(Reached::shared),
+            Ok(Some(Owner { http: Some(address), pid })) => self.owners_door(path, pid, address).await,
             Ok(Some(Owner { pid, http: None })) => {
                 Err(StoreError::Owned { store: path.display().to_string(), owner: pid })
             }
             Err(problem) => Err(problem),
         })
+    }
+
+    /// An owner that is ending may have given its port to the server of another store already.
+    async fn owners_door(&self, path: &Path, pid: u32, address: SocketAddr) -> Result<Reached, StoreError> {
+        let server = RemoteStore::connect(address).await?;
+        if server.pid() == pid {
+            return Ok(Reached::shared(server));
+        }
+        let problem = anyhow!("process {pid} owns it, and at http://{address} process {} answers", server.pid());
+        Err(StoreError::Away { store: path.display().to_string(), source: problem })
     }
 
     async fn server_of_memory(&self) -> anyhow::Result<Reached> {

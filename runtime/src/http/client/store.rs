@@ -24,6 +24,7 @@ pub struct RemoteStore {
     server: Server,
     /// The store's address, as its owner knows it.
     store: String,
+    pid: u32,
 }
 
 impl RemoteStore {
@@ -35,12 +36,17 @@ impl RemoteStore {
         let unknown = Server { address, name: format!("http://{address}") };
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
         let name = format!("{} (process {} at http://{address})", about.store, about.pid);
-        Ok(Self { server: Server { address, name }, store: about.store })
+        Ok(Self { server: Server { address, name }, store: about.store, pid: about.pid })
     }
 
     /// The store's address, as its owner knows it.
     pub fn store(&self) -> &str {
         &self.store
+    }
+
+    /// The process that answers.
+    pub const fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// An answer for each id, or none of them.

@@ -33,8 +33,18 @@ impl OwnClock {
     }
 
     fn now(&self) -> Timestamp {
-        let host = Timestamp::now().as_millis();
-        Timestamp::from_millis(self.0.fetch_max(host, Ordering::SeqCst).max(host))
+        self.at(Timestamp::now())
+    }
+
+    /// Stands still while the host is behind; but not for a host that had been far ahead and came to its senses.
+    fn at(&self, host: Timestamp) -> Timestamp {
+        let seen = Timestamp::from_millis(self.0.fetch_max(host.as_millis(), Ordering::SeqCst));
+        if seen.since(host) <= BELIEVED {
+            return seen.max(host);
+        }
+        tracing::warn!(%seen, %host, "this host's clock has gone far back; going by it");
+        self.0.store(host.as_millis(), Ordering::SeqCst);
+        host
     }
 
     pub(super) fn moment(&self, clock: &Clock) -> Moment {
@@ -50,6 +60,16 @@ impl OwnClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_far_ahead_is_believed_when_it_comes_back() {
+        let (clock, now) = (OwnClock::default(), Timestamp::from_millis(1_800_000_000_000));
+        assert_eq!(clock.at(now), now);
+        let near = now.plus(BELIEVED);
+        assert_eq!((clock.at(near), clock.at(now)), (near, near), "it stands still");
+        let far = near.plus(BELIEVED);
+        assert_eq!((clock.at(far), clock.at(now)), (far, now));
+    }
 
     #[test]
     fn the_clock_never_goes_back_behind_what_was_written() {

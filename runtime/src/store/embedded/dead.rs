@@ -12,8 +12,11 @@ use super::work::Work;
 use crate::job::{JobId, TopicId};
 use crate::store::{DeadJob, DeadLimits, StoreError};
 
-/// How many dead jobs of a topic, results and unique values one sweep drops at most.
+/// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
 const SWEEP: i64 = 1000;
+
+/// How many such rounds one call makes at most.
+const SWEEPS: usize = 1000;
 
 /// Dead jobs of a topic, the latest first.
 const LIST: &str = concat!(
@@ -88,12 +91,14 @@ impl EmbeddedStore {
             let line = line.clone();
             dropped.push(self.write(DOING, weight, move |work| work.sweep_dead(&line)).await?);
         }
-        self.write(DOING, weight, |work| {
-            work.expire_results(SWEEP)?;
-            work.expire_uniques(SWEEP)?;
-            work.forget_workers()
-        })
-        .await?;
+        self.write(DOING, weight, |work| work.forget_workers()).await?;
+        // A thousand a minute would be less than a busy producer makes; each thousand is a commit of its own.
+        for _ in 0..SWEEPS {
+            let expired = |work: &mut Work<'_>| Ok(work.expire_results(SWEEP)?.max(work.expire_uniques(SWEEP)?));
+            if self.write(DOING, weight, expired).await? < SWEEP.unsigned_abs() as usize {
+                break;
+            }
+        }
         Ok(dropped)
     }
 }

@@ -1,5 +1,6 @@
 //! Opening a file: whose it is, whether it is ours, and how SQLite is to treat it.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(super) struct OpenFile {
 }
 
 pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, StoreError> {
+    // Before it is asked for its real name: a link whose target is missing has none. Why it cannot be made is said below.
+    drop(OpenOptions::new().append(true).create(true).open(path));
     let path = real(path);
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
     if path.is_dir() {

@@ -89,8 +89,7 @@ pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Don
 }
 
 impl Work<'_> {
-    pub(super) fn expire_results(&self, limit: i64) -> Done<()> {
-        self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?;
-        Ok(())
+    pub(super) fn expire_results(&self, limit: i64) -> Done<usize> {
+        Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)
     }
 }

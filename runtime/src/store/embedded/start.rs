@@ -81,6 +81,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
     let writer = Writer {
         connection: writing,
         topics,
+        topics_unsure: false,
         sequence,
         clock: Arc::clone(&clock),
         listeners: Arc::clone(&listeners),

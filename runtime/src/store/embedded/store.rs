@@ -21,7 +21,7 @@ use super::work::Work;
 use crate::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use crate::store::{
     Cancelled, ClaimFrom, Claimed, Clock, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Produce, Pushed,
-    Settled, Settlement, Signal, Store, StoreError, StoredJob, TopicCounts, Transfer, Wanted,
+    Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer, Wanted,
 };
 use crate::time::Timestamp;
 
@@ -260,7 +260,7 @@ impl Transfer for EmbeddedStore {
         self.read_outgoing(topic, limit).await
     }
 
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
+    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
         self.take_jobs_in(jobs).await
     }
 

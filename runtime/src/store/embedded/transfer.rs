@@ -8,7 +8,7 @@ use super::fault::{Done, Fault};
 use super::push::chunks;
 use super::request::Weight;
 use super::row::{
-    Known, MORE, Place, Stored, at, job_columns, limit as limited, read_id, read_job, text, unique, write_failure,
+    Known, MORE, Place, Stored, at, job_columns, limit as limited, ms, read_id, read_job, text, unique, write_failure,
     write_metadata,
 };
 use super::store::EmbeddedStore;
@@ -17,7 +17,7 @@ use super::unique::held_until;
 use super::work::Work;
 use crate::job::{JobId, Name, TopicId};
 use crate::store::clock::{point_ms, wait_ms};
-use crate::store::{StoreError, StoredJob, StoredPlace};
+use crate::store::{StoreError, StoredJob, StoredPlace, TakenIn};
 use crate::time::Timestamp;
 
 /// Jobs of one state: first what all share, then the order.
@@ -43,11 +43,11 @@ const OUTGOING: [&str; 5] = [
     outgoing!("state = 'dead' ORDER BY dead_since, id"),
 ];
 
-/// Marks a job as moved. Nothing happens if it is marked already.
-const MARK: &str = "INSERT OR IGNORE INTO moved (tenant, id) VALUES (?1, ?2)";
+/// Marks a job as moved.
+const MARK: &str = "INSERT OR REPLACE INTO moved (tenant, id, enqueued_at) VALUES (?1, ?2, ?3)";
 
-/// Whether a job is marked.
-const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2";
+/// Whether this very job is marked: an id may be used again, but not at the same time.
+const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2 AND enqueued_at = ?3";
 
 /// Takes the mark off a job.
 const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
@@ -62,11 +62,11 @@ impl EmbeddedStore {
         self.read("read jobs to be moved", move |connection, now| outgoing(connection, &topic, limit, now)).await
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (chunk, weight) in chunks(jobs, |stored| stored.job.spec.body.data.len()) {
             let chunk = chunk.to_vec();
-            let taken: Vec<bool> = self
+            let taken: Vec<TakenIn> = self
                 .write("take jobs in", weight, move |work| chunk.iter().map(|job| work.take_in(job)).collect())
                 .await?;
             answers.extend(taken);
@@ -134,13 +134,17 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
 }
 
 impl Work<'_> {
-    fn take_in(&mut self, stored: &StoredJob) -> Done<bool> {
+    fn take_in(&mut self, stored: &StoredJob) -> Done<TakenIn> {
         let spec = &stored.job.spec;
         let (tenant, id) = (spec.topic.tenant.as_str(), spec.id.as_str());
-        if self.connection.prepare_cached(MARKED)?.exists([tenant, id])? || self.exists(spec)? {
-            return Ok(false);
+        let enqueued_at = ms(stored.job.enqueued_at);
+        if self.connection.prepare_cached(MARKED)?.exists(params![tenant, id, enqueued_at])? {
+            return Ok(TakenIn::Before);
         }
-        self.connection.prepare_cached(MARK)?.execute([tenant, id])?;
+        if self.exists(spec)? {
+            return Ok(TakenIn::IdTaken);
+        }
+        self.connection.prepare_cached(MARK)?.execute(params![tenant, id, enqueued_at])?;
         let topic = self.topics.find_or_add(&spec.topic);
         self.take_unique(topic, stored)?;
         let place = match stored.place {
@@ -170,7 +174,7 @@ impl Work<'_> {
                 checkpoint: stored.checkpoint.as_deref(),
             },
         )?;
-        Ok(true)
+        Ok(TakenIn::Stored)
     }
 
     /// A value that is free goes to the job, if it held it where it comes from.

@@ -78,9 +78,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    pub(super) fn expire_uniques(&self, limit: i64) -> Done<()> {
-        self.connection.prepare_cached(EXPIRE)?.execute([ms(self.time.now), limit])?;
-        Ok(())
+    pub(super) fn expire_uniques(&self, limit: i64) -> Done<usize> {
+        Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.time.now), limit])?)
     }
 }
 

@@ -34,6 +34,8 @@ const LOG_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) topics: Topics,
+    /// They may say something else than the file: read them again before anything is done.
+    pub(super) topics_unsure: bool,
     pub(super) sequence: Sequence,
     pub(super) clock: Arc<OwnClock>,
     pub(super) listeners: Arc<Listeners>,
@@ -92,6 +94,10 @@ impl Writer {
         let failed = |error: rusqlite::Error| Failed::Commit(error.into());
         let mut signals = Vec::new();
         let mut latest = Timestamp::default();
+        if self.topics_unsure {
+            self.topics = Topics::load(&self.connection).map_err(Failed::Commit)?;
+            self.topics_unsure = false;
+        }
         run(&self.connection, "BEGIN IMMEDIATE").map_err(failed)?;
         let alone = requests.len() == 1;
         for request in requests {
@@ -136,8 +142,11 @@ impl Writer {
             tracing::error!(%error, "the store could not take a transaction back");
         }
         match Topics::load(&self.connection) {
-            Ok(topics) => self.topics = topics,
-            Err(fault) => tracing::error!(error = %fault, "the store could not read its topics again"),
+            Ok(topics) => (self.topics, self.topics_unsure) = (topics, false),
+            Err(fault) => {
+                tracing::error!(error = %fault, "the store could not read its topics again");
+                self.topics_unsure = true;
+            }
         }
     }
 

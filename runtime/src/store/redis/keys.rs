@@ -97,7 +97,7 @@ impl Keys {
         self.key("perishable")
     }
 
-    /// SET of ids that came from another store, which may not have let go of them yet.
+    /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
     pub(super) fn moved(&self) -> String {
         self.key("moved")
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Value, pipe};
+use redis::{RedisResult, Value, pipe};
 
 use super::clock::TimeReply;
 use super::envelope;
@@ -15,7 +15,7 @@ use super::script::{ADOPT_WAITING, Call, LET_GO, TAKE_IN};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::job::{JobId, Name, Priority, TopicId, Unique};
 use crate::store::clock::point_ms;
-use crate::store::{StoreError, StoredJob, StoredPlace};
+use crate::store::{StoreError, StoredJob, StoredPlace, TakenIn};
 use crate::time::Timestamp;
 
 const READ: &str = "read jobs to be moved";
@@ -161,15 +161,15 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
             let keys = self.keys(tenant);
             for parts in chunk(group).chunks(CALLS_AT_ONCE) {
                 let calls = parts.iter().map(|part| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
                 for (part, reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
-                    let stored = Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(TAKE))?;
-                    answers.extend(part.iter().map(|(place, _)| *place).zip(stored));
+                    let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
+                    answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
                 }
             }
         }
@@ -233,7 +233,7 @@ impl RedisStore {
         let keys = self.keys(tenant);
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut forget = pipe();
-            forget.cmd("SREM").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            forget.cmd("HDEL").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             self.link.query::<Value>("forget moved jobs", &forget).await?;
         }
         Ok(())
@@ -269,4 +269,16 @@ fn chunk(jobs: Vec<(usize, &StoredJob)>) -> Vec<Vec<(usize, &StoredJob)>> {
         }
     }
     chunks
+}
+
+fn read_taken(mut reply: Reply) -> RedisResult<Vec<TakenIn>> {
+    let mut taken = Vec::new();
+    while !reply.is_empty() {
+        taken.push(match reply.number()? {
+            1 => TakenIn::Stored,
+            2 => TakenIn::Before,
+            _ => TakenIn::IdTaken,
+        });
+    }
+    Ok(taken)
 }

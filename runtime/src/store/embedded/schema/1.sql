@@ -114,7 +114,8 @@ CREATE TABLE workers (
 
 -- Jobs taken in from another store that has not let go of them yet.
 CREATE TABLE moved (
-    tenant TEXT NOT NULL,
-    id     TEXT NOT NULL,
+    tenant      TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    enqueued_at INTEGER NOT NULL,
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::mill::{Mill, bury, delayed, job, retry, tenant, told, topic, unique, urgent};
 use crate::job::{JobId, Priority};
 use crate::outcome::Verdict;
-use crate::store::{Inspect, JobState, Produce, Pushed, Settlement, Signal, Store, StoredPlace, Transfer};
+use crate::store::{Inspect, JobState, Produce, Pushed, Settlement, Signal, Store, StoredPlace, TakenIn, Transfer};
 
 fn ids(jobs: &[crate::store::StoredJob]) -> Vec<JobId> {
     jobs.iter().map(|stored| stored.job.spec.id.clone()).collect()
@@ -34,7 +34,7 @@ async fn jobs_go_out_in_order_and_come_in_as_they_were() {
 
     to.pass(1);
     let mut signals = to.store.signals(&[tenant()]).await.unwrap();
-    assert_eq!(to.store.take_in(&out).await.unwrap(), [true; 6]);
+    assert_eq!(to.store.take_in(&out).await.unwrap(), [TakenIn::Stored; 6]);
     assert_eq!(told(&mut signals), [Signal::Ready(topic("mail")), Signal::Due(tenant(), Duration::from_millis(4))]);
     assert_eq!(to.store.outgoing(&topic("mail"), 99).await.unwrap(), out);
     assert_eq!(to.counts("mail").await.totals.get("pushed"), None);
@@ -53,12 +53,12 @@ async fn a_job_that_was_taken_in_is_known_until_its_mark_is_taken_off() {
     let (from, to) = (Mill::new().await, Mill::new().await);
     from.push(&[job("mail")]).await;
     let out = from.store.outgoing(&topic("mail"), 1).await.unwrap();
-    assert_eq!(to.store.take_in(&[out[0].clone(), out[0].clone()]).await.unwrap(), [true, false]);
+    assert_eq!(to.store.take_in(&[out[0].clone(), out[0].clone()]).await.unwrap(), [TakenIn::Stored, TakenIn::Before]);
     let claim = to.claim(1).await.pop().unwrap();
     to.settle(&claim, Verdict::Ack(None)).await;
-    assert_eq!(to.store.take_in(&out).await.unwrap(), [false], "over, and still not doubled");
+    assert_eq!(to.store.take_in(&out).await.unwrap(), [TakenIn::Before], "over, and still not doubled");
     to.store.forget_moved(&tenant(), &ids(&out)).await.unwrap();
-    assert_eq!(to.store.take_in(&out).await.unwrap(), [true]);
+    assert_eq!(to.store.take_in(&out).await.unwrap(), [TakenIn::Stored]);
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_value_that_another_job_holds_is_left_to_it() {
     let there = unique("mail", "u", None);
     to.push(std::slice::from_ref(&there)).await;
     let out = from.store.outgoing(&topic("mail"), 1).await.unwrap();
-    assert_eq!(to.store.take_in(&out).await.unwrap(), [true]);
+    assert_eq!(to.store.take_in(&out).await.unwrap(), [TakenIn::Stored]);
     let holder = Pushed::Duplicate(there.spec.id);
     assert_eq!(to.store.push(&[unique("mail", "u", None)]).await.unwrap(), [holder]);
     assert_eq!(from.store.let_go(&topic("mail"), &ids(&out)).await.unwrap(), [true]);

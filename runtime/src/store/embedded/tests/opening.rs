@@ -106,6 +106,18 @@ async fn a_place_where_no_file_can_be_is_refused() {
 }
 
 #[tokio::test]
+async fn a_link_to_a_file_that_is_not_there_yet_is_no_second_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("jobs.db"), folder.path().join("link.db"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let _first = open(&link).await.unwrap();
+    for name in [&file, &link] {
+        let refused = open(name).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Owned { .. }), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_empty_file_is_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");

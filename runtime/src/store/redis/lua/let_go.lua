@@ -17,7 +17,7 @@ local function let_go(id, unique)
     redis.call('ZREM', topic.windows, unique)
   end
   forget({ at.jobs, KEYS[16], KEYS[17], KEYS[18], at.priorities }, id)
-  redis.call('SREM', KEYS[19], id)
+  redis.call('HDEL', KEYS[19], id)
   return 1
 end
 

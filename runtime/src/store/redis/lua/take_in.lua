@@ -1,11 +1,12 @@
--- Stores jobs of another store as they are, and marks them as moved. A job that is marked already, or known, is left out.
+-- Stores jobs of another store as they are, and marks them as moved: id and the time of enqueueing, which begins the stamp.
+-- A job that is marked already, or whose id is known, is left out.
 --
 -- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 moved; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
 --       then per job, 10: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
 --         priority ('': normal), unique value ('': none, ':value': until the job is over, 'n:value': for n ms),
 --         value of claims or '', failure or '', checkpoint or '', stamp and envelope
--- Returns per job: 1 stored, 0 left out.
+-- Returns per job: 1 stored, 2 marked already, 0 another job has its id.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
@@ -26,7 +27,10 @@ local PLACE = {
 }
 
 local function take_in(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
-  if redis.call('HEXISTS', at.jobs, id) == 1 or redis.call('SADD', KEYS[12], id) == 0 then return 0 end
+  local enqueued = string.sub(body, 1, 8)
+  if redis.call('HGET', KEYS[12], id) == enqueued then return 2 end
+  if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
+  redis.call('HSET', KEYS[12], id, enqueued)
   redis.call('HSET', at.jobs, id, body)
   for key, value in pairs({ [at.priorities] = priority, [KEYS[9]] = claim, [KEYS[10]] = failure, [KEYS[11]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::mill::{Mill, delayed, failure, job, retry, tenant, topic, unique, worker};
 use crate::job::{JobId, Name, Priority, Unique};
 use crate::outcome::{Reason, Verdict};
-use crate::store::{Inspect, Produce, Pushed, Settled, Settlement, Store, StoredJob, StoredPlace, Transfer};
+use crate::store::{Inspect, Produce, Pushed, Settled, Settlement, Store, StoredJob, StoredPlace, TakenIn, Transfer};
 
 async fn outgoing(mill: &Mill) -> Vec<StoredJob> {
     mill.store.outgoing(&topic("mail"), 100).await.unwrap()
@@ -66,7 +66,7 @@ async fn a_move_keeps_order_and_every_field() {
     let (from, to) = (full().await, Mill::new().await);
     to.pass(10);
     let jobs = outgoing(&from).await;
-    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [true; 7]);
+    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [TakenIn::Stored; 7]);
     assert_eq!(from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap(), [true; 7]);
     assert_eq!(from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap(), [false; 7]);
     assert_eq!(outgoing(&to).await, jobs);
@@ -103,7 +103,7 @@ async fn a_repeated_move_doubles_nothing_even_if_the_job_is_over() {
     assert_eq!(to.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     // Interrupted here, and begun again.
     let jobs = outgoing(&from).await;
-    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [false, true]);
+    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [TakenIn::Before, TakenIn::Stored]);
     from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap();
     to.store.forget_moved(&tenant(), &ids(&jobs)).await.unwrap();
     assert_eq!((outgoing(&from).await.len(), to.claim(9).await.len()), (0, 1));
@@ -118,7 +118,7 @@ async fn what_is_taken_is_left_to_whoever_has_it() {
     from.push(&[same.clone(), other.clone()]).await;
     let holder = unique("mail", "u");
     to.push(&[same, holder.clone()]).await;
-    assert_eq!(to.store.take_in(&outgoing(&from).await).await.unwrap(), [false, true]);
+    assert_eq!(to.store.take_in(&outgoing(&from).await).await.unwrap(), [TakenIn::IdTaken, TakenIn::Stored]);
     assert_eq!(to.store.push(&[unique("mail", "u")]).await.unwrap(), [Pushed::Duplicate(holder.spec.id)]);
     assert_eq!(to.counts("mail").await.ready, 3);
 }
