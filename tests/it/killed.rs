@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gristmill::job::JobId;
+use gristmill::http::RemoteStore;
+use gristmill::job::{Due, JobId, JobSpec, NewJob};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
-use gristmill::store::embedded::{Durability, EmbeddedStore};
-use gristmill::store::{Inspect, Settled, Settlement, Store, StoreError, TopicCounts};
+use gristmill::store::embedded::{Durability, EmbeddedStore, owner};
+use gristmill::store::{Inspect, Produce, Settled, Settlement, Store, StoreError, TopicCounts};
+use gristmill_tests::guests;
 use gristmill_tests::load::{FILE, topic};
-use gristmill_tests::process::program;
+use gristmill_tests::mill::{drop_in, spec, tenant};
+use gristmill_tests::process::{Process, program};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 
@@ -101,4 +104,90 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
         in_flight += work.running;
     }
     println!("{LIVES} kills: {} pushes acknowledged and there, {in_flight} attempts in flight", acknowledged.len());
+}
+
+/// A runner on a file, and a backlog of orders in it. Each order enqueues one follow-up with its ack.
+struct Load {
+    folder: TempDir,
+}
+
+impl Load {
+    async fn of(orders: usize) -> Self {
+        let load = Self { folder: TempDir::with_prefix("gristmill-").unwrap() };
+        let handlers = load.folder.path().join("handlers");
+        std::fs::create_dir(&handlers).unwrap();
+        drop_in(&handlers, "order-timeout", &std::fs::read(guests::ORDER_TIMEOUT).unwrap());
+        std::fs::write(load.manifest(), MANIFEST).unwrap();
+        let jobs = (0..orders).map(|order| {
+            let body = format!(r#"{{"order_id": "{order}", "customer": "c"}}"#);
+            NewJob { spec: JobSpec { keep_result: None, ..spec("order-timeout", body.as_bytes()) }, due: Due::Now }
+        });
+        open(&load.file()).await.push(&jobs.collect::<Vec<_>>()).await.unwrap();
+        load
+    }
+
+    fn manifest(&self) -> PathBuf {
+        self.folder.path().join("gristmill.toml")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("jobs.db")
+    }
+
+    /// Asks the runner that owns the file until there are so many acks; fewer than `acks` if it is not there yet.
+    async fn wait_for_acks(&self, acks: u64) {
+        until(format!("{acks} acks"), 4 * SOON, async || {
+            let address = owner(&self.file()).ok()??.http?;
+            let store = RemoteStore::connect(address).await.ok()?;
+            let counts = store.counts(&tenant()).await.ok()?;
+            let orders = counts.iter().find(|counts| counts.topic.topic.as_str() == "order-timeout")?;
+            (total(orders, "acked") >= acks).then_some(())
+        })
+        .await;
+    }
+
+    /// What nobody owns at this moment: orders and notifications.
+    async fn look(&self) -> (TopicCounts, u64) {
+        let counts = open(&self.file()).await.counts(&tenant()).await.unwrap();
+        let of = |topic: &str| counts.iter().find(|counts| counts.topic.topic.as_str() == topic).cloned();
+        (of("order-timeout").unwrap(), of("notify").map_or(0, |notify| notify.ready))
+    }
+}
+
+/// More attempts than kills: a job that is unlucky each time must still not die.
+const MANIFEST: &str = r#"
+    [store]
+    url = "sqlite:jobs.db"
+    durability = "process"
+    [http]
+    listen = "127.0.0.1:0"
+    [topics.order-timeout]
+    attempts = 50
+    [topics.notify]
+    handler = "nobody"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_on_a_file_killed_ten_times_acks_everything_once() {
+    const ORDERS: u64 = 3000;
+    const KILLS: u64 = 10;
+    let load = Load::of(ORDERS as usize).await;
+    let mut in_flight = 0;
+    for kill in 1..=KILLS {
+        let process = Process::run(&load.manifest());
+        let share = ORDERS / (KILLS + 1);
+        load.wait_for_acks((kill - 1) * share + fastrand::u64(1..share)).await;
+        process.kill();
+        let (orders, notifications) = load.look().await;
+        assert_eq!(notifications, total(&orders, "acked"), "one follow-up an ack");
+        in_flight += orders.running;
+    }
+    let last = Process::run(&load.manifest());
+    load.wait_for_acks(ORDERS).await;
+    last.kill();
+    let (orders, notifications) = load.look().await;
+    assert_eq!((orders.ready, orders.delayed, orders.running, orders.dead), (0, 0, 0, 0), "{orders:?}");
+    assert_eq!((total(&orders, "acked"), notifications), (ORDERS, ORDERS));
+    assert_eq!(total(&orders, "retried"), in_flight, "made again is what was in flight at a kill, each once");
+    println!("{ORDERS} orders, {KILLS} kills: {ORDERS} acks, {in_flight} attempts in flight at a kill and made again");
 }
