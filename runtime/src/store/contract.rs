@@ -148,6 +148,28 @@ impl Settlement {
         }
     }
 
+    /// The follow-ups that count: they become visible with the step that ends or interrupts an attempt that succeeded, or
+    /// not at all.
+    pub(super) fn visible_follow_ups(&self) -> &[NewJob] {
+        match self.verdict {
+            Verdict::Ack(_) | Verdict::Snooze(_) => &self.follow_ups,
+            _ => &[],
+        }
+    }
+
+    /// How many bytes it carries, roughly: for stores that bound what they do at once.
+    pub(super) fn bytes(&self) -> usize {
+        let result = match &self.verdict {
+            Verdict::Ack(Some(payload)) => payload.data.len(),
+            Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
+                let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
+                context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
+            }
+            _ => 0,
+        };
+        result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
+    }
+
     /// The end of a claimed attempt, as its producer asked for it. What becomes of the job is kept for as long as the
     /// producer or the topic (`retention`) wants, whichever is longer.
     pub fn of(claim: &Claim, verdict: Verdict, retention: Duration) -> Self {

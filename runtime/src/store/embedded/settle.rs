@@ -13,7 +13,7 @@ use super::row::{at, ms, text, write_failure};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::job::{JobId, NewJob};
+use crate::job::JobId;
 use crate::outcome::{Failure, Reason, Verdict};
 use crate::store::clock::wait_ms;
 use crate::store::{Settled, Settlement, StoreError};
@@ -39,13 +39,13 @@ impl EmbeddedStore {
     pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         for settlement in settlements {
             let tenant = &settlement.lease.topic.tenant;
-            if let Some(job) = follow_ups(settlement).iter().find(|job| job.spec.topic.tenant != *tenant) {
+            if let Some(job) = settlement.visible_follow_ups().iter().find(|job| job.spec.topic.tenant != *tenant) {
                 let problem = format!("follow-up job {} is another tenant's", job.spec.id);
                 return Err(self.told(Fault::Refused(problem), DOING));
             }
         }
         let mut asked = Vec::new();
-        for (chunk, weight) in chunks(settlements, bytes) {
+        for (chunk, weight) in chunks(settlements, Settlement::bytes) {
             let endings = chunk.iter().map(Ending::of).collect::<Done<Vec<_>>>();
             let endings = endings.map_err(|fault| self.told(fault, DOING))?;
             let jobs = weight.jobs + chunk.iter().map(|settlement| settlement.follow_ups.len()).sum::<usize>();
@@ -61,27 +61,6 @@ impl EmbeddedStore {
     }
 }
 
-/// Follow-ups become visible with the step that ends or interrupts an attempt that succeeded, or not at all.
-fn follow_ups(settlement: &Settlement) -> &[NewJob] {
-    match settlement.verdict {
-        Verdict::Ack(_) | Verdict::Snooze(_) => &settlement.follow_ups,
-        _ => &[],
-    }
-}
-
-/// How many bytes a settlement carries, roughly.
-fn bytes(settlement: &Settlement) -> usize {
-    let result = match &settlement.verdict {
-        Verdict::Ack(Some(payload)) => payload.data.len(),
-        Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
-            let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
-            context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
-        }
-        _ => 0,
-    };
-    result + follow_ups(settlement).iter().map(|job| job.spec.body.data.len()).sum::<usize>()
-}
-
 /// A settlement with what can be made ready outside the writer.
 struct Ending {
     settlement: Settlement,
@@ -90,7 +69,7 @@ struct Ending {
 
 impl Ending {
     fn of(settlement: &Settlement) -> Done<Self> {
-        let follow_ups = pack(follow_ups(settlement))?;
+        let follow_ups = pack(settlement.visible_follow_ups())?;
         // Field by field, because a clone would copy the follow-ups a second time.
         let settlement = Settlement {
             lease: settlement.lease.clone(),

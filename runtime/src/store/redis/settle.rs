@@ -12,7 +12,7 @@ use super::record::{write_cancelled, write_failure, write_result};
 use super::reply::Reply;
 use super::script::{ACK, Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
-use crate::job::{JobId, Name, NewJob, WorkerId};
+use crate::job::{JobId, Name, WorkerId};
 use crate::outcome::{Failure, Verdict};
 use crate::store::clock::wait_ms;
 use crate::store::{Settled, Settlement, StoreError};
@@ -107,7 +107,7 @@ impl RedisStore {
             self.add_verdict(&mut call, settlement, &mut next_result)?;
             call.arg(if settlement.notify { "1" } else { "" });
             call.arg(guard(settlement, dead));
-            let follow_ups = follow_ups(settlement);
+            let follow_ups = settlement.visible_follow_ups();
             call.arg(follow_ups.len());
             for job in follow_ups {
                 add_job(&mut call, named.topics.number(&job.spec.topic.topic), job, &self.pack(DOING, job)?);
@@ -123,7 +123,7 @@ impl RedisStore {
             let lease = &settlement.lease;
             named.workers.number(&lease.worker);
             named.topics.number(&lease.topic.topic);
-            for job in follow_ups(settlement) {
+            for job in settlement.visible_follow_ups() {
                 if job.spec.topic.tenant != lease.topic.tenant {
                     return Err(
                         self.refused(DOING, anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id))
@@ -199,14 +199,6 @@ impl Named<'_> {
     }
 }
 
-/// Follow-ups become visible with the step that ends or interrupts an attempt that succeeded, or not at all.
-fn follow_ups(settlement: &Settlement) -> &[NewJob] {
-    match settlement.verdict {
-        Verdict::Ack(_) | Verdict::Snooze(_) => &settlement.follow_ups,
-        _ => &[],
-    }
-}
-
 /// Whatever the verdict is: the job may have been cancelled, and then this is its end.
 fn keeps_result(settlement: &Settlement) -> bool {
     !settlement.keep_result.is_zero()
@@ -276,16 +268,7 @@ fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
 }
 
 fn weight(settlement: &Settlement) -> (usize, usize) {
-    let result = match &settlement.verdict {
-        Verdict::Ack(Some(payload)) => payload.data.len(),
-        Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
-            let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
-            context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
-        }
-        _ => 0,
-    };
-    let follow_ups = follow_ups(settlement);
-    (1 + follow_ups.len(), result + follow_ups.iter().map(|job| job.spec.body.data.len()).sum::<usize>())
+    (1 + settlement.visible_follow_ups().len(), settlement.bytes())
 }
 
 #[cfg(test)]
