@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
 use super::grants::Secrets;
 use super::http::{self, HttpSettings};
+use super::journal::{self, JournalSettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
@@ -25,6 +26,8 @@ pub struct Manifest {
     pub server: Server,
     pub store: StoreSettings,
     pub http: HttpSettings,
+    /// None: no journal is kept.
+    pub journal: Option<JournalSettings>,
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
@@ -93,6 +96,7 @@ impl Manifest {
             server: Server::default(),
             store: StoreSettings::default_at(folder),
             http: HttpSettings::default(),
+            journal: None,
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
             template: topics::template(),
@@ -108,6 +112,7 @@ impl Manifest {
         let server = server::server(&mut root, folder);
         let store = store::store(&mut root, folder);
         let http = http::http(&mut root);
+        let journal = journal::journal(&mut root, folder);
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder, secrets);
         root.finish();
@@ -116,6 +121,7 @@ impl Manifest {
             server,
             store,
             http,
+            journal,
             handlers,
             topics,
             template,

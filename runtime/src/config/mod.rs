@@ -6,6 +6,7 @@ pub mod units;
 mod diagnostic;
 mod grants;
 mod http;
+mod journal;
 mod manifest;
 mod ranges;
 mod read;
@@ -18,6 +19,7 @@ mod tests;
 
 pub use diagnostic::{Diagnostic, did_you_mean};
 pub use http::{HttpSettings, Listen};
+pub use journal::JournalSettings;
 pub use manifest::{Manifest, ManifestError};
 pub use server::{HandlerSettings, Server};
 pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};

@@ -35,6 +35,11 @@ pub(super) static COMPILE_TIMEOUT: Bounds = bounds("compile-timeout", &DURATION,
 /// A compiler of a fair-sized component needs some hundred MiB; less would refuse everything.
 pub(super) static COMPILE_MEMORY: Bounds = bounds("compile-memory", &SIZE, 256 * MIB, 64 * GIB);
 
+// [journal]
+pub(super) static ROTATE_AT: Bounds = bounds("rotate-at", &SIZE, 64 * KIB, 1024 * GIB);
+/// Each one is renamed when the next is put aside.
+pub(super) static KEEP: Bounds = bounds("keep", &NUMBER, 1, 1000);
+
 // Topics and defaults
 pub(super) static CONCURRENCY: Bounds = bounds("concurrency", &NUMBER, 1, 10_000);
 /// Instantiating the smallest component takes some thousand instructions.
@@ -60,7 +65,7 @@ pub(super) static BACKOFF_MAX: Bounds = bounds("max", &DURATION, 0, 30 * DAY);
 pub(super) static JITTER: Bounds = bounds("jitter", &NUMBER, 0, 100);
 
 #[cfg(test)]
-pub(super) static ALL: [&Bounds; 25] = [
+pub(super) static ALL: [&Bounds; 27] = [
     &SERVER_CONCURRENCY,
     &THREADS,
     &SHUTDOWN_GRACE,
@@ -68,6 +73,8 @@ pub(super) static ALL: [&Bounds; 25] = [
     &COMPONENT_LIMIT,
     &COMPILE_TIMEOUT,
     &COMPILE_MEMORY,
+    &ROTATE_AT,
+    &KEEP,
     &CONCURRENCY,
     &FUEL,
     &MEMORY,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ranges;
-use super::{Durability, Listen, Manifest, ManifestError, StoreAddress};
+use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress};
 use crate::job::{Name, TopicId};
 use crate::topic::{Backoff, BackoffKind, Limits, Topic};
 
@@ -85,6 +85,16 @@ fn settings_of_the_runner_are_read() {
     assert_eq!((handlers.folder.as_path(), handlers.auto_topics), (Path::new("/srv/handlers"), false));
     assert_eq!((handlers.rescan, handlers.component_bytes), (Duration::from_millis(500), 10_000_000));
     assert_eq!((handlers.compile_timeout, handlers.compile_memory_bytes), (Duration::from_secs(120), 1 << 30));
+}
+
+#[test]
+fn a_journal_is_kept_where_the_manifest_says() {
+    assert_eq!(parse("").journal, None);
+    let usual = JournalSettings::at("/etc/gristmill/journal.jsonl".into());
+    assert_eq!(parse("[journal]\npath = \"journal.jsonl\"").journal, Some(usual));
+    let all = "[journal]\npath = \"/var/log/mill.jsonl\"\nrotate-at = \"1MB\"\nkeep = 3";
+    let path = "/var/log/mill.jsonl".into();
+    assert_eq!(parse(all).journal, Some(JournalSettings { path, rotate_bytes: 1_000_000, keep: 3 }));
 }
 
 #[test]
@@ -182,13 +192,15 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
         let section = match bounds.key {
             "threads" | "shutdown-grace" => "server",
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
+            "rotate-at" | "keep" => "journal",
             "base" | "max" | "jitter" => "topics.a.backoff",
             _ => "topics.a",
         };
         let with = |base: u64| {
             let value = if bounds.scale.bare { base.to_string() } else { format!("\"{base}ms\"") };
-            // So that the one cross-check stays out of the way.
+            // So that cross-checks and what is required stay out of the way.
             let other = match bounds.key {
+                "rotate-at" | "keep" => "path = \"a\"",
                 "base" => "max = \"30d\"",
                 "max" => "base = \"0s\"",
                 _ => "",

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::fleet::{Fleet, Handler};
 use super::folder::{Changes, Folder, Refusal};
 use super::watch::Hints;
-use crate::config::{HandlerSettings, HttpSettings, Manifest, Server, StoreSettings};
+use crate::config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use crate::wasm::Sandbox;
 
 /// Events of one change come together within this time.
@@ -38,6 +38,7 @@ struct Fixed {
     server: Server,
     store: StoreSettings,
     http: HttpSettings,
+    journal: Option<JournalSettings>,
     handlers: HandlerSettings,
 }
 
@@ -45,7 +46,8 @@ impl Fixed {
     fn of(manifest: &Manifest) -> Self {
         // These two apply at once.
         let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
-        Self { server: manifest.server.clone(), store: manifest.store.clone(), http: manifest.http, handlers }
+        let (server, store, journal) = (manifest.server.clone(), manifest.store.clone(), manifest.journal.clone());
+        Self { server, store, http: manifest.http, journal, handlers }
     }
 }
 
@@ -142,7 +144,7 @@ impl Reloader {
         let fixed = Fixed::of(&manifest);
         if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
             tracing::warn!(
-                "[server], [store], [http], the handlers' folder and the limits of compiling apply at the next start"
+                "[server], [store], [http], [journal], the handlers' folder and the limits of compiling apply at the next start"
             );
         }
         self.fixed = Some(fixed);
