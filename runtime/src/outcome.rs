@@ -38,6 +38,30 @@ pub enum Outcome {
     NotRun(NotRun),
 }
 
+impl Outcome {
+    /// In a word, as the journal has it. The names are stable.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Snooze(_) => "snooze",
+            Self::Retry { .. } => "retry",
+            Self::Reject(_) => "reject",
+            Self::OutOfFuel { .. } => "out-of-fuel",
+            Self::MemoryExceeded { .. } => "memory-exceeded",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Trapped { .. } => "trapped",
+            Self::LimitExceeded { .. } => "limit-exceeded",
+            Self::Expired => "expired",
+            Self::LeaseExpired => "lease-expired",
+            Self::WorkerDied => "worker-died",
+            Self::NotRun(NotRun::PoolFull) => "pool-full",
+            Self::NotRun(NotRun::HandlerMissing) => "handler-missing",
+            Self::NotRun(NotRun::ShuttingDown) => "shutting-down",
+            Self::NotRun(NotRun::HostFault(_)) => "host-fault",
+        }
+    }
+}
+
 /// Which of the limits of [`crate::topic::Limits`] was overrun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitName {

@@ -16,7 +16,7 @@ use crate::config::{Listen, Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
 use crate::http::{self, HttpServer, Phase};
 use crate::job::WorkerId;
-use crate::runner::{Runner, RunnerSettings};
+use crate::runner::{Journal, Runner, RunnerSettings};
 use crate::store::{Store, StoreError, embedded};
 use crate::wasm::Sandbox;
 
@@ -35,12 +35,14 @@ pub(super) struct Args {}
 
 pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest()?;
+    let worker = worker_id();
+    let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
     let settings = sandbox::settings(&manifest, manifest.server.concurrency)?;
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
     let opened = open_patiently(&manifest.store).await?;
     opened.presume_workers_dead().await?;
     let door = open_door(&manifest, &opened).await?;
-    work(manifest, sandbox, opened.store, door).await?;
+    work(manifest, worker, sandbox, opened.store, door, journal).await?;
     Ok(Exit::Done)
 }
 
@@ -60,13 +62,15 @@ async fn open_door(manifest: &Manifest, opened: &Opened) -> anyhow::Result<Optio
 
 async fn work(
     manifest: Manifest,
+    worker: WorkerId,
     sandbox: Sandbox,
     store: Arc<dyn Store>,
     door: Option<HttpServer>,
+    journal: Option<Journal>,
 ) -> anyhow::Result<()> {
     let ended = end_signals()?;
     let settings = RunnerSettings {
-        worker: worker_id(),
+        worker,
         concurrency: manifest.server.concurrency as usize,
         threads: manifest.server.threads,
         shutdown_grace: manifest.server.shutdown_grace,
@@ -86,7 +90,8 @@ async fn work(
     let say = |phase| door.iter().for_each(|door| door.set_phase(phase));
 
     tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
-    let mut runner = Runner::start(store, fleet, settings).context("failed to start the guests' threads")?;
+    let runner = Runner::start_with_journal(store, fleet, settings, journal.clone());
+    let mut runner = runner.context("failed to start the guests' threads")?;
     say(Phase::Ready);
     let broken = tokio::select! {
         () = ended.first.cancelled() => false,
@@ -95,6 +100,9 @@ async fn work(
     say(Phase::Ending);
     tracing::info!(running = runner.running(), "ending: no new jobs; what runs may finish");
     runner.shutdown(ended.second).await;
+    if let Some(journal) = journal {
+        journal.close().await;
+    }
     stop_reloading.cancel();
     reloading.await?;
     // Last, so that whoever waits for a job hears of its end.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -116,13 +116,13 @@ impl Claimer {
         for topic in &claimed.drained {
             memory.hot.remove(topic);
         }
-        let host_now = Timestamp::now();
+        let (arrived, host_now) = (Instant::now(), Timestamp::now());
         let unwanted = self.hand.take(&claimed.claims);
         let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
             let topic = &claim.job.spec.topic;
             let slot = self.gate.enter(memory.slots(topic));
             let clock_offset_ms = offset_ms(&claim, host_now);
-            Work { seat: fleet.seat(topic).cloned(), slot, clock_offset_ms, unwanted, claim }
+            Work { seat: fleet.seat(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
         });
         self.guests.hand_over(work.collect());
     }

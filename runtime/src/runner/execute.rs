@@ -27,6 +27,8 @@ pub(super) struct Work {
     /// None: the topic went away between plan and claim.
     pub(super) seat: Option<Arc<Seat>>,
     pub(super) slot: Slot,
+    /// When the claim was here, by this process's monotonic clock.
+    pub(super) arrived: Instant,
     pub(super) clock_offset_ms: i64,
     /// Set when the job is cancelled.
     pub(super) unwanted: Arc<AtomicBool>,
@@ -46,7 +48,7 @@ pub(super) struct Desk {
 
 /// The corridor: run, decide, hand over to be settled.
 pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
-    let Work { claim, seat, slot, clock_offset_ms, unwanted } = work;
+    let Work { claim, seat, slot, arrived, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
     let cancellation = Cancellation { ending: desk.ending.clone(), unwanted };
     let report = run(&claim, seat.as_deref(), clock_offset_ms, cancellation, &desk).await;
@@ -55,16 +57,27 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
         job: claim.job.spec.id.clone(),
         topic: claim.job.spec.topic.clone(),
         attempt: claim.attempt,
+        delivery: claim.lease.delivery,
         version: seat.as_deref().and_then(|seat| seat.handler.as_ref()).map(Handler::version),
+        enqueued_at: claim.job.enqueued_at,
+        due_at: claim.job.due_at,
+        claimed_at: claim.claimed_at,
         started,
-        duration: report.duration,
+        in_hand: started.saturating_duration_since(arrived),
+        duration: started.elapsed(),
         waited: claim.claimed_at.since(claim.job.due_at),
         fuel: report.fuel,
         memory_peak: report.memory_peak,
+        body_bytes: claim.job.spec.body.data.len(),
+        result_bytes: result_bytes(&report.outcome),
         follow_ups: report.follow_ups.len(),
+        follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
+        outcome: report.outcome.name(),
         verdict: "",
         failure: None,
+        reason: None,
         again_in: None,
+        settled: None,
     };
     let settlement = decide(&claim, seat.as_deref(), report);
     record.take_verdict(&settlement.verdict);
@@ -134,6 +147,10 @@ fn decide(claim: &Claim, seat: Option<&Seat>, report: Report) -> Settlement {
     let tried = Tried { attempt: claim.attempt, max_attempts, previous: claim.previous };
     let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
     Settlement { follow_ups: report.follow_ups, ..Settlement::of(claim, verdict, retention) }
+}
+
+fn result_bytes(outcome: &Outcome) -> usize {
+    if let Outcome::Complete(Some(result)) = outcome { result.data.len() } else { 0 }
 }
 
 fn without_running(outcome: Outcome) -> Report {

@@ -16,6 +16,7 @@ mod execute;
 mod gate;
 mod guests;
 mod hand;
+mod journal;
 mod keep;
 mod lease;
 mod lifeline;
@@ -27,5 +28,6 @@ mod settle;
 mod start;
 mod sweep;
 
+pub use journal::{Journal, JournalError};
 pub use record::{AttemptRecord, Observer};
 pub use start::{Runner, RunnerSettings};

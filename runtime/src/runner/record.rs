@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::job::{Claim, JobId, TopicId};
-use crate::outcome::{Failure, Verdict};
+use crate::outcome::{Failure, Reason, Verdict};
 use crate::store::Settled;
+use crate::time::Timestamp;
 use crate::wasm::Version;
 
 /// The line of an attempt that begins.
@@ -16,7 +17,7 @@ pub(super) fn log_start(claim: &Claim, version: Version) {
     tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, %version, ?waited, "started");
 }
 
-/// Told of every attempt once it is settled. Must not block.
+/// Told of every attempt that the store has settled as its verdict said. Must not block.
 pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
 
 /// One attempt, settled.
@@ -25,22 +26,41 @@ pub struct AttemptRecord {
     pub job: JobId,
     pub topic: TopicId,
     pub attempt: u32,
+    /// How often the job had been claimed, this time included.
+    pub delivery: u64,
     /// None: it never got as far as a handler.
     pub version: Option<Version>,
-    /// When the handler was started, by this process's monotonic clock.
+    pub enqueued_at: Timestamp,
+    /// When the job first became due.
+    pub due_at: Timestamp,
+    pub claimed_at: Timestamp,
+    /// When the attempt was taken up, by this process's monotonic clock.
     pub started: Instant,
+    /// From when the claim was here until the attempt was taken up.
+    pub in_hand: Duration,
+    /// Of the attempt, by the same clock.
     pub duration: Duration,
     /// From when the job was due until it was claimed, by the store's clock.
     pub waited: Duration,
     pub fuel: u64,
     pub memory_peak: u64,
+    pub body_bytes: usize,
+    pub result_bytes: usize,
     pub follow_ups: usize,
-    /// How it ended, in a word: `ack`, `retry`, …
+    /// Of their bodies.
+    pub follow_up_bytes: usize,
+    /// How it ended, in a word: `complete`, `trapped`, … See [`Outcome::name`](crate::outcome::Outcome::name).
+    pub outcome: &'static str,
+    /// What follows for the job, in a word: `ack`, `retry`, …
     pub verdict: &'static str,
     /// What is known against it.
     pub failure: Option<Failure>,
+    /// The failure in a word.
+    pub reason: Option<Reason>,
     /// When it is tried again, if it is.
     pub again_in: Option<Duration>,
+    /// What the store said to it; none: it refused, or did not answer.
+    pub settled: Option<Settled>,
 }
 
 impl AttemptRecord {
@@ -56,6 +76,7 @@ impl AttemptRecord {
             Verdict::Bury(failure) => self.failure = Some(failure.clone()),
             Verdict::Ack(_) | Verdict::Expire => {}
         }
+        self.reason = self.failure.as_ref().map(|failure| failure.reason);
     }
 
     /// Levels by what an operator must do: a dead job wants somebody, a retry is news, the rest is for who looks closely.

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::gate::Slot;
 use super::hand::Hand;
+use super::journal::Journal;
 use super::lifeline::Lifeline;
 use super::record::{AttemptRecord, Observer};
 use crate::store::{Settled, Settlement, Store, StoreError};
@@ -30,8 +31,9 @@ pub(super) async fn run(
     hand: Arc<Hand>,
     mut finished: mpsc::UnboundedReceiver<Finished>,
     observer: Option<Observer>,
+    journal: Option<Journal>,
 ) {
-    let mut batch = Vec::with_capacity(AT_ONCE);
+    let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
     while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
         let (settlements, others): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
@@ -44,17 +46,24 @@ pub(super) async fn run(
                     attempts,
                     "stopped with attempts unsettled: their jobs come back when their leases run out"
                 );
-                continue;
+                vec![None; attempts]
             }
         };
         hand.put_down(&settlements);
-        for ((record, _slot), answer) in others.into_iter().zip(answers) {
+        for ((mut record, _slot), answer) in others.into_iter().zip(answers) {
+            record.settled = answer;
             if let Some(settled) = answer {
                 record.log(settled);
                 if let (Some(observer), Settled::Done) = (&observer, settled) {
                     observer(&record);
                 }
             }
+            if journal.is_some() {
+                records.push(record);
+            }
+        }
+        if let Some(journal) = &journal {
+            journal.append(&mut records);
         }
     }
 }

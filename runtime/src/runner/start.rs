@@ -14,6 +14,7 @@ use super::execute::Desk;
 use super::gate::Gate;
 use super::guests::Guests;
 use super::hand::{Hand, give_back_lost};
+use super::journal::Journal;
 use super::lifeline::Lifeline;
 use super::listen::Listener;
 use super::reap::Reaper;
@@ -80,6 +81,19 @@ impl Runner {
         fleet: watch::Receiver<Arc<Fleet>>,
         settings: RunnerSettings,
     ) -> io::Result<Self> {
+        Self::start_with_journal(store, fleet, settings, None)
+    }
+
+    /// The same, and writes every attempt down. The journal stays the caller's: to be closed after [`Runner::shutdown`].
+    ///
+    /// # Errors
+    /// Those of [`Runner::start`].
+    pub fn start_with_journal(
+        store: Arc<dyn Store>,
+        fleet: watch::Receiver<Arc<Fleet>>,
+        settings: RunnerSettings,
+        journal: Option<Journal>,
+    ) -> io::Result<Self> {
         let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
         let lifeline = Arc::new(Lifeline::new(give_up.clone()));
         let (gate, hand) = (Gate::new(settings.concurrency), Arc::new(Hand::default()));
@@ -98,6 +112,7 @@ impl Runner {
             hand.clone(),
             to_settle,
             settings.observer.clone(),
+            journal,
         ));
         settling.spawn(keep::checkpoints(store.clone(), to_save));
         settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));

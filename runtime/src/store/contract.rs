@@ -193,6 +193,16 @@ pub enum Settled {
     LeaseLost,
 }
 
+impl Settled {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::LeaseLost => "lease-lost",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Migrated {
     pub moved: usize,
