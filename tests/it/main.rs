@@ -9,6 +9,7 @@ mod crash;
 mod fairness;
 mod hardship;
 mod interventions;
+mod journal;
 mod killed;
 mod model;
 mod outcomes;

@@ -54,30 +54,15 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
     let report = run(&claim, seat.as_deref(), clock_offset_ms, cancellation, &desk).await;
 
     let mut record = AttemptRecord {
-        job: claim.job.spec.id.clone(),
-        topic: claim.job.spec.topic.clone(),
-        attempt: claim.attempt,
-        delivery: claim.lease.delivery,
         version: seat.as_deref().and_then(|seat| seat.handler.as_ref()).map(Handler::version),
-        enqueued_at: claim.job.enqueued_at,
-        due_at: claim.job.due_at,
-        claimed_at: claim.claimed_at,
-        started,
         in_hand: started.saturating_duration_since(arrived),
         duration: started.elapsed(),
-        waited: claim.claimed_at.since(claim.job.due_at),
         fuel: report.fuel,
         memory_peak: report.memory_peak,
-        body_bytes: claim.job.spec.body.data.len(),
         result_bytes: result_bytes(&report.outcome),
         follow_ups: report.follow_ups.len(),
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
-        outcome: report.outcome.name(),
-        verdict: "",
-        failure: None,
-        reason: None,
-        again_in: None,
-        settled: None,
+        ..AttemptRecord::of(&claim, &report.outcome, started)
     };
     let settlement = decide(&claim, seat.as_deref(), report);
     record.take_verdict(&settlement.verdict);

@@ -5,6 +5,7 @@
 //!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
+//!                   journal: every attempt is written down, if somebody wants it
 //! ```
 //!
 //! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a

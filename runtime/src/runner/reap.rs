@@ -7,7 +7,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::journal::Journal;
 use super::lifeline::Lifeline;
+use super::record::AttemptRecord;
 use crate::handlers::Fleet;
 use crate::job::{Name, WorkerId};
 use crate::outcome::Outcome;
@@ -27,6 +29,7 @@ pub(super) struct Reaper {
     pub(super) lifeline: Arc<Lifeline>,
     pub(super) worker: WorkerId,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) journal: Option<Journal>,
     pub(super) stop: CancellationToken,
 }
 
@@ -86,14 +89,18 @@ impl Reaper {
         };
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
         let Some(Ok(answers)) = self.lifeline.call(|| self.store.settle(&settlements)).await else { return false };
-        let mut taken_back = 0;
-        for (settlement, answer) in settlements.iter().zip(answers) {
+        let (mut taken_back, mut records) = (0, Vec::new());
+        for ((overdue, settlement), answer) in overdue.iter().zip(&settlements).zip(answers) {
             let lease = &settlement.lease;
             if answer == Settled::Done {
                 taken_back += 1;
+                records.push(record(overdue, settlement));
                 let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
                 tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
             }
+        }
+        if let Some(journal) = &self.journal {
+            journal.append(&mut records);
         }
         overdue.len() == AT_ONCE && taken_back > 0
     }
@@ -104,9 +111,23 @@ impl Reaper {
         let seat = self.fleet.borrow().seat(&spec.topic).cloned();
         let policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
         let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
-        let outcome = if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired };
         let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
-        let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
+        let verdict = retry::decide(outcome(overdue), tried, &policy, fastrand::f64());
         Settlement { only_if_overdue: Some(dead_after), ..Settlement::of(claim, verdict, retention) }
     }
+}
+
+fn outcome(overdue: &Overdue) -> Outcome {
+    if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired }
+}
+
+/// What is known of an attempt whose worker was lost.
+fn record(overdue: &Overdue, settlement: &Settlement) -> Box<AttemptRecord> {
+    let mut record = AttemptRecord {
+        taken_from: Some(settlement.lease.worker.clone()),
+        settled: Some(Settled::Done),
+        ..AttemptRecord::of(&overdue.claim, &outcome(overdue), std::time::Instant::now())
+    };
+    record.take_verdict(&settlement.verdict);
+    Box::new(record)
 }

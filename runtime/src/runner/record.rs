@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::job::{Claim, JobId, TopicId};
-use crate::outcome::{Failure, Reason, Verdict};
+use crate::job::{Claim, JobId, TopicId, WorkerId};
+use crate::outcome::{Failure, Outcome, Reason, Verdict};
 use crate::store::Settled;
 use crate::time::Timestamp;
 use crate::wasm::Version;
@@ -28,6 +28,8 @@ pub struct AttemptRecord {
     pub attempt: u32,
     /// How often the job had been claimed, this time included.
     pub delivery: u64,
+    /// None: this runner made the attempt. Else it took it back from that worker, which was lost: how it ran is not known.
+    pub taken_from: Option<WorkerId>,
     /// None: it never got as far as a handler.
     pub version: Option<Version>,
     pub enqueued_at: Timestamp,
@@ -64,6 +66,37 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
+    /// Of an attempt at which nothing was seen to be done.
+    pub(super) fn of(claim: &Claim, outcome: &Outcome, started: Instant) -> Self {
+        Self {
+            job: claim.job.spec.id.clone(),
+            topic: claim.job.spec.topic.clone(),
+            attempt: claim.attempt,
+            delivery: claim.lease.delivery,
+            taken_from: None,
+            version: None,
+            enqueued_at: claim.job.enqueued_at,
+            due_at: claim.job.due_at,
+            claimed_at: claim.claimed_at,
+            started,
+            in_hand: Duration::ZERO,
+            duration: Duration::ZERO,
+            waited: claim.claimed_at.since(claim.job.due_at),
+            fuel: 0,
+            memory_peak: 0,
+            body_bytes: claim.job.spec.body.data.len(),
+            result_bytes: 0,
+            follow_ups: 0,
+            follow_up_bytes: 0,
+            outcome: outcome.name(),
+            verdict: "",
+            failure: None,
+            reason: None,
+            again_in: None,
+            settled: None,
+        }
+    }
+
     /// Copies what the log needs out of a verdict that the store is about to swallow.
     pub(super) fn take_verdict(&mut self, verdict: &Verdict) {
         self.verdict = verdict.name();

@@ -112,7 +112,7 @@ impl Runner {
             hand.clone(),
             to_settle,
             settings.observer.clone(),
-            journal,
+            journal.clone(),
         ));
         settling.spawn(keep::checkpoints(store.clone(), to_save));
         settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));
@@ -150,8 +150,15 @@ impl Runner {
         let (worker, reap_store) = (settings.worker.clone(), store.clone());
         let (reap_lifeline, reap_fleet) = (lifeline.clone(), fleet.clone());
         reaping.spawn(
-            Reaper { store: reap_store, lifeline: reap_lifeline, worker, fleet: reap_fleet, stop: give_up.clone() }
-                .run(),
+            Reaper {
+                store: reap_store,
+                lifeline: reap_lifeline,
+                worker,
+                fleet: reap_fleet,
+                journal,
+                stop: give_up.clone(),
+            }
+            .run(),
         );
         Ok(Self {
             store,

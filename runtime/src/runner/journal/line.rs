@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::super::record::AttemptRecord;
+use crate::job::WorkerId;
 use crate::store::Settled;
 use crate::wasm::Version;
 
@@ -21,8 +22,8 @@ struct Line<'a> {
     enqueued_us: u64,
     due_us: u64,
     claimed_us: u64,
-    started_us: u64,
-    ended_us: u64,
+    started_us: Option<u64>,
+    ended_us: Option<u64>,
     outcome: &'static str,
     verdict: &'static str,
     settled: Option<&'static str>,
@@ -42,16 +43,18 @@ struct Gap<'a> {
     dropped: u64,
 }
 
-/// Appends the record's line, its end included.
+/// Appends the record's line, its end included. `worker`: whose journal it is.
 pub(super) fn write(lines: &mut Vec<u8>, worker: &str, record: &AttemptRecord) {
     // The store's clock at the claim, and from there on the monotonic one: comparable, and never out of order.
     let claimed_us = record.claimed_at.as_millis().saturating_mul(1000);
     let started_us = claimed_us.saturating_add(micros(record.in_hand));
+    let ended_us = started_us.saturating_add(micros(record.duration));
+    let ours = record.taken_from.is_none();
     let component = record.version.map(hex);
     push(
         lines,
         &Line {
-            worker,
+            worker: record.taken_from.as_ref().map_or(worker, WorkerId::as_str),
             tenant: record.topic.tenant.as_str(),
             topic: record.topic.topic.as_str(),
             job: record.job.as_str(),
@@ -61,8 +64,8 @@ pub(super) fn write(lines: &mut Vec<u8>, worker: &str, record: &AttemptRecord) {
             enqueued_us: record.enqueued_at.as_millis().saturating_mul(1000),
             due_us: record.due_at.as_millis().saturating_mul(1000),
             claimed_us,
-            started_us,
-            ended_us: started_us.saturating_add(micros(record.duration)),
+            started_us: ours.then_some(started_us),
+            ended_us: ours.then_some(ended_us),
             outcome: record.outcome,
             verdict: record.verdict,
             settled: record.settled.map(Settled::as_str),

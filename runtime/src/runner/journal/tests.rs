@@ -31,6 +31,7 @@ fn record(job: &str) -> Box<AttemptRecord> {
         topic: "acme/resize".parse().unwrap(),
         attempt: 1,
         delivery: 1,
+        taken_from: None,
         version: Some(Version([0xa5; 32])),
         enqueued_at: Timestamp::from_millis(1_000),
         due_at: Timestamp::from_millis(2_000),
@@ -98,6 +99,14 @@ fn what_is_not_known_is_null() {
     let line: Value = serde_json::from_str(&line(&unknown)).unwrap();
     assert_eq!((&line["component"], &line["settled"]), (&Value::Null, &Value::Null));
     assert_eq!(line.as_object().unwrap().len(), 22);
+}
+
+#[test]
+fn an_attempt_of_a_lost_worker_has_its_name_and_no_times_of_running() {
+    let lost = AttemptRecord { taken_from: Some(WorkerId::new("mill-0")), ..*record("j") };
+    let line: Value = serde_json::from_str(&line(&lost)).unwrap();
+    assert_eq!((&line["worker"], &line["claimed_us"]), (&json!("mill-0"), &json!(2_001_000)));
+    assert_eq!((&line["started_us"], &line["ended_us"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
