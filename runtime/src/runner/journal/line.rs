@@ -1,97 +1,97 @@
 //! One record as one line of JSON. Whoever changes it changes `docs/journal.md`.
+//!
+//! Put together from pieces: serde_json takes about three times the instructions, many of them to look for characters to
+//! escape, in field names and in values that by their types have none.
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::super::record::AttemptRecord;
-use crate::job::WorkerId;
 use crate::store::Settled;
+use crate::time::Timestamp;
 use crate::wasm::Version;
 
-/// Every field is always there, in this order.
-#[derive(Serialize)]
-struct Line<'a> {
-    worker: &'a str,
-    tenant: &'a str,
-    topic: &'a str,
-    job: &'a str,
-    attempt: u32,
-    delivery: u64,
-    component: Option<&'a str>,
-    enqueued_us: u64,
-    due_us: u64,
-    claimed_us: u64,
-    started_us: Option<u64>,
-    ended_us: Option<u64>,
-    outcome: &'static str,
-    verdict: &'static str,
-    settled: Option<&'static str>,
-    reason: Option<&'static str>,
-    fuel: u64,
-    memory_peak_bytes: u64,
-    body_bytes: usize,
-    result_bytes: usize,
-    follow_ups: usize,
-    follow_up_bytes: usize,
+/// A worker's name, which may hold anything, as JSON.
+pub(super) fn quoted(worker: &str) -> String {
+    serde_json::Value::from(worker).to_string()
 }
 
-/// In the place of records that were not written.
-#[derive(Serialize)]
-struct Gap<'a> {
-    worker: &'a str,
-    dropped: u64,
-}
-
-/// Appends the record's line, its end included. `worker`: whose journal it is.
+/// Appends the record's line, its end included. `worker`: whose journal it is, [`quoted`]. Every field is always there.
 pub(super) fn write(lines: &mut Vec<u8>, worker: &str, record: &AttemptRecord) {
+    let lost_worker = record.taken_from.as_ref().map(|worker| quoted(worker.as_str()));
     // The store's clock at the claim, and from there on the monotonic one: comparable, and never out of order.
-    let claimed_us = record.claimed_at.as_millis().saturating_mul(1000);
+    let claimed_us = micros_of(record.claimed_at);
     let started_us = claimed_us.saturating_add(micros(record.in_hand));
     let ended_us = started_us.saturating_add(micros(record.duration));
-    let ours = record.taken_from.is_none();
+    let ours = lost_worker.is_none();
     let component = record.version.map(hex);
-    push(
-        lines,
-        &Line {
-            worker: record.taken_from.as_ref().map_or(worker, WorkerId::as_str),
-            tenant: record.topic.tenant.as_str(),
-            topic: record.topic.topic.as_str(),
-            job: record.job.as_str(),
-            attempt: record.attempt,
-            delivery: record.delivery,
-            component: component.as_ref().and_then(|hex| std::str::from_utf8(hex).ok()),
-            enqueued_us: record.enqueued_at.as_millis().saturating_mul(1000),
-            due_us: record.due_at.as_millis().saturating_mul(1000),
-            claimed_us,
-            started_us: ours.then_some(started_us),
-            ended_us: ours.then_some(ended_us),
-            outcome: record.outcome,
-            verdict: record.verdict,
-            settled: record.settled.map(Settled::as_str),
-            reason: record.reason.map(|reason| reason.as_str()),
-            fuel: record.fuel,
-            memory_peak_bytes: record.memory_peak,
-            body_bytes: record.body_bytes,
-            result_bytes: record.result_bytes,
-            follow_ups: record.follow_ups,
-            follow_up_bytes: record.follow_up_bytes,
-        },
-    );
+    let component = component.as_ref().and_then(|hex| std::str::from_utf8(hex).ok());
+
+    let mut line = Line(lines);
+    line.json(r#"{"worker":"#, lost_worker.as_deref().unwrap_or(worker));
+    line.word(r#","tenant":"#, Some(record.topic.tenant.as_str()));
+    line.word(r#","topic":"#, Some(record.topic.topic.as_str()));
+    line.word(r#","job":"#, Some(record.job.as_str()));
+    line.number(r#","attempt":"#, u64::from(record.attempt));
+    line.number(r#","delivery":"#, record.delivery);
+    line.word(r#","component":"#, component);
+    line.number(r#","enqueued_us":"#, micros_of(record.enqueued_at));
+    line.number(r#","due_us":"#, micros_of(record.due_at));
+    line.number(r#","claimed_us":"#, claimed_us);
+    line.number_if(ours, r#","started_us":"#, started_us);
+    line.number_if(ours, r#","ended_us":"#, ended_us);
+    line.word(r#","outcome":"#, Some(record.outcome));
+    line.word(r#","verdict":"#, Some(record.verdict));
+    line.word(r#","settled":"#, record.settled.map(Settled::as_str));
+    line.word(r#","reason":"#, record.reason.map(|reason| reason.as_str()));
+    line.number(r#","fuel":"#, record.fuel);
+    line.number(r#","memory_peak_bytes":"#, record.memory_peak);
+    line.number(r#","body_bytes":"#, record.body_bytes as u64);
+    line.number(r#","result_bytes":"#, record.result_bytes as u64);
+    line.number(r#","follow_ups":"#, record.follow_ups as u64);
+    line.number(r#","follow_up_bytes":"#, record.follow_up_bytes as u64);
+    line.end();
 }
 
 /// Appends the line that says that `dropped` records are missing here.
 pub(super) fn write_gap(lines: &mut Vec<u8>, worker: &str, dropped: u64) {
-    push(lines, &Gap { worker, dropped });
+    let mut line = Line(lines);
+    line.json(r#"{"worker":"#, worker);
+    line.number(r#","dropped":"#, dropped);
+    line.end();
 }
 
-fn push(lines: &mut Vec<u8>, line: &impl Serialize) {
-    let start = lines.len();
-    match serde_json::to_writer(&mut *lines, line) {
-        Ok(()) => lines.push(b'\n'),
-        // Plain fields and a buffer in memory have no way to fail; half a line would be worse than none.
-        Err(_) => lines.truncate(start),
+/// A line that is being put together. Each piece begins with what leads to the value: `,"field":`.
+struct Line<'a>(&'a mut Vec<u8>);
+
+impl Line<'_> {
+    fn json(&mut self, start: &str, value: &str) {
+        self.0.extend_from_slice(start.as_bytes());
+        self.0.extend_from_slice(value.as_bytes());
     }
+
+    /// A value that has nothing to escape: a [`Name`](crate::job::Name), a [`JobId`](crate::job::JobId), digits, or a
+    /// word of ours.
+    fn word(&mut self, start: &str, value: Option<&str>) {
+        let Some(value) = value else { return self.json(start, "null") };
+        self.json(start, "\"");
+        self.json(value, "\"");
+    }
+
+    fn number(&mut self, start: &str, value: u64) {
+        self.json(start, itoa::Buffer::new().format(value));
+    }
+
+    fn number_if(&mut self, known: bool, start: &str, value: u64) {
+        if known { self.number(start, value) } else { self.json(start, "null") }
+    }
+
+    fn end(self) {
+        self.0.extend_from_slice(b"}\n");
+    }
+}
+
+fn micros_of(time: Timestamp) -> u64 {
+    time.as_millis().saturating_mul(1000)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -68,7 +68,7 @@ impl Journal {
 
     fn start(file: JournalFile, worker: &WorkerId, queue: Queue) -> Result<Self, JournalError> {
         let (queue, ended) = (Arc::new(queue), CancellationToken::new());
-        let writer = Writer::new(Arc::clone(&queue), file, worker.clone());
+        let writer = Writer::new(Arc::clone(&queue), file, worker);
         let end = ended.clone().drop_guard();
         let run = move || {
             // Also if it panics.

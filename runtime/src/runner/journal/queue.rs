@@ -10,7 +10,7 @@ use super::super::record::AttemptRecord;
 
 /// How long records are gathered before they are written. With the writing itself it stays below 50 ms.
 const GATHER: Duration = Duration::from_millis(25);
-/// Records that may wait: a second of a busy runner, some 25 MB.
+/// Records that may wait: a second of a busy runner, some 35 MB.
 const MAX: usize = 1 << 16;
 /// How often it is said that records are dropped.
 const SAY_EVERY: Duration = Duration::from_secs(60);

@@ -62,7 +62,7 @@ fn records(numbers: std::ops::Range<usize>) -> Vec<Box<AttemptRecord>> {
 
 fn line(record: &AttemptRecord) -> String {
     let mut lines = Vec::new();
-    line::write(&mut lines, worker().as_str(), record);
+    line::write(&mut lines, &line::quoted(worker().as_str()), record);
     String::from_utf8(lines).unwrap()
 }
 
@@ -107,6 +107,17 @@ fn an_attempt_of_a_lost_worker_has_its_name_and_no_times_of_running() {
     let line: Value = serde_json::from_str(&line(&lost)).unwrap();
     assert_eq!((&line["worker"], &line["claimed_us"]), (&json!("mill-0"), &json!(2_001_000)));
     assert_eq!((&line["started_us"], &line["ended_us"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_line_can_be_read_whatever_a_worker_is_called() {
+    let odd = "mill \"7\"\n\\ü";
+    let lost = AttemptRecord { taken_from: Some(WorkerId::new(odd)), ..*record("j") };
+    let read: Value = serde_json::from_str(&line(&lost)).unwrap();
+    assert_eq!(read["worker"], odd);
+    let mut gap = Vec::new();
+    line::write_gap(&mut gap, &line::quoted(odd), 7);
+    assert_eq!(serde_json::from_slice::<Value>(&gap).unwrap(), json!({ "worker": odd, "dropped": 7 }));
 }
 
 #[test]

@@ -21,7 +21,8 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Arc<Queue>,
-    worker: WorkerId,
+    /// As it stands in the lines.
+    worker: String,
     file: JournalFile,
     /// Made and not yet written; the buffer is used again and again.
     lines: Vec<u8>,
@@ -34,8 +35,8 @@ pub(super) struct Writer {
 struct GivenUp;
 
 impl Writer {
-    pub(super) fn new(queue: Arc<Queue>, file: JournalFile, worker: WorkerId) -> Self {
-        Self { queue, worker, file, lines: Vec::new(), said: None }
+    pub(super) fn new(queue: Arc<Queue>, file: JournalFile, worker: &WorkerId) -> Self {
+        Self { queue, worker: line::quoted(worker.as_str()), file, lines: Vec::new(), said: None }
     }
 
     /// Ends when the queue is closed and all of it is written, or cannot be.
@@ -59,13 +60,13 @@ impl Writer {
         dropped: u64,
     ) -> Result<(), GivenUp> {
         for record in records {
-            line::write(&mut self.lines, self.worker.as_str(), &record);
+            line::write(&mut self.lines, &self.worker, &record);
             if self.lines.len() >= CHUNK {
                 self.flush()?;
             }
         }
         if dropped > 0 {
-            line::write_gap(&mut self.lines, self.worker.as_str(), dropped);
+            line::write_gap(&mut self.lines, &self.worker, dropped);
         }
         self.flush()
     }
