@@ -6,6 +6,8 @@
 mod cpu;
 mod figure;
 mod load;
+#[doc(hidden)]
+pub mod parts;
 mod place;
 mod rig;
 mod scenario;

@@ -13,7 +13,7 @@ pub const MEMORY_SLOT_BYTES: u64 = 1 << 30;
 
 /// The guest yields after this much fuel, so that its deadline is seen: about 0.1 ms. Measured to cost 3 to 6 %
 /// together with the timeout.
-pub(super) const FUEL_PER_YIELD: u64 = 100_000;
+pub(crate) const FUEL_PER_YIELD: u64 = 100_000;
 
 /// Address space of one memory: all that 32 bits can reach, and a guard. Bounds checks then cost nothing.
 const MEMORY_RESERVATION: u64 = 4 << 30;
@@ -25,13 +25,18 @@ const TABLE_ELEMENTS: usize = 1 << 16;
 /// An engine with room for `concurrency` attempts at once, and some for self-tests and for components with more than
 /// one memory.
 pub(super) fn running(concurrency: u32) -> Result<Engine, SandboxError> {
-    let mut config = common();
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency)));
+    let (mut config, pool) = settings(concurrency);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool {
         concurrency,
         gigabytes: u64::from(memories(concurrency)).saturating_mul(MEMORY_RESERVATION + MEMORY_GUARD) >> 30,
         source,
     })
+}
+
+/// What [`running`] makes its engine from.
+pub(super) fn settings(concurrency: u32) -> (Config, PoolingAllocationConfig) {
+    (common(), pool(concurrency))
 }
 
 /// An engine without a pool: the child process has neither the address space nor a use for one.

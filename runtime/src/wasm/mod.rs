@@ -18,6 +18,7 @@ mod host;
 mod invoke;
 mod limiter;
 mod logbook;
+pub(crate) mod parts;
 mod sandbox;
 mod self_test;
 mod settings;

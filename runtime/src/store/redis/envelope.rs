@@ -77,14 +77,14 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
 }
 
 /// A job with its stamp, as it is stored.
-pub(super) fn write_stored(job: &Job) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+pub(crate) fn write_stored(job: &Job) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     let stamp = [job.enqueued_at, job.due_at].map(|at| point_ms(at).to_be_bytes());
     Ok([stamp.as_flattened(), &write(&job.spec)?].concat())
 }
 
 /// Why a stored job cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(crate) enum Unreadable {
     #[error("it is {0} bytes long, too short for a stamp and an envelope")]
     Short(usize),
     #[error("it is in format {0}, and this version knows formats up to {VERSION}")]
@@ -96,7 +96,7 @@ pub(super) enum Unreadable {
 }
 
 /// Reads stamp and envelope of the job `id` of `tenant`.
-pub(super) fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
+pub(crate) fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
     let (enqueued_at, due_at, packed) = stamp(stored).ok_or(Unreadable::Short(stored.len()))?;
     let envelope: Envelope<'_> = rmp_serde::from_slice(packed)?;
     if let Some(version) = envelope.version.filter(|version| *version != VERSION) {

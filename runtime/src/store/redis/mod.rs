@@ -8,7 +8,7 @@
 mod cancel;
 mod claim;
 mod clock;
-mod envelope;
+pub(crate) mod envelope;
 mod error;
 mod inspect;
 mod keys;
