@@ -4,10 +4,12 @@
 pub mod load;
 pub mod mill;
 pub mod mutants;
+pub mod parts;
 pub mod process;
 pub mod queue;
 pub mod redis;
 pub mod site;
+pub mod text;
 pub mod wait;
 
 /// Paths of the guests' components, made by the build script.

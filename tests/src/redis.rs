@@ -24,9 +24,7 @@ pub async fn shared() -> Arc<Redis> {
     if let Some(running) = shared.upgrade() {
         return running;
     }
-    let server = Arc::new(Redis::start().await);
-    // Nobody kills it and wants its data back.
-    server.ask::<String>("CONFIG", &["SET", "appendonly", "no"]).await.expect("Redis takes the setting");
+    let server = Arc::new(Redis::start_without_log().await);
     *shared = Arc::downgrade(&server);
     server
 }
@@ -36,6 +34,13 @@ impl Redis {
     pub async fn start() -> Self {
         let mut redis = Self { folder: TempDir::with_prefix("gristmill-redis-").unwrap(), server: None };
         redis.resume().await;
+        redis
+    }
+
+    /// Starts one for those who do not kill it and want its data back.
+    pub async fn start_without_log() -> Self {
+        let redis = Self::start().await;
+        redis.ask::<String>("CONFIG", &["SET", "appendonly", "no"]).await.expect("Redis takes the setting");
         redis
     }
 

@@ -1,0 +1,14 @@
+//! The parts of a job's way, each by itself.
+//!
+//! ```console
+//! $ cargo bench --bench parts                 # all
+//! $ cargo bench --bench parts -- 'claim|settle'   # some
+//! ```
+
+mod codec;
+mod decide;
+mod sandbox;
+mod store;
+
+criterion::criterion_group!(parts, codec::bench, decide::bench, sandbox::bench, store::bench);
+criterion::criterion_main!(parts);
