@@ -28,6 +28,7 @@ super::cases![
     a_job_that_nobody_heard_of_for_a_day_is_still_found,
     what_a_worker_holds_can_be_asked_for,
     what_a_worker_holds_is_asked_by_tenant,
+    what_was_not_acked_with_others_is_still_held,
 ];
 
 async fn overdue(queue: &Queue) -> Vec<Overdue> {
@@ -218,6 +219,24 @@ async fn what_a_worker_holds_can_be_asked_for(queue: Queue) {
     assert!(held(&queue, &ids[..1]).await.is_empty());
     queue.claim(1).await;
     assert_eq!(held(&queue, &ids[..1]).await, [(ids[1].clone(), 2)].into(), "by its new delivery");
+}
+
+/// Acks of many jobs at once, in another order than they were claimed in.
+async fn what_was_not_acked_with_others_is_still_held(queue: Queue) {
+    queue.push(&(0..9).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    let claims = queue.claim(9).await;
+    let ack = async |places: &[usize]| {
+        let acks: Vec<_> = places.iter().map(|place| settlement(&claims[*place], Verdict::Ack(None))).collect();
+        let settled = queue.store.settle(&acks).await.unwrap();
+        assert_eq!(settled, vec![Settled::Done; places.len()]);
+    };
+    let left = |places: &[usize]| places.iter().map(|place| (claims[*place].lease.job.clone(), 1)).collect();
+    ack(&[3, 1, 8]).await;
+    assert_eq!(held(&queue, &[]).await, left(&[0, 2, 4, 5, 6, 7]));
+    ack(&[7]).await;
+    assert_eq!(held(&queue, &[]).await, left(&[0, 2, 4, 5, 6]));
+    ack(&[6, 0, 5, 2, 4]).await;
+    assert!(held(&queue, &[]).await.is_empty());
 }
 
 async fn what_a_worker_holds_is_asked_by_tenant(queue: Queue) {

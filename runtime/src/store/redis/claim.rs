@@ -162,23 +162,26 @@ fn read<'a>(
     let now = Timestamp::from_millis(reply.number()?);
     let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
     while !empty.is_empty() {
-        drained.insert(&line_of(part, &mut empty)?.topic);
+        drained.insert(&line_at(part, empty.number()?)?.topic);
     }
     while !strays.is_empty() {
-        let topic = &line_of(part, &mut strays)?.topic;
+        let topic = &line_at(part, strays.number()?)?.topic;
         tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's strays");
         claimed.strays += 1;
     }
     while !jobs.is_empty() {
-        let line = line_of(part, &mut jobs)?;
+        let topic = jobs.integer()?;
+        let line = line_at(part, topic.unsigned_abs())?;
         let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+        let (delivery, number) = if topic < 0 { (jobs.number()?, jobs.number()?) } else { (1, 1) };
+        let (failure, checkpoint) = if topic < 0 { (jobs.bytes()?, jobs.bytes()?) } else { Default::default() };
         let running = Running {
-            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery: jobs.number()? },
-            attempt: attempt(jobs.number()?),
+            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery },
+            attempt: attempt(number),
             claimed_at: now,
             lease_until: now.plus(Duration::from_millis(wait_ms(line.lease))),
         };
-        match running.claim(&stored, &jobs.bytes()?, jobs.bytes()?) {
+        match running.claim(&stored, &failure, checkpoint) {
             Ok(claim) => claimed.claims.push(claim),
             Err(unreadable) => broken.push(unreadable),
         }
@@ -186,8 +189,9 @@ fn read<'a>(
     Ok(())
 }
 
-fn line_of<'a>(part: &'a [ClaimFrom], reply: &mut Reply) -> RedisResult<&'a ClaimFrom> {
-    let number = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
+/// The line of a claim by its place in the call, counted from 1.
+fn line_at(part: &[ClaimFrom], number: u64) -> RedisResult<&ClaimFrom> {
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
     part.get(number.wrapping_sub(1)).ok_or_else(|| unexpected("claim.lua named a topic that was not asked for"))
 }
 

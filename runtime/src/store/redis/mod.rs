@@ -5,6 +5,7 @@
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to a single server.
 
+mod ack;
 mod cancel;
 mod claim;
 mod clock;

@@ -39,6 +39,13 @@ impl Reply {
         String::from_utf8(self.bytes()?).map_err(|_| unexpected("a script answered with a string that is no UTF-8"))
     }
 
+    pub(super) fn integer(&mut self) -> RedisResult<i64> {
+        match self.value()? {
+            Value::Int(number) => Ok(number),
+            _ => Err(unexpected("a script answered without an integer where one belongs")),
+        }
+    }
+
     /// A number that is not negative; as an integer or, like scores, as a string.
     pub(super) fn number(&mut self) -> RedisResult<u64> {
         let number = match self.value()? {

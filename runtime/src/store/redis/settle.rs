@@ -1,18 +1,19 @@
-//! Settle: plain acks go through `ack.lua` many at a time, everything else through `settle.lua`.
+//! Settle: plain acks go their own way, see [`super::ack`]; everything else goes through `settle.lua`.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
 
+use super::ack::{acks_by_worker, plain_acks, read_lost};
 use super::keys::Keys;
 use super::push::add_job;
 use super::record::{write_cancelled, write_failure, write_result};
 use super::reply::Reply;
-use super::script::{ACK, Call, SETTLE};
+use super::script::{Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
-use crate::job::{JobId, Name, WorkerId};
+use crate::job::{Name, WorkerId};
 use crate::outcome::{Failure, Verdict};
 use crate::store::clock::wait_ms;
 use crate::store::{Settled, Settlement, StoreError};
@@ -23,7 +24,13 @@ const DOING: &str = "settle attempts";
 type Dead = HashMap<Duration, Vec<WorkerId>>;
 
 /// A settlement and its place in the batch.
-type Placed<'a> = (usize, &'a Settlement);
+pub(super) type Placed<'a> = (usize, &'a Settlement);
+
+/// What one call settles, which says how to read the answer.
+enum Part<'a> {
+    Acks(Vec<Placed<'a>>),
+    Others(Vec<Placed<'a>>),
+}
 
 impl RedisStore {
     pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
@@ -34,20 +41,24 @@ impl RedisStore {
             let (plain, others) = plain_acks(group);
             for part in acks_by_worker(plain) {
                 calls.push(self.ack_call(&keys, &part));
-                parts.push(part);
+                parts.push(Part::Acks(part));
             }
             for part in chunk(others) {
                 calls.push(self.settle_call(&keys, &part, &dead)?);
-                parts.push(part);
+                parts.push(Part::Others(part));
             }
         }
         let mut answers = Vec::with_capacity(settlements.len());
         let mut parts = parts.into_iter();
         let mut calls = calls.into_iter().peekable();
         while calls.peek().is_some() {
-            for reply in self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await? {
-                let settled = read(reply).map_err(self.misread(DOING))?;
-                answers.extend(parts.next().into_iter().flatten().map(|(place, _)| place).zip(settled));
+            let replies = self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await?;
+            for (part, reply) in parts.by_ref().zip(replies) {
+                let (settled, part) = match part {
+                    Part::Acks(part) => (read_lost(reply, part.len()), part),
+                    Part::Others(part) => (read(reply), part),
+                };
+                answers.extend(part.iter().map(|(place, _)| *place).zip(settled.map_err(self.misread(DOING))?));
             }
         }
         Ok(in_order(answers))
@@ -64,33 +75,6 @@ impl RedisStore {
             }
         }
         Ok(dead)
-    }
-
-    fn ack_call(&self, keys: &Keys, part: &[Placed<'_>]) -> Call {
-        let mut topics: Numbered<&Name> = Numbered(Vec::new());
-        let numbers: Vec<usize> = part.iter().map(|(_, s)| topics.number(&s.lease.topic.topic)).collect();
-        let worker = part.first().map(|(_, s)| s.lease.worker.clone()).unwrap_or_else(|| WorkerId::new(""));
-
-        let names = [
-            keys.processing(&worker),
-            keys.jobs(),
-            keys.claims(),
-            keys.leases(),
-            keys.counts(),
-            keys.failures(),
-            keys.checkpoints(),
-            keys.priorities(),
-            keys.cancelled(),
-        ];
-        let mut call = Call::new(&ACK, &names);
-        call.arg(worker.as_str()).arg(topics.0.len());
-        for topic in &topics.0 {
-            call.arg(topic.as_str());
-        }
-        for ((_, settlement), topic) in part.iter().zip(numbers) {
-            call.arg(settlement.lease.job.as_str()).arg(settlement.lease.delivery).arg(topic);
-        }
-        call
     }
 
     fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
@@ -214,39 +198,6 @@ fn guard(settlement: &Settlement, dead: &Dead) -> &'static str {
     }
 }
 
-fn is_plain_ack(settlement: &Settlement) -> bool {
-    matches!(settlement.verdict, Verdict::Ack(_))
-        && settlement.follow_ups.is_empty()
-        && settlement.keep_result.is_zero()
-        && settlement.unique.is_none()
-        && !settlement.notify
-        && settlement.only_if_overdue.is_none()
-}
-
-/// Plain acks, which go ahead, and the others. An ack of a job that is settled otherwise too keeps its place behind it.
-fn plain_acks(group: Vec<Placed<'_>>) -> (Vec<Placed<'_>>, Vec<Placed<'_>>) {
-    let others = group.iter().filter(|(_, s)| !is_plain_ack(s));
-    let others: HashSet<&JobId> = others.map(|(_, s)| &s.lease.job).collect();
-    if others.is_empty() {
-        return (group, Vec::new());
-    }
-    group.into_iter().partition(|(_, s)| is_plain_ack(s) && !others.contains(&s.lease.job))
-}
-
-fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
-    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
-    for ack in acks {
-        let fits = |part: &&mut Vec<Placed<'_>>| {
-            part.len() < SCRIPT_JOBS && part.first().is_some_and(|(_, s)| s.lease.worker == ack.1.lease.worker)
-        };
-        match parts.iter_mut().rev().find(fits) {
-            Some(part) => part.push(ack),
-            None => parts.push(vec![ack]),
-        }
-    }
-    parts
-}
-
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
 fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
     let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
@@ -274,7 +225,7 @@ fn weight(settlement: &Settlement) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Lease, Payload};
+    use crate::job::{JobId, Lease, Payload};
     use crate::outcome::{FailureDetail, Reason};
 
     #[test]

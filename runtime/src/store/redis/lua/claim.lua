@@ -6,14 +6,20 @@
 -- ARGV  1 now, ms ('': the server's clock)  2 worker  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
 --       then per topic: name, how many at most, lease in ms. At most 1,000 jobs in all.
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
---           { per job: index of its topic, id, stamp and envelope, delivery, attempt, failure or '', checkpoint or '' } }
+--           { per job: index of its topic, id, stamp and envelope; of one that was claimed before, the index is negative,
+--             and delivery, attempt, failure or '', checkpoint or '' follow } }
 local now = clock(ARGV[1])
 local processing, jobs, claims, worker = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 
 despite_full_memory(KEYS[4])
-local delayed, drained = {}, {}
+-- Refuses before anything was popped, should the list be something else.
+redis.call('LLEN', processing)
+local delayed, drained, expiry = {}, {}, {}
+local topics, delayed_keys = (#ARGV - 3) / 3, {}
+for t = 1, topics do delayed_keys[t] = key(t, DELAYED) end
+local some_delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0
 
-for t = 1, (#ARGV - 3) / 3 do
+for t = 1, topics do
   local name, max, before = ARGV[3 * t + 1], tonumber(ARGV[3 * t + 2]), #ids
   take_line(t, name, max)
   if #ids - before < max then
@@ -22,14 +28,17 @@ for t = 1, (#ARGV - 3) / 3 do
     drained[#drained + 1] = t
   end
   -- Others write to these Lists too, and might name a job that is not due yet.
-  if #ids > before and redis.call('EXISTS', key(t, DELAYED)) == 1 then
+  if some_delayed and #ids > before and redis.call('EXISTS', key(t, DELAYED)) == 1 then
     for i, due in ipairs(redis.call('ZMSCORE', key(t, DELAYED), unpack(ids, before + 1))) do delayed[before + i] = due end
   end
+  -- As a string, so that it is not written out anew for each job.
+  expiry[t] = string.format('%.0f', now + tonumber(ARGV[3 * t + 3]))
 end
 if #ids == 0 then return { now, drained, {}, {} } end
 
 local bodies, history = redis.call('HMGET', jobs, unpack(ids)), redis.call('HMGET', claims, unpack(ids))
-local strays, taken, lease, claim, again, seen = {}, {}, {}, {}, {}, {}
+local strays, taken, lease, claim, again, seen, running = {}, {}, {}, {}, {}, {}, {}
+local first_claim = '1:1:' .. worker
 for i, id in ipairs(ids) do
   local t = topic_of[i]
   local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
@@ -48,15 +57,20 @@ for i, id in ipairs(ids) do
   end
   if body then
     seen[id] = true
-    local n = #taken
+    running[t] = (running[t] or 0) + 1
+    local n, value = #taken, first_claim
     taken[n + 1], taken[n + 2], taken[n + 3] = t, id, body
-    taken[n + 4], taken[n + 5], taken[n + 6], taken[n + 7] = deliveries + 1, attempts + 1, '', ''
-    if deliveries > 0 then again[#again + 1] = n end
-    lease[#lease + 1], lease[#lease + 2] = now + tonumber(ARGV[3 * t + 3]), id
-    claim[#claim + 1], claim[#claim + 2] = id, (deliveries + 1) .. ':' .. (attempts + 1) .. ':' .. worker
-    count(ARGV[3 * t + 1], 'running')
+    if deliveries > 0 then
+      again[#again + 1] = n
+      taken[n + 1], taken[n + 4], taken[n + 5] = -t, deliveries + 1, attempts + 1
+      taken[n + 6], taken[n + 7] = '', ''
+      value = (deliveries + 1) .. ':' .. (attempts + 1) .. ':' .. worker
+    end
+    lease[#lease + 1], lease[#lease + 2] = expiry[t], id
+    claim[#claim + 1], claim[#claim + 2] = id, value
   end
 end
+for t, n in pairs(running) do count(ARGV[3 * t + 1], 'running', n) end
 if #lease > 0 then
   redis.call('ZADD', KEYS[4], unpack(lease))
   redis.call('HSET', claims, unpack(claim))

@@ -9,10 +9,13 @@ local ids, topic_of = {}, {}
 local mixed, pauses = redis.call('EXISTS', KEYS[9], KEYS[10]) > 0, nil
 if mixed then mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1 end
 
-local function take(t, ready, processing)
-  local id = redis.call('RPOPLPUSH', ready, processing)
-  if id then ids[#ids + 1], topic_of[#topic_of + 1] = id, t end
-  return id
+-- RPOPLPUSH for up to `max` jobs at once: a script is one step, so this is as safe, and two commands do for all.
+local function take(t, ready, processing, max)
+  local oldest = redis.call('RPOP', ready, max)
+  if not oldest then return end
+  redis.call('LPUSH', processing, unpack(oldest))
+  local n = #ids
+  for i, id in ipairs(oldest) do ids[n + i], topic_of[n + i] = id, t end
 end
 
 -- Takes at most `max` jobs of a topic that has ready ones of several priorities, or of another than normal.
@@ -25,7 +28,7 @@ local function take_by_turns(t, name, max, waiting)
     if waiting[priority] == 0 then
       priority = waiting[HIGH] > 0 and HIGH or waiting[NORMAL] > 0 and NORMAL or LOW
     end
-    take(t, key(t, priority), KEYS[1])
+    take(t, key(t, priority), KEYS[1], 1)
     waiting[priority], turn = waiting[priority] - 1, (turn + 1) % #turns
   end
   redis.call('HSET', KEYS[11], name, turn)
@@ -37,8 +40,5 @@ local function take_line(t, name, max)
   local waiting = mixed and { redis.call('LLEN', key(t, HIGH)), redis.call('LLEN', key(t, NORMAL)),
                               redis.call('LLEN', key(t, LOW)) }
   if waiting and waiting[HIGH] + waiting[LOW] > 0 then return take_by_turns(t, name, max, waiting) end
-  local ready, processing = key(t, NORMAL), KEYS[1]
-  for _ = 1, max do
-    if not take(t, ready, processing) then return end
-  end
+  take(t, key(t, NORMAL), KEYS[1], max)
 end
