@@ -24,6 +24,13 @@ impl Timestamp {
         Self(millis(since_epoch))
     }
 
+    /// What [`Self::now`] leaves out: the part of a millisecond that has passed since.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    pub fn fraction() -> Duration {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Duration::from_nanos(u64::from(since_epoch.subsec_nanos() % 1_000_000))
+    }
+
     pub const fn as_millis(self) -> u64 {
         self.0
     }

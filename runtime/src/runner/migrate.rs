@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::alarm::Alarm;
 use super::lifeline::Lifeline;
 use crate::job::Name;
 use crate::store::{Migrated, Store};
@@ -30,6 +30,7 @@ pub(super) struct NextDue {
 pub(super) async fn run(
     store: Arc<dyn Store>,
     lifeline: Arc<Lifeline>,
+    alarm: Alarm,
     mut news: mpsc::Receiver<NextDue>,
     stop: CancellationToken,
 ) {
@@ -40,7 +41,7 @@ pub(super) async fn run(
             biased;
             () = stop.cancelled() => return,
             Some(news) = news.recv() => note(&mut timers, news),
-            tenant = wait_until(next) => {
+            tenant = wait_until(&alarm, next) => {
                 let due_in = match lifeline.call(|| store.migrate(&tenant, AT_ONCE)).await {
                     Some(Ok(Migrated { moved, next_due_in })) => {
                         tracing::debug!(target: "gristmill::runner", %tenant, moved, "due jobs are ready");
@@ -71,10 +72,10 @@ fn note(timers: &mut HashMap<Name, Instant>, NextDue { tenant, due_in, exact }: 
     }
 }
 
-async fn wait_until(next: Option<(Name, Instant)>) -> Name {
+async fn wait_until(alarm: &Alarm, next: Option<(Name, Instant)>) -> Name {
     match next {
         Some((tenant, at)) => {
-            tokio::time::sleep_until(at).await;
+            alarm.wait_until(at).await;
             tenant
         }
         None => std::future::pending().await,

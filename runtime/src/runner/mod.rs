@@ -12,6 +12,7 @@
 //! guest in a tight loop delays nobody's settle. Nothing polls when idle: a push wakes [`listen`], the next due time
 //! sets the timer of [`migrate`]; a slow tick is the safety net under both.
 
+mod alarm;
 mod claim;
 mod execute;
 mod gate;

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::alarm::Alarm;
 use super::claim::Claimer;
 use super::execute::Desk;
 use super::gate::Gate;
@@ -75,7 +76,7 @@ impl Runner {
     /// Starts to work on what the fleet offers. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If a guest thread cannot be started.
+    /// If a thread cannot be started.
     pub fn start(
         store: Arc<dyn Store>,
         fleet: watch::Receiver<Arc<Fleet>>,
@@ -130,7 +131,7 @@ impl Runner {
             stop: stop.clone(),
         };
         bringing.spawn(listener.run());
-        bringing.spawn(migrate::run(store.clone(), lifeline.clone(), hear_due, stop.clone()));
+        bringing.spawn(migrate::run(store.clone(), lifeline.clone(), Alarm::new()?, hear_due, stop.clone()));
         let sweeper = Sweeper { store: store.clone(), lifeline: lifeline.clone(), fleet: fleet.clone() };
         bringing.spawn(sweeper.run(stop.clone()));
         let claimer = Claimer {

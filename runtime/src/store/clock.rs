@@ -30,6 +30,15 @@ impl Clock {
     }
 }
 
+/// The part of a millisecond that the host's clock shows beyond its whole ones; none on a test's clock. For waits that are
+/// told: whoever waits for so much less than the whole milliseconds say still wakes in the right one.
+pub(super) fn fraction(clock: &Clock) -> Duration {
+    match clock {
+        Clock::Own => Timestamp::fraction(),
+        Clock::Manual(_) => Duration::ZERO,
+    }
+}
+
 /// A wait in whole milliseconds, rounded up: nothing that waits may come early. At most 1,000 years, so that sums with
 /// the time stay below [`LATEST_MS`].
 pub(super) fn wait_ms(wait: Duration) -> u64 {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::store::Clock;
+use crate::store::clock::fraction;
 use crate::time::Timestamp;
 
 /// A time in the file that is further ahead than this was written by a clock that was wrong, and is not waited for.
@@ -19,6 +20,15 @@ pub(super) struct Moment {
     pub(super) now: Timestamp,
     /// The same rounded up, for whatever must never be early.
     pub(super) up: Timestamp,
+    /// What `now` leaves out.
+    pub(super) fraction: Duration,
+}
+
+impl Moment {
+    /// How long it is until then. Up to the precision of the clock, if it does not stand still.
+    pub(super) fn until(&self, then: Timestamp) -> Duration {
+        then.since(self.now).saturating_sub(self.fraction)
+    }
 }
 
 impl OwnClock {
@@ -49,11 +59,11 @@ impl OwnClock {
 
     pub(super) fn moment(&self, clock: &Clock) -> Moment {
         let now = clock.now(|| self.now());
-        let fraction = match clock {
+        let step = match clock {
             Clock::Own => Duration::from_millis(1),
             Clock::Manual(_) => Duration::ZERO,
         };
-        Moment { now, up: now.plus(fraction) }
+        Moment { now, up: now.plus(step), fraction: fraction(clock) }
     }
 }
 

@@ -11,6 +11,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::job::{JobId, Name, TopicId};
+use crate::store::clock::fraction;
 use crate::store::{Migrated, StoreError, Wanted};
 use crate::time::Timestamp;
 
@@ -55,8 +56,10 @@ impl EmbeddedStore {
     }
 
     pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<Wanted, StoreError> {
-        let tenant = tenant.clone();
-        self.read("look for work", move |connection, now| wanted(connection, &tenant, now)).await
+        let (tenant, fraction) = (tenant.clone(), fraction(&self.clock));
+        let mut wanted = self.read("look for work", move |connection, now| wanted(connection, &tenant, now)).await?;
+        wanted.next_due_in = wanted.next_due_in.map(|due_in| due_in.saturating_sub(fraction));
+        Ok(wanted)
     }
 }
 
@@ -78,7 +81,7 @@ impl Work<'_> {
             moved += self.migrate_topic(*topic, share)?;
         }
         let next = self.topics.due(tenant).map(|(at, _)| at).min();
-        Ok(Migrated { moved, next_due_in: next.map(|at| at.since(now)) })
+        Ok(Migrated { moved, next_due_in: next.map(|at| self.time.until(at)) })
     }
 
     fn migrate_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {

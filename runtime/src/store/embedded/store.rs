@@ -50,7 +50,7 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 #[derive(Debug)]

@@ -129,7 +129,7 @@ impl Work<'_> {
                 changed.next_due = Some(next);
             }
             if earliest.is_none_or(|earliest| next < earliest) {
-                self.signals.push(Signal::Due(tenant, next.since(self.time.now)));
+                self.signals.push(Signal::Due(tenant, self.time.until(next)));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Migrate: due jobs go from delayed to ready.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::pipe;
@@ -11,7 +13,8 @@ use super::script::{Call, MIGRATE};
 use super::store::RedisStore;
 use crate::job::Name;
 use crate::store::{Migrated, StoreError};
-use crate::time::Timestamp;
+
+const DOING: &str = "migrate due jobs";
 
 /// How many topics one call of the script looks at.
 const TOPICS: isize = 64;
@@ -19,52 +22,81 @@ const TOPICS: isize = 64;
 /// How many jobs one call of the script moves at most.
 const JOBS: usize = 1000;
 
+/// Topics that are due so soon after the first one are migrated with it.
+const TOGETHER_MS: u64 = 5;
+
+/// The topics of each tenant that are due next, as last seen. A script may not make up key names, so they have to be known
+/// before; a guess that is right saves the moment of truth a round trip.
+pub(super) type DueNext = Mutex<HashMap<Name, Vec<Name>>>;
+
+/// Which topics are due next, and when.
+struct Heads {
+    topics: Vec<Name>,
+    due_in: Option<Duration>,
+}
+
 impl RedisStore {
     pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let keys = self.keys(tenant);
-        let mut moved = 0;
+        let mut next = self.due_next().remove(tenant).unwrap_or_default();
+        let (mut moved, mut guessed) = (0, true);
         loop {
-            let migrated = self.migrate_some(&keys, limit.saturating_sub(moved).min(JOBS)).await?;
-            moved += migrated.moved;
-            // Nothing moved although jobs are due: another runner was faster. It will look again, and so will we.
-            let done = moved >= limit || migrated.moved == 0 || migrated.next_due_in != Some(Duration::ZERO);
-            if done {
-                return Ok(Migrated { moved, ..migrated });
+            let room = limit.saturating_sub(moved).min(JOBS);
+            let some = self.migrate_topics(&keys, &next, guessed, room).await?;
+            moved += some;
+            guessed = false;
+            // Off the way of the jobs that were just moved.
+            let heads = self.look_at_heads(&keys).await?;
+            let is_due = heads.due_in == Some(Duration::ZERO);
+            // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
+            let in_vain = some == 0 && heads.topics == next;
+            if moved >= limit || !is_due || in_vain {
+                self.due_next().insert(tenant.clone(), heads.topics);
+                return Ok(Migrated { moved, next_due_in: heads.due_in });
             }
+            next = heads.topics;
         }
     }
 
-    /// Two steps, because a script may not make up key names: which topics are due, and then the script with their keys,
-    /// which asks for the time again. A topic that becomes due in between is found the next time.
-    async fn migrate_some(&self, keys: &Keys, limit: usize) -> Result<Migrated, StoreError> {
-        const DOING: &str = "migrate due jobs";
+    async fn look_at_heads(&self, keys: &Keys) -> Result<Heads, StoreError> {
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
         let (time, heads): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
-        let now = self.now(time);
+        let first = heads.first().map(|(_, due)| *due);
+        let horizon = first.map(|due| due.max(self.now(time).as_millis()).saturating_add(TOGETHER_MS));
+        let together = heads.iter().take_while(|(_, due)| Some(*due) <= horizon);
+        Ok(Heads {
+            topics: together.filter_map(|(topic, _)| topic.parse().ok()).collect(),
+            due_in: first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time))),
+        })
+    }
 
-        let due = heads.iter().take_while(|(_, at)| *at <= now.as_millis());
-        let due: Vec<Name> = due.filter_map(|(topic, _)| topic.parse().ok()).collect();
-        if due.is_empty() || limit == 0 {
-            let next = heads.first().map(|(_, at)| Timestamp::from_millis(*at).since(now));
-            return Ok(Migrated { moved: 0, next_due_in: next });
+    /// Moves due jobs of these topics; tells how many. None if they are guessed and another topic is due.
+    async fn migrate_topics(
+        &self,
+        keys: &Keys,
+        topics: &[Name],
+        guessed: bool,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        if topics.is_empty() || limit == 0 {
+            return Ok(0);
         }
-
         let mut names = keys.waiting();
-        for topic in &due {
+        for topic in topics {
             names.extend(keys.row(topic));
         }
         let mut call = Call::new(&MIGRATE, &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit);
-        for topic in &due {
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
+        for topic in topics {
             call.arg(topic.as_str());
         }
         let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
-        let read = |mut reply: Reply| {
-            let moved = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
-            // The empty string is no number: nothing is delayed.
-            Ok(Migrated { moved, next_due_in: reply.number().ok().map(Duration::from_millis) })
-        };
-        Reply::new(reply).and_then(read).map_err(self.misread(DOING))
+        let moved = Reply::new(reply).and_then(|mut reply| reply.integer()).map_err(self.misread(DOING))?;
+        Ok(usize::try_from(moved).unwrap_or(0))
+    }
+
+    fn due_next(&self) -> MutexGuard<'_, HashMap<Name, Vec<Name>>> {
+        self.due_next.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

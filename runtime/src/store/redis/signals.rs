@@ -13,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 
+use super::clock::wait;
 use super::error::timed_out;
 use super::link::{CONNECT_TIMEOUT, Link, RESPONSE_TIMEOUT};
 use super::store::RedisStore;
@@ -165,7 +166,7 @@ fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
         Channel::Done(tenant) => Some(Signal::Finished(tenant.clone(), message.parse().ok()?)),
         Channel::Wake(tenant) => match message.split_once(' ')? {
             ("ready", topic) => Some(Signal::Ready(TopicId { tenant: tenant.clone(), topic: topic.parse().ok()? })),
-            ("due", wait_ms) => Some(Signal::Due(tenant.clone(), Duration::from_millis(wait_ms.parse().ok()?))),
+            ("due", text) => Some(Signal::Due(tenant.clone(), wait(text)?)),
             ("cancel", id) => Some(Signal::Cancelled(tenant.clone(), id.parse().ok()?)),
             _ => None,
         },

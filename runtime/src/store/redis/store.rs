@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::clock::{self, TimeReply};
 use super::keys::Keys;
 use super::link::Link;
+use super::migrate::DueNext;
 use crate::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use crate::store::{
     Cancelled, ClaimFrom, Claimed, Clock, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Produce, Pushed,
@@ -36,6 +37,7 @@ pub struct RedisStore {
     pub(super) link: Arc<Link>,
     pub(super) prefix: Arc<str>,
     pub(super) clock: Clock,
+    pub(super) due_next: Arc<DueNext>,
 }
 
 impl RedisStore {
@@ -54,7 +56,7 @@ impl RedisStore {
         }
         let link = Link::new(url)?;
         link.connect().await?;
-        Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own })
+        Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own, due_next: Arc::default() })
     }
 
     /// The same store by another clock.
@@ -71,6 +73,14 @@ impl RedisStore {
     /// The time, given the server's, rounded down.
     pub(super) fn now(&self, server: TimeReply) -> Timestamp {
         self.clock.now(|| clock::server_time(server))
+    }
+
+    /// The same since the Unix epoch, with its fraction of a millisecond.
+    pub(super) fn exact(&self, server: TimeReply) -> Duration {
+        match &self.clock {
+            Clock::Own => clock::exact_time(server),
+            Clock::Manual(_) => Duration::from_millis(self.now(server).as_millis()),
+        }
     }
 
     pub(super) fn keys(&self, tenant: &Name) -> Keys {

@@ -1,5 +1,7 @@
 //! The look at what waits, and what it leaves out: paused topics.
 
+use std::time::Duration;
+
 use redis::{Value, pipe};
 
 use super::clock::TimeReply;
@@ -8,7 +10,6 @@ use super::script::{Call, LOOK_RAW, PAUSE};
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::job::{Name, TopicId};
 use crate::store::{StoreError, Wanted};
-use crate::time::Timestamp;
 
 const DOING: &str = "look for work";
 
@@ -29,7 +30,7 @@ impl RedisStore {
         let next_due_in = match head.first() {
             Some((_, due)) => {
                 let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-                Some(Timestamp::from_millis(*due).since(self.now(time)))
+                Some(Duration::from_millis(*due).saturating_sub(self.exact(time)))
             }
             None => None,
         };

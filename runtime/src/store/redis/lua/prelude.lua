@@ -1,10 +1,16 @@
 -- Put in front of every script. Builds no key name, and writes only through what its caller hands over.
 
 -- The time in ms: rounded down, and rounded up for whatever must never be early. `given` is a test's clock, '' for none.
+-- `exact` keeps the fraction, for whoever is told how long to wait.
+local exact
 local function clock(given)
-  if given ~= '' then return tonumber(given), tonumber(given) end
+  if given ~= '' then
+    exact = tonumber(given)
+    return exact, exact
+  end
   local time = redis.call('TIME')
   local ms = time[1] * 1000 + time[2] / 1000
+  exact = ms
   return math.floor(ms), math.ceil(ms)
 end
 

@@ -53,7 +53,7 @@ local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
   redis.call('SADD', at.topics, topic.name)
   if redis.call('ZRANGE', at.due, 0, 0)[1] == topic.name then
-    redis.call('PUBLISH', at.wake, string.format('due %.0f', math.max(0, due - at.now)))
+    redis.call('PUBLISH', at.wake, string.format('due %.3f', math.max(0, due - exact)))
   end
 end
 

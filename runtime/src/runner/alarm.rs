@@ -1,0 +1,112 @@
+//! Waiting to the point: tokio's timers count whole milliseconds and wake up to two of them late, which would be most of a
+//! delayed job's lateness. A thread that waits on a condition variable wakes within a tenth of a millisecond.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// An alarm clock with a thread of its own, which sleeps until it has to ring.
+#[derive(Debug)]
+pub(super) struct Alarm(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    setting: Mutex<Setting>,
+    changed: Condvar,
+    rang: Notify,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Setting {
+    #[default]
+    Off,
+    At(Instant),
+    /// Nobody will set it any more.
+    Ended,
+}
+
+impl Alarm {
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(super) fn new() -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let own = Arc::clone(&shared);
+        thread::Builder::new().name("alarm".into()).spawn(move || own.ring())?;
+        Ok(Self(shared))
+    }
+
+    /// Waits until then; not at all if it is past. Cancel-safe. One waiter at a time.
+    pub(super) async fn wait_until(&self, then: Instant) {
+        // Also passes over the ring of a wait that was given up.
+        while Instant::now() < then {
+            let rang = self.0.rang.notified();
+            self.0.set(Setting::At(then));
+            rang.await;
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0.set(Setting::Ended);
+    }
+}
+
+impl Shared {
+    fn set(&self, setting: Setting) {
+        *self.lock() = setting;
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Setting> {
+        self.setting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The thread: until the alarm is dropped.
+    fn ring(&self) {
+        let mut setting = self.lock();
+        loop {
+            setting = match *setting {
+                Setting::Ended => return,
+                Setting::Off => self.changed.wait(setting).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                Setting::At(then) => {
+                    let wait = then.saturating_duration_since(Instant::now());
+                    if wait.is_zero() {
+                        *setting = Setting::Off;
+                        self.rang.notify_one();
+                        continue;
+                    }
+                    let woken = self.changed.wait_timeout(setting, wait);
+                    woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn wakes_no_earlier_than_asked_and_can_be_set_again() {
+        let alarm = Alarm::new().unwrap();
+        let past = Instant::now();
+        alarm.wait_until(past).await;
+        tokio::select! {
+            biased;
+            () = alarm.wait_until(past + Duration::from_secs(3600)) => panic!("woke an hour early"),
+            () = tokio::task::yield_now() => {}
+        }
+        for wait in [Duration::from_micros(300), Duration::from_millis(2)] {
+            let then = Instant::now() + wait;
+            alarm.wait_until(then).await;
+            assert!(Instant::now() >= then);
+        }
+    }
+}
