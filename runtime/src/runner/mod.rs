@@ -22,6 +22,7 @@ mod journal;
 mod keep;
 mod lease;
 mod lifeline;
+mod line;
 mod listen;
 mod migrate;
 mod reap;
