@@ -74,7 +74,8 @@ impl Component {
 /// Wall clock for a call. When time is up the call's future is dropped, which unwinds the guest's stack; its store
 /// can then still be read, but not entered.
 pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T, Stopped>>) -> Result<T, Stopped> {
-    tokio::time::timeout(timeout, call).await.unwrap_or(Err(Stopped::Deadline))
+    // Pinned where it is: it is large, and a timeout would move it.
+    tokio::time::timeout(timeout, std::pin::pin!(call)).await.unwrap_or(Err(Stopped::Deadline))
 }
 
 /// Takes the store apart and frees the guest's slot.

@@ -73,9 +73,9 @@ impl Variant {
                 ..OURS
             },
             Self {
-                name: "cleared one by one",
+                name: "cleared by sixteen",
                 change: |config, mut pool| {
-                    pool.decommit_batch_size(1);
+                    pool.decommit_batch_size(16);
                     use_pool(config, pool);
                 },
                 ..OURS
