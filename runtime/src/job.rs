@@ -94,9 +94,10 @@ impl fmt::Display for TopicId {
 }
 
 /// A job's id: 26 characters of a ULID when we make it; 1 to 64 characters of `A-Z a-z 0-9 - _ .` when a producer does.
+/// Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct JobId(Box<str>);
+pub struct JobId(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .")]
@@ -133,7 +134,7 @@ impl TryFrom<String> for JobId {
 
 impl From<JobId> for String {
     fn from(id: JobId) -> Self {
-        id.0.into()
+        id.as_str().to_owned()
     }
 }
 

@@ -27,6 +27,10 @@ const PARTS: [(&str, Part); 7] = [
     ("decide-timed-out", |times| decide(times, "timed out")),
 ];
 
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

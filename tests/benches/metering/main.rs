@@ -25,6 +25,10 @@ use measure::{Effort, cost};
 use sandbox::Sandbox;
 use variant::Variant;
 
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Cargo says `--bench` when it is to measure, and nothing when it is to test.
     let (bench, files): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));

@@ -10,5 +10,9 @@ mod decide;
 mod sandbox;
 mod store;
 
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 criterion::criterion_group!(parts, codec::bench, decide::bench, sandbox::bench, store::bench);
 criterion::criterion_main!(parts);
