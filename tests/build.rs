@@ -10,8 +10,13 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 4] =
-    [("echo", "ECHO"), ("resize-image", "RESIZE_IMAGE"), ("order-timeout", "ORDER_TIMEOUT"), ("puppet", "PUPPET")];
+const GUESTS: [(&str, &str); 5] = [
+    ("echo", "ECHO"),
+    ("resize-image", "RESIZE_IMAGE"),
+    ("order-timeout", "ORDER_TIMEOUT"),
+    ("simulate", "SIMULATE"),
+    ("puppet", "PUPPET"),
+];
 
 fn main() {
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("..").canonicalize().unwrap();
