@@ -6,30 +6,79 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// One result, as printed with `--json`: one line each. Durations are in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Figure {
     pub scenario: &'static str,
+    /// Which of the scenario's cases, in words; empty if there is only one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub case: String,
+    /// Empty: no store has to do with it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub store: String,
+    /// Jobs, reloads or starts that were measured.
     pub jobs: usize,
     pub concurrency: usize,
+    pub threads: usize,
     pub payload_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs_per_second: Option<f64>,
+    /// All threads of this process, which is the runner's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_cpu_us_per_job: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_cpu_us_per_job: Option<f64>,
-    /// Push to start, or due to start.
+    /// From push, due or rename to the start of the handler; the case says which.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Spread>,
+    /// Resident, or stored; the case says of what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Ratio>,
+}
+
+/// How a figure compares with another of the same run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ratio {
+    pub value: f64,
+    /// Of what.
+    pub of: String,
 }
 
 /// How durations were spread.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
     pub p50_us: u64,
+    pub p95_us: u64,
     pub p99_us: u64,
     pub max_us: u64,
+}
+
+impl Figure {
+    /// The same scenario's other case.
+    #[must_use]
+    pub(super) fn case(self, case: impl Into<String>) -> Self {
+        Self { case: case.into(), ..self }
+    }
+
+    /// This rate as a share of another's.
+    #[must_use]
+    pub fn rate_of(self, other: &Self, of: &str) -> Self {
+        let ratio = self.jobs_per_second.zip(other.jobs_per_second).map(|(own, others)| own / others);
+        self.with_ratio(ratio, of)
+    }
+
+    /// This 99th percentile as a multiple of another's.
+    #[must_use]
+    pub fn p99_of(self, other: &Self, of: &str) -> Self {
+        let p99 = |figure: &Self| figure.delay.map(|delay| delay.p99_us as f64);
+        let ratio = p99(&self).zip(p99(other)).map(|(own, others)| own / others);
+        self.with_ratio(ratio, of)
+    }
+
+    fn with_ratio(self, value: Option<f64>, of: &str) -> Self {
+        Self { ratio: value.map(|value| Ratio { value, of: of.to_owned() }), ..self }
+    }
 }
 
 impl Spread {
@@ -41,8 +90,26 @@ impl Spread {
         }
         (!histogram.is_empty()).then(|| Self {
             p50_us: histogram.value_at_quantile(0.5),
+            p95_us: histogram.value_at_quantile(0.95),
             p99_us: histogram.value_at_quantile(0.99),
             max_us: histogram.max(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_compared_by_what_both_have() {
+        let rate = |rate| Figure { jobs_per_second: Some(rate), ..Figure::default() };
+        let ratio = rate(30.0).rate_of(&rate(60.0), "floor").ratio.unwrap();
+        assert_eq!((ratio.value, ratio.of.as_str()), (0.5, "floor"));
+        assert!(rate(30.0).rate_of(&Figure::default(), "floor").ratio.is_none());
+
+        let delays = |ms: u64| Figure { delay: Spread::of([Duration::from_millis(ms)]), ..Figure::default() };
+        let ratio = delays(30).p99_of(&delays(20), "alone").ratio.unwrap();
+        assert!((ratio.value - 1.5).abs() < 0.01, "{}", ratio.value);
     }
 }

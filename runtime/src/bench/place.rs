@@ -1,19 +1,16 @@
 //! Where the jobs of a measurement are: a store that nobody else uses, gone afterwards.
 
 use std::fmt;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::rig::RigError;
+use super::server::PrivateServer;
+use crate::store::Store;
 use crate::store::embedded::{Durability, EmbeddedStore};
 use crate::store::redis::RedisStore;
-use crate::store::{Store, StoreError};
-
-/// How long a private server may take to answer.
-const SERVER_START: Duration = Duration::from_secs(5);
 
 /// Which store to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +21,12 @@ pub enum BenchStore {
     PrivateRedis,
     /// A Redis that is there, under keys of its own: what is in it stays as it is.
     RedisAt(String),
+}
+
+impl BenchStore {
+    pub fn is_redis(&self) -> bool {
+        !matches!(self, Self::Embedded(_))
+    }
 }
 
 impl fmt::Display for BenchStore {
@@ -42,9 +45,11 @@ impl fmt::Display for BenchStore {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) store: Arc<dyn Store>,
+    /// The address of the Redis that it is in, if it is in one.
+    pub(super) redis: Option<String>,
     server: Option<PrivateServer>,
     /// Dropped after the store that is in it.
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Place {
@@ -53,60 +58,41 @@ impl Place {
             BenchStore::Embedded(durability) => {
                 let folder = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
                 let store = EmbeddedStore::open(&folder.path().join("bench.db"), *durability).await?;
-                Ok(Self { store: Arc::new(store), server: None, _folder: Some(folder) })
+                Ok(Self { store: Arc::new(store), redis: None, server: None, folder: Some(folder) })
             }
             BenchStore::PrivateRedis => {
                 let server = PrivateServer::start().map_err(RigError::StartServer)?;
-                Ok(Self { store: Arc::new(server.connect().await?), server: Some(server), _folder: None })
+                let store = Arc::new(server.connect().await?);
+                Ok(Self { store, redis: Some(server.url()), server: Some(server), folder: None })
             }
             BenchStore::RedisAt(url) => {
                 let store = RedisStore::connect(url, &format!("gm-bench-{}", std::process::id())).await?;
-                Ok(Self { store: Arc::new(store), server: None, _folder: None })
+                Ok(Self { store: Arc::new(store), redis: Some(url.clone()), server: None, folder: None })
             }
         }
     }
 
     /// CPU time of the store's process so far; none if it is not ours, or this one.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        self.server.as_ref().map(|server| super::cpu::used(server.child.id()))
-    }
-}
-
-/// A `redis-server` on a socket in a folder of its own.
-#[derive(Debug)]
-struct PrivateServer {
-    child: Child,
-    folder: TempDir,
-}
-
-impl PrivateServer {
-    fn start() -> std::io::Result<Self> {
-        let folder = TempDir::with_prefix("gristmill-bench-")?;
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(folder.path().join("redis.sock"))
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Self { child, folder })
+        self.server.as_ref().map(|server| super::usage::cpu_of(server.pid()))
     }
 
-    async fn connect(&self) -> Result<RedisStore, StoreError> {
-        let url = format!("redis+unix://{}", self.folder.path().join("redis.sock").display());
-        let begun = tokio::time::Instant::now();
-        loop {
-            match RedisStore::connect(&url, "gm").await {
-                Err(error) if error.is_away() && begun.elapsed() < SERVER_START => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                answer => return answer,
+    /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if nobody says.
+    pub(super) async fn bytes(&self) -> Option<u64> {
+        match (&self.redis, &self.folder) {
+            (Some(url), _) => used_memory(url.clone()).await,
+            (None, Some(folder)) => {
+                let files = std::fs::read_dir(folder.path()).ok()?;
+                Some(files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum())
             }
+            (None, None) => None,
         }
     }
 }
 
-impl Drop for PrivateServer {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// What Redis says of itself, in bytes.
+async fn used_memory(url: String) -> Option<u64> {
+    let mut connection = redis::Client::open(url).ok()?.get_multiplexed_async_connection().await.ok()?;
+    let info: String = redis::cmd("INFO").arg("memory").query_async(&mut connection).await.ok()?;
+    info.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim().parse().ok()
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::cpu;
 use super::figure::Figure;
 use super::rig::Rig;
+use super::usage;
 
 /// Time and CPU time from begin to end.
 pub(super) struct Watch {
@@ -15,12 +15,12 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn begin(rig: &Rig) -> Self {
-        Self { own_cpu: cpu::used(std::process::id()), store_cpu: rig.place.cpu(), begun: Instant::now() }
+        Self { own_cpu: usage::own_cpu(), store_cpu: rig.place.cpu(), begun: Instant::now() }
     }
 
     pub(super) fn end(self, rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
         let took = self.begun.elapsed();
-        let own = cpu::used(std::process::id()).saturating_sub(self.own_cpu);
+        let own = usage::own_cpu().saturating_sub(self.own_cpu);
         let stores = rig.place.cpu().zip(self.store_cpu).map(|(after, before)| after.saturating_sub(before));
         let per_job = |time: Duration| time.as_secs_f64() * 1e6 / jobs as f64;
         Figure {
@@ -38,10 +38,8 @@ pub(super) fn figure(rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
         store: rig.settings.store.to_string(),
         jobs,
         concurrency: rig.settings.concurrency,
+        threads: rig.settings.threads,
         payload_bytes: rig.settings.payload_bytes,
-        jobs_per_second: None,
-        runner_cpu_us_per_job: None,
-        store_cpu_us_per_job: None,
-        delay: None,
+        ..Figure::default()
     }
 }

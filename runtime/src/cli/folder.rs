@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use sha2::{Digest, Sha256};
 
 use crate::config::HandlerSettings;
 use crate::job::Name;
@@ -62,7 +61,7 @@ impl Found {
 
     /// What the sandbox would call this version.
     pub(super) fn version(&self, limit: u64) -> anyhow::Result<Version> {
-        Ok(Version(Sha256::digest(self.read(limit)?).into()))
+        Ok(Version::of(&self.read(limit)?))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,12 @@ use crate::topic::{Grants, Limits};
 /// The content of a component: SHA-256 of its bytes. Shown as its first 12 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub [u8; 32]);
+
+impl Version {
+    pub fn of(wasm: &[u8]) -> Self {
+        Self(Sha256::digest(wasm).into())
+    }
+}
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 use wasmtime::Engine;
 use wasmtime::component::{self, Linker};
@@ -92,7 +91,7 @@ impl Sandbox {
 impl Inner {
     fn look(&self, wasm: &[u8]) -> Result<(Version, Arc<str>), LoadError> {
         gate::check(wasm, self.compiler.component_bytes())?;
-        Ok((Version(Sha256::digest(wasm).into()), artifact_key(&self.engine, wasm).into()))
+        Ok((Version::of(wasm), artifact_key(&self.engine, wasm).into()))
     }
 
     /// An artifact that does not load (a damaged disk, a file from elsewhere) is as good as none: it is replaced.

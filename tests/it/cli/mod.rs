@@ -5,6 +5,7 @@ mod compile;
 mod control;
 mod copy;
 mod dead;
+mod figures;
 mod invoke;
 mod look;
 mod orders;

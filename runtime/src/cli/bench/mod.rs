@@ -1,0 +1,150 @@
+//! `gristmill bench`: figures.
+
+mod measure;
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::{sandbox, screen};
+use crate::bench::{BenchStore, Progress, RigSettings};
+use crate::config::StoreAddress;
+use crate::store::embedded::Durability;
+use crate::wasm::SandboxSettings;
+
+/// Measure throughput, latency, lateness, and what else speed is made of
+///
+/// A runner in this process works on a store of its own: an embedded one in a temporary folder (TMPDIR says where), a
+/// private redis-server, which must be installed, or the Redis that --store names, under keys of its own. Other work on
+/// the machine moves the figures: compare what one run prints with each other.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill bench
+  gristmill bench floor throughput --on redis     # and what share of the bare Redis that is
+  gristmill bench stores                          # embedded beside Redis, step by step
+  gristmill bench latency --json --store redis://127.0.0.1:6379/0
+  gristmill bench all --on redis                  # everything, some ten minutes")]
+pub(super) struct Args {
+    /// What to measure [default: throughput, latency, lateness]
+    #[arg(value_enum)]
+    scenarios: Vec<Scenario>,
+    /// The store to measure, where the options name none with --store
+    #[arg(long, value_enum, default_value_t = On::Embedded, value_name = "STORE")]
+    on: On,
+    /// Jobs of a throughput run; what is called large is ten times that
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..))]
+    jobs: u32,
+    /// Attempts at once
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: u32,
+    /// Threads that run handlers
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    threads: usize,
+    /// Bytes of each job's body
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    payload: usize,
+    /// Write every attempt down in a journal, to see what that costs
+    #[arg(long)]
+    journal: bool,
+    /// The component to run
+    #[arg(long, default_value = "handlers/echo.wasm", value_name = "FILE")]
+    handler: PathBuf,
+    /// The component that waits and computes, for isolation and memory
+    #[arg(long, default_value = "handlers/simulate.wasm", value_name = "FILE")]
+    simulate: PathBuf,
+}
+
+/// In the order in which they are measured: memory first, because what was used once is seldom given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scenario {
+    /// All of them
+    All,
+    /// Memory of an idle runner, of a loaded component, of an attempt, of a delayed job
+    Memory,
+    /// The limits: bare Redis primitives, and a bare loop of instantiate and call
+    Floor,
+    /// A full queue is worked off
+    Throughput,
+    /// From push to the start of the handler, on an idle runner
+    Latency,
+    /// From due to the start of the handler: 500 jobs over 10 s, 10,000 in one second
+    Lateness,
+    /// Throughput with much of something: backlog, topics, delayed jobs
+    Scaling,
+    /// A fast topic's latency alone, beside handlers that wait, and beside handlers that keep a CPU busy
+    Isolation,
+    /// From the rename of a new component to its first job
+    Reload,
+    /// From nothing to a runner with a hundred components
+    Start,
+    /// Push, claim and settle, and throughput, on a private Redis and on the embedded store
+    Stores,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum On {
+    /// The default store: each commit waits for the disk
+    Embedded,
+    /// The same with `durability = "process"`
+    EmbeddedProcess,
+    /// A private redis-server
+    Redis,
+}
+
+impl From<On> for BenchStore {
+    fn from(on: On) -> Self {
+        match on {
+            On::Embedded => Self::Embedded(Durability::Power),
+            On::EmbeddedProcess => Self::Embedded(Durability::Process),
+            On::Redis => Self::PrivateRedis,
+        }
+    }
+}
+
+impl Args {
+    fn wants(&self, scenario: Scenario) -> bool {
+        const USUAL: [Scenario; 3] = [Scenario::Throughput, Scenario::Latency, Scenario::Lateness];
+        let named: &[Scenario] = if self.scenarios.is_empty() { &USUAL } else { &self.scenarios };
+        named.contains(&scenario) || named.contains(&Scenario::All)
+    }
+
+    fn rig(&self, global: &Global) -> Result<RigSettings, Usage> {
+        let watched = !global.json && screen::is_watched();
+        Ok(RigSettings {
+            handler: self.handler.clone(),
+            simulate: self.simulate.clone(),
+            store: redis(global)?.map_or(self.on.into(), BenchStore::RedisAt),
+            concurrency: self.concurrency as usize,
+            threads: self.threads,
+            payload_bytes: self.payload,
+            journal: self.journal,
+            progress: if watched { Progress::shown() } else { Progress::hidden() },
+        })
+    }
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    // Components that only a measurement needs must not push others out of the user's cache.
+    let cache = tempfile::TempDir::with_prefix("gristmill-bench-").context("failed to make a temporary folder")?;
+    let sandbox = sandbox::settings(&manifest, args.concurrency)?;
+    let sandbox = SandboxSettings { cache: cache.path().to_owned(), ..sandbox };
+    let early = measure::measure(&args, &args.rig(global)?, &sandbox, &mut show::Figures::new(global)).await?;
+    anyhow::ensure!(early == 0, "{early} jobs started before they were due: this is a fault of the queue");
+    Ok(Exit::Done)
+}
+
+/// The Redis to measure, if the options name one.
+fn redis(global: &Global) -> Result<Option<String>, Usage> {
+    match global.named_store()? {
+        None => Ok(None),
+        Some(StoreAddress::Redis(url)) => Ok(Some(url)),
+        Some(address) => {
+            Err(Usage(format!("`bench` works on stores of its own or on a Redis, and {address} is none: see --on")))
+        }
+    }
+}

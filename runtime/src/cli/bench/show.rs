@@ -1,0 +1,72 @@
+//! Figures on the screen: a line of JSON each as they come, or a table at the end.
+
+use super::super::global::Global;
+use super::super::screen;
+use super::super::table::Table;
+use crate::bench::{Figure, Spread};
+
+/// What was measured so far.
+#[derive(Debug)]
+pub(super) struct Figures {
+    json: bool,
+    all: Vec<Figure>,
+}
+
+impl Figures {
+    pub(super) fn new(global: &Global) -> Self {
+        Self { json: global.json, all: Vec::new() }
+    }
+
+    /// Takes a figure in, and hands it back to be compared with.
+    pub(super) fn add(&mut self, figure: Figure) -> anyhow::Result<Figure> {
+        if self.json {
+            screen::document(&serde_json::to_value(&figure)?)?;
+        }
+        self.all.push(figure.clone());
+        Ok(figure)
+    }
+
+    pub(super) fn print(&self) -> anyhow::Result<()> {
+        if self.json { Ok(()) } else { table(&self.all).print() }
+    }
+}
+
+/// Columns that no figure has anything for are left out.
+fn table(figures: &[Figure]) -> Table {
+    let columns: Vec<_> = COLUMNS
+        .iter()
+        .filter(|(title, show)| *title == "SCENARIO" || figures.iter().any(|figure| !show(figure).is_empty()))
+        .collect();
+    let mut table = Table::new(&columns.iter().map(|(title, _)| *title).collect::<Vec<_>>());
+    for figure in figures {
+        table.row(columns.iter().map(|(_, show)| show(figure)));
+    }
+    table
+}
+
+type Column = (&'static str, fn(&Figure) -> String);
+
+const COLUMNS: [Column; 12] = [
+    ("SCENARIO", |figure| figure.scenario.to_owned()),
+    ("CASE", |figure| figure.case.clone()),
+    ("STORE", |figure| figure.store.clone()),
+    (">N", |figure| figure.jobs.to_string()),
+    (">JOBS/S", |figure| figure.jobs_per_second.map(|rate| format!("{rate:.0}")).unwrap_or_default()),
+    (">RUNNER CPU/JOB", |figure| micros(figure.runner_cpu_us_per_job)),
+    (">STORE CPU/JOB", |figure| micros(figure.store_cpu_us_per_job)),
+    (">P50", |figure| millis(figure, |delay| delay.p50_us)),
+    (">P99", |figure| millis(figure, |delay| delay.p99_us)),
+    (">MAX", |figure| millis(figure, |delay| delay.max_us)),
+    (">BYTES", |figure| figure.memory_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
+    ("RATIO", |figure| {
+        figure.ratio.as_ref().map(|ratio| format!("{:.2} of {}", ratio.value, ratio.of)).unwrap_or_default()
+    }),
+];
+
+fn micros(value: Option<f64>) -> String {
+    value.map(|us| format!("{us:.1} µs")).unwrap_or_default()
+}
+
+fn millis(figure: &Figure, of: fn(&Spread) -> u64) -> String {
+    figure.delay.as_ref().map(|delay| format!("{:.2} ms", of(delay) as f64 / 1000.0)).unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+//! `gristmill bench`, tiny: that every scenario runs to its end and says what it should. No figure is judged: machines are
+//! noisy.
+
+use std::collections::BTreeSet;
+
+use gristmill_tests::guests;
+use gristmill_tests::site::Site;
+use serde_json::Value;
+
+/// One line of JSON for each figure.
+async fn bench(arguments: &[&str]) -> Vec<Value> {
+    let site = Site::new("", &[]).await;
+    let usual = ["bench", "--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE];
+    site.run(&[&usual, arguments].concat()).ended(0).documents()
+}
+
+fn scenarios(figures: &[Value]) -> BTreeSet<&str> {
+    figures.iter().map(|figure| figure["scenario"].as_str().unwrap()).collect()
+}
+
+fn case<'a>(figures: &'a [Value], scenario: &str, case: &str) -> &'a Value {
+    let is = |figure: &&Value| figure["scenario"] == scenario && figure["case"].as_str().unwrap_or("") == case;
+    figures.iter().find(is).unwrap_or_else(|| panic!("no figure of {scenario}: {case}"))
+}
+
+fn positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|value| value > 0.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_embedded_store_is_measured_without_a_server() {
+    let wanted = ["memory", "floor", "throughput", "latency", "lateness", "scaling", "isolation", "reload", "start"];
+    let figures =
+        bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat()).await;
+    assert_eq!(scenarios(&figures), BTreeSet::from(wanted));
+
+    let throughput = case(&figures, "throughput", "");
+    assert!(positive(&throughput["jobs_per_second"]) && positive(&throughput["runner_cpu_us_per_job"]));
+    assert_eq!((&throughput["jobs"], &throughput["payload_bytes"]), (&100.into(), &200.into()));
+    assert!(positive(&case(&figures, "latency", "push to start, idle")["delay"]["p99_us"]));
+    assert!(positive(&case(&figures, "memory", "an idle runner")["memory_bytes"]));
+    assert!(positive(&case(&figures, "scaling", "1000 delayed")["ratio"]["value"]));
+    assert!(positive(&case(&figures, "isolation", "beside 2 busy computing")["ratio"]["value"]));
+    for how in ["compiled before", "never compiled"] {
+        assert_eq!(case(&figures, "reload", how)["jobs"], 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_is_told_as_a_share_of_what_it_can_do_and_with_a_journal() {
+    let figures = bench(&["floor", "throughput", "--on", "redis", "--jobs", "500", "--journal"]).await;
+    let floor = case(&figures, "floor", "bare Redis, batches of 50");
+    let ratio = &case(&figures, "throughput", "")["ratio"];
+    assert_eq!(ratio["of"], "bare Redis");
+    assert!(positive(&floor["jobs_per_second"]) && positive(&ratio["value"]));
+}
