@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{CachedStatement, params};
+use rusqlite::params;
 
 use super::fault::Done;
 use super::request::Weight;
@@ -18,15 +18,15 @@ use crate::outcome::{Failure, FailureDetail, Reason};
 use crate::store::clock::wait_ms;
 use crate::store::{ClaimFrom, Claimed, StoreError};
 
-/// The first of a topic's ready jobs of one priority.
-const FIRST: &str = "SELECT number FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND state = 'ready'
-                     ORDER BY seq LIMIT ?3";
+/// The first of a topic's ready jobs of one priority: those behind the last one that was claimed.
+const FIRST: &str = "SELECT number, seq FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3
+                     ORDER BY seq LIMIT ?4";
 
 /// Everything about one job.
-const READ: &str = concat!("SELECT ", job_columns!(), " FROM jobs LEFT JOIN bodies USING (number) WHERE number = ?1");
+const READ: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE number = ?1");
 
-/// Leases a ready job.
-const LEASE: &str = "UPDATE jobs SET state = 'running', seq = ?2, worker = ?3, lease_until = ?4,
+/// Leases a ready job, which keeps its place in line. Changes no column of an index.
+const LEASE: &str = "UPDATE jobs SET state = 'running', claimed_seq = ?2, worker = ?3, lease_until = ?4,
                          attempts = attempts + 1, deliveries = deliveries + 1
                      WHERE number = ?1";
 
@@ -36,12 +36,6 @@ impl EmbeddedStore {
         let weight = Weight { jobs: from.iter().fold(0, |sum, line| sum.saturating_add(line.max)), bytes: 0 };
         self.write("claim jobs", weight, move |work| work.claim(&worker, &from)).await
     }
-}
-
-/// The statements that take a job, prepared once a line.
-struct Taking<'a> {
-    read: CachedStatement<'a>,
-    lease: CachedStatement<'a>,
 }
 
 impl Work<'_> {
@@ -71,11 +65,9 @@ impl Work<'_> {
         changed.ready = changed.ready.saturating_sub(taken.len() as u64);
         changed.running += taken.len() as u64;
 
-        let connection = self.connection;
-        let mut taking = Taking { read: connection.prepare_cached(READ)?, lease: connection.prepare_cached(LEASE)? };
         claims.reserve(taken.len());
         for number in &taken {
-            match self.take(&mut taking, *number, worker, line)? {
+            match self.take(*number, worker, line)? {
                 Taken::Claim(claim) => claims.push(*claim),
                 Taken::Unreadable { id, attempts, problem } => {
                     self.bury_unreadable(topic, *number, id, attempts, problem)?;
@@ -85,38 +77,48 @@ impl Work<'_> {
         Ok(taken.len())
     }
 
-    /// The jobs whose turn it is, in order.
+    /// The jobs whose turn it is, in order. From here on they are claimed.
     fn choose(&mut self, topic: Number, max: usize) -> Done<Vec<i64>> {
-        let [high, normal, low] = [Priority::High, Priority::Normal, Priority::Low];
-        let (high, low) = (self.first(topic, high, max)?, self.first(topic, low, max)?);
-        let normal = self.first(topic, normal, max)?;
-        if high.is_empty() && low.is_empty() {
-            return Ok(normal);
+        let mut lines = Lines {
+            high: self.first(topic, Priority::High, max)?.into_iter(),
+            normal: self.first(topic, Priority::Normal, max)?.into_iter(),
+            low: self.first(topic, Priority::Low, max)?.into_iter(),
+        };
+        let mut chosen = Vec::with_capacity(max.min(lines.len()));
+        if lines.len() == 0 {
+            return Ok(chosen);
         }
+        // Where all are alike nobody's turn is taken.
+        let alike = lines.len() == lines.normal.len();
         let changed = self.topics.change(topic);
-        let mut lines = Lines { high: high.into_iter(), normal: normal.into_iter(), low: low.into_iter() };
-        let mut chosen = Vec::with_capacity(max.min(lines.high.len() + lines.normal.len() + lines.low.len()));
         while chosen.len() < max
-            && let Some(number) = lines.take(changed.turn)
+            && let Some((priority, place)) = lines.take(changed.turn)
         {
-            chosen.push(number);
-            changed.turn = (changed.turn + 1) % Priority::TURNS.len();
+            chosen.push(place.number);
+            changed.claimed.set(priority, place.seq);
+            if !alike {
+                changed.turn = (changed.turn + 1) % Priority::TURNS.len();
+            }
         }
         Ok(chosen)
     }
 
-    fn first(&self, topic: Number, priority: Priority, max: usize) -> Done<Vec<i64>> {
-        let mut first = self.connection.prepare_cached(FIRST)?;
-        let numbers =
-            first.query_map(params![self.topics.get(topic).number, priority.as_str(), limit(max)], |row| row.get(0))?;
-        Ok(numbers.collect::<Result<_, _>>()?)
+    fn first(&mut self, topic: Number, priority: Priority, max: usize) -> Done<Vec<Place>> {
+        let topic = self.topics.get(topic);
+        let first = self.statements.get(FIRST)?;
+        let places = first
+            .query_map(params![topic.number, priority.as_str(), topic.claimed.get(priority), limit(max)], |row| {
+                Ok(Place { number: row.get(0)?, seq: row.get(1)? })
+            })?;
+        Ok(places.collect::<Result<_, _>>()?)
     }
 
-    fn take(&self, taking: &mut Taking<'_>, number: i64, worker: &WorkerId, line: &ClaimFrom) -> Done<Taken> {
+    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom) -> Done<Taken> {
         let now = self.now();
         let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
-        let taken = taking.read.query_row([number], |row| Ok(read(row, &line.topic)))??;
-        taking.lease.execute(params![number, self.sequence.next(), worker.as_str(), ms(lease_until)])?;
+        let taken = self.statements.get(READ)?.query_row([number], |row| Ok(read(row, &line.topic)))??;
+        let lease = self.statements.get(LEASE)?;
+        lease.execute(params![number, self.sequence.next(), worker.as_str(), ms(lease_until)])?;
         let (id, job, known) = taken;
         let attempt = known.attempts.saturating_add(1);
         Ok(match job {
@@ -168,23 +170,38 @@ fn read(row: &rusqlite::Row<'_>, topic: &TopicId) -> Done<Row> {
     Ok((read_id(row)?, read_job(row, topic), Known::read(row)?))
 }
 
+/// Where a ready job is: its row, and its place in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    number: i64,
+    seq: i64,
+}
+
 /// A topic's ready jobs, each priority in the order in which they became ready.
 struct Lines {
-    high: std::vec::IntoIter<i64>,
-    normal: std::vec::IntoIter<i64>,
-    low: std::vec::IntoIter<i64>,
+    high: std::vec::IntoIter<Place>,
+    normal: std::vec::IntoIter<Place>,
+    low: std::vec::IntoIter<Place>,
 }
 
 impl Lines {
+    fn len(&self) -> usize {
+        self.high.len() + self.normal.len() + self.low.len()
+    }
+
     /// The next job by turns; where nobody waits whose turn it is, the highest that waits.
-    fn take(&mut self, turn: usize) -> Option<i64> {
+    fn take(&mut self, turn: usize) -> Option<(Priority, Place)> {
         let whose = Priority::TURNS.get(turn % Priority::TURNS.len()).copied().unwrap_or_default();
-        let line = |lines: &mut Self, priority| match priority {
-            Priority::High => lines.high.next(),
-            Priority::Normal => lines.normal.next(),
-            Priority::Low => lines.low.next(),
+        self.next(whose).or_else(|| Priority::ALL.into_iter().find_map(|priority| self.next(priority)))
+    }
+
+    fn next(&mut self, priority: Priority) -> Option<(Priority, Place)> {
+        let line = match priority {
+            Priority::High => &mut self.high,
+            Priority::Normal => &mut self.normal,
+            Priority::Low => &mut self.low,
         };
-        line(self, whose).or_else(|| Priority::ALL.into_iter().find_map(|priority| line(self, priority)))
+        line.next().map(|place| (priority, place))
     }
 }
 
@@ -194,9 +211,11 @@ mod tests {
 
     #[test]
     fn turns_are_taken_and_gaps_are_filled_from_above() {
-        let line = |numbers: &[i64]| Vec::from(numbers).into_iter();
+        let line = |numbers: &[i64]| {
+            numbers.iter().map(|&number| Place { number, seq: number }).collect::<Vec<_>>().into_iter()
+        };
         let mut lines = Lines { high: line(&[1, 2, 3]), normal: line(&[10, 11]), low: line(&[20, 21]) };
-        let order: Vec<i64> = (0..).map_while(|turn| lines.take(turn)).collect();
+        let order: Vec<i64> = (0..).map_while(|turn| Some(lines.take(turn)?.1.number)).collect();
         // High, normal, high, high, normal; then high's turns go to low, the highest that is left.
         assert_eq!(order, [1, 10, 2, 3, 11, 20, 21]);
     }

@@ -15,7 +15,7 @@ const BELIEVED: Duration = Duration::from_secs(3600);
 pub(super) struct OwnClock(AtomicU64);
 
 /// The time as a transition needs it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,
     /// The same rounded up, for whatever must never be early.

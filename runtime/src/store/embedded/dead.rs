@@ -22,8 +22,8 @@ const SWEEPS: usize = 1000;
 const LIST: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", dead_since FROM jobs LEFT JOIN bodies USING (number)
-     WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND state = 'dead'
+    ", dead_since FROM jobs
+     WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND dead_since IS NOT NULL
      ORDER BY dead_since DESC, id DESC LIMIT ?3 OFFSET ?4"
 );
 
@@ -38,7 +38,7 @@ const RESPAWN: &str =
 
 /// The oldest dead jobs of a topic.
 const OLDEST: &str =
-    "SELECT number FROM jobs WHERE topic_number = ?1 AND state = 'dead' ORDER BY dead_since, id LIMIT ?2";
+    "SELECT number FROM jobs WHERE topic_number = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
 
 /// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
 const AGED: &str = "SELECT count(*) FROM (SELECT 1 FROM jobs

@@ -30,7 +30,7 @@ const JOB: &str = concat!(
     "SELECT ",
     job_columns!(),
     ", topic, state, delayed_until, worker, lease_until, cancelled, dead_since
-     FROM jobs LEFT JOIN bodies USING (number) WHERE id = ?1 AND tenant = ?2"
+     FROM jobs WHERE id = ?1 AND tenant = ?2"
 );
 
 impl EmbeddedStore {

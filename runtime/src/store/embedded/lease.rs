@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{Known, MORE, at, job_columns, limit as limited, ms, read_id, read_job, text};
+use super::row::{Known, MORE, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, text};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::job::{Claim, JobId, Lease, Name, TopicId, WorkerId};
@@ -56,23 +56,25 @@ const SEEN: &str = "SELECT seen FROM workers WHERE worker = ?1";
 const SILENT: &str = "SELECT worker FROM workers WHERE seen > ?1 AND seen <= ?2 ORDER BY seen DESC LIMIT 1000";
 
 /// Running jobs that a worker holds, the last one claimed first.
-const HELD: &str = "SELECT id, topic, deliveries FROM jobs WHERE tenant = ?1 AND state = 'running' AND worker = ?2
-                    ORDER BY seq DESC";
+const HELD: &str =
+    concat!("SELECT id, jobs.topic, deliveries", running_jobs!(), "worker = ?2 ORDER BY claimed_seq DESC");
 
 /// Running jobs that a worker holds, the first one claimed first.
 const HELD_BY_DEAD: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", topic, worker, lease_until FROM jobs LEFT JOIN bodies USING (number)
-     WHERE tenant = ?1 AND state = 'running' AND worker = ?2 ORDER BY seq LIMIT ?3"
+    ", jobs.topic, worker, lease_until",
+    running_jobs!(),
+    "worker = ?2 ORDER BY claimed_seq LIMIT ?3"
 );
 
 /// Running jobs whose lease ran out.
 const RAN_OUT: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", topic, worker, lease_until FROM jobs LEFT JOIN bodies USING (number)
-     WHERE tenant = ?1 AND state = 'running' AND lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
+    ", jobs.topic, worker, lease_until",
+    running_jobs!(),
+    "lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
 );
 
 impl EmbeddedStore {
@@ -206,7 +208,7 @@ impl Broken {
     }
 }
 
-/// Two looks into indexes where nothing is overdue.
+/// Looks at every running job, twice at most where no worker is dead.
 fn find_overdue(
     connection: &Connection,
     tenant: &Name,

@@ -29,7 +29,7 @@ const DUE: &str = "SELECT number FROM jobs WHERE topic_number = ?1 AND state = '
 const READY: &str = "UPDATE jobs SET state = 'ready', seq = ?2, delayed_until = NULL WHERE number = ?1";
 
 /// When the first of a topic's delayed jobs is due.
-const NEXT: &str = "SELECT min(delayed_until) FROM jobs WHERE topic_number = ?1 AND state = 'delayed'";
+const NEXT: &str = "SELECT min(delayed_until) FROM jobs WHERE topic_number = ?1 AND delayed_until IS NOT NULL";
 
 /// Topics of a tenant with ready jobs.
 const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0 ORDER BY topic";

@@ -23,6 +23,7 @@ mod schema;
 mod settle;
 mod signals;
 mod start;
+mod statements;
 mod store;
 mod topics;
 mod transfer;

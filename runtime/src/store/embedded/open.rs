@@ -84,7 +84,7 @@ fn connect(path: &Path) -> Done<Connection> {
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // What a savepoint may have to take back is kept in memory, not in a temporary file.
+    // What a statement may have to take back is kept in memory, not in a temporary file.
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", -32_768)

@@ -13,14 +13,32 @@ use crate::outcome::Failure;
 use crate::store::clock::{point_ms, wait_ms};
 use crate::time::Timestamp;
 
+/// Up to this size a body is written with each change of its job, which costs less than a row of its own.
+const SMALL: usize = 1024;
+
 /// The columns of a job that [`read_job`] and [`Known::read`] read, in their order; further ones begin at [`MORE`].
 macro_rules! job_columns {
     () => {
         "id, priority, enqueued_at, due_at, unique_value, unique_window_ms, key, content_type, metadata, max_attempts, \
-         ttl_ms, keep_result_ms, body, attempts, deliveries, failure, checkpoint"
+         ttl_ms, keep_result_ms, \
+         coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = jobs.number)), \
+         attempts, deliveries, failure, checkpoint"
     };
 }
 pub(super) use job_columns;
+
+/// The running jobs of a tenant, `?1`, with a condition of their own: they stand at the head of each line, in front of
+/// the ready ones.
+macro_rules! running_jobs {
+    () => {
+        " FROM topics
+          CROSS JOIN (SELECT 'high' AS line UNION ALL SELECT 'normal' UNION ALL SELECT 'low')
+          CROSS JOIN jobs ON topic_number = topics.number AND priority = line
+              AND seq <= CASE line WHEN 'high' THEN claimed_high WHEN 'normal' THEN claimed_normal ELSE claimed_low END
+          WHERE topics.tenant = ?1 AND topics.running > 0 AND state = 'running' AND "
+    };
+}
+pub(super) use running_jobs;
 
 /// The first column after those of [`job_columns`].
 pub(super) const MORE: usize = 17;
@@ -29,11 +47,11 @@ pub(super) const MORE: usize = 17;
 const INSERT: &str = "INSERT INTO jobs (number, tenant, topic, topic_number, id, state, priority, seq, delayed_until,
                           cancelled, dead_since, attempts, deliveries, enqueued_at, due_at, unique_value,
                           unique_window_ms, key, content_type, metadata, max_attempts, ttl_ms, keep_result_ms, failure,
-                          checkpoint)
+                          checkpoint, body)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                          ?20, ?21, ?22, ?23, ?24)";
+                          ?20, ?21, ?22, ?23, ?24, ?25)";
 
-/// Stores a job's body.
+/// Stores a large body.
 const INSERT_BODY: &str = "INSERT INTO bodies (number, body) VALUES (?1, ?2)";
 
 /// Whether there is a job with this id.
@@ -42,7 +60,7 @@ const EXISTS: &str = "SELECT 1 FROM jobs WHERE id = ?1 AND tenant = ?2";
 /// Removes a job's row, by its number.
 const DELETE: &str = "DELETE FROM jobs WHERE number = ?1";
 
-/// Removes a job's body.
+/// Removes a large body.
 const DELETE_BODY: &str = "DELETE FROM bodies WHERE number = ?1";
 
 /// A time as it is written.
@@ -198,19 +216,21 @@ pub(super) enum Place {
 }
 
 impl Work<'_> {
-    pub(super) fn exists(&self, spec: &JobSpec) -> Done<bool> {
-        let mut exists = self.connection.prepare_cached(EXISTS)?;
+    pub(super) fn exists(&mut self, spec: &JobSpec) -> Done<bool> {
+        let exists = self.statements.get(EXISTS)?;
         Ok(exists.exists(params![spec.id.as_str(), spec.topic.tenant.as_str()])?)
     }
 
-    pub(super) fn insert(&self, topic: Number, job: &Stored<'_>) -> Done<()> {
+    pub(super) fn insert(&mut self, topic: Number, job: &Stored<'_>) -> Done<()> {
         let spec = job.spec;
         let (state, seq, until, dead_since) = match job.place {
             Place::Waiting(waiting) => (waiting.state(), waiting.seq(), waiting.until(), None),
             Place::Dead { since } => ("dead", None, None, Some(since)),
         };
         let number = seq.unwrap_or_else(|| self.sequence.next());
-        let mut insert = self.connection.prepare_cached(INSERT)?;
+        let body = spec.body.data.as_slice();
+        let small = body.len() <= SMALL;
+        let insert = self.statements.get(INSERT)?;
         insert.execute(params![
             number,
             spec.topic.tenant.as_str(),
@@ -236,15 +256,18 @@ impl Work<'_> {
             spec.keep_result.map(wait),
             job.failure,
             job.checkpoint,
+            small.then_some(body),
         ])?;
-        self.connection.prepare_cached(INSERT_BODY)?.execute(params![number, spec.body.data])?;
+        if !small {
+            self.statements.get(INSERT_BODY)?.execute(params![number, body])?;
+        }
         Ok(())
     }
 
     /// Removes a job, wherever it is. Whoever calls this counts it out.
-    pub(super) fn delete(&self, number: i64) -> Done<()> {
-        self.connection.prepare_cached(DELETE)?.execute([number])?;
-        self.connection.prepare_cached(DELETE_BODY)?.execute([number])?;
+    pub(super) fn delete(&mut self, number: i64) -> Done<()> {
+        self.statements.get(DELETE)?.execute([number])?;
+        self.statements.get(DELETE_BODY)?.execute([number])?;
         Ok(())
     }
 

@@ -25,14 +25,19 @@ const FENCE: &str = "SELECT number, topic_number, attempts, lease_until, cancell
                      FROM jobs
                      WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
 
+/// Ends the running job of a lease whose end leaves nothing to tidy up but its row: what most acks are. Changes nothing
+/// otherwise, whatever the reason.
+const ACK: &str = "DELETE FROM jobs WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3
+                   AND worker = ?4 AND topic_number = ?5 AND unique_value IS NULL AND body IS NOT NULL";
+
 /// Back to waiting. What is known of an earlier failure stays, unless there is a new one.
 const PUT_BACK: &str = "UPDATE jobs SET state = ?2, seq = ?3, delayed_until = ?4, attempts = ?5,
-                            failure = coalesce(?6, failure), worker = NULL, lease_until = NULL
+                            failure = coalesce(?6, failure), worker = NULL, lease_until = NULL, claimed_seq = NULL
                         WHERE number = ?1";
 
 /// To the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
 const BURY: &str = "UPDATE jobs SET state = 'dead', dead_since = ?2, failure = ?3, seq = NULL, worker = NULL,
-                        lease_until = NULL, cancelled = 0
+                        lease_until = NULL, claimed_seq = NULL, cancelled = 0
                     WHERE number = ?1";
 
 impl EmbeddedStore {
@@ -106,6 +111,12 @@ pub(super) struct End<'a> {
 
 impl Work<'_> {
     fn settle(&mut self, Ending { settlement, follow_ups }: &Ending) -> Done<Settled> {
+        if self.settle_plain_ack(settlement)? {
+            for job in follow_ups {
+                self.push(job)?;
+            }
+            return Ok(Settled::Done);
+        }
         let Some(running) = self.running(settlement)? else { return Ok(Settled::LeaseLost) };
         if let Some(dead_after) = settlement.only_if_overdue
             && running.lease_until > self.now()
@@ -135,9 +146,34 @@ impl Work<'_> {
         Ok(Settled::Done)
     }
 
-    fn running(&self, settlement: &Settlement) -> Done<Option<Running>> {
+    /// Settles an ack in one statement, if it is one like most. False: nothing is done yet.
+    fn settle_plain_ack(&mut self, settlement: &Settlement) -> Done<bool> {
+        let Settlement { lease, verdict: Verdict::Ack(payload), attempts, only_if_overdue: None, .. } = settlement
+        else {
+            return Ok(false);
+        };
+        let Some(topic) = self.topics.find(&lease.topic) else { return Ok(false) };
+        let ended = self.statements.get(ACK)?.execute(params![
+            lease.job.as_str(),
+            lease.topic.tenant.as_str(),
+            i64::try_from(lease.delivery).unwrap_or(i64::MAX),
+            lease.worker.as_str(),
+            self.topics.get(topic).number
+        ])?;
+        if ended == 0 {
+            return Ok(false);
+        }
+        let changed = self.topics.change(topic);
+        changed.running = changed.running.saturating_sub(1);
+        self.topics.count(topic, "acked", 1);
+        let kept = Kept::Complete(payload.as_ref());
+        self.tell(topic, &lease.job, *attempts, &kept, settlement.keep_result, settlement.notify)?;
+        Ok(true)
+    }
+
+    fn running(&mut self, settlement: &Settlement) -> Done<Option<Running>> {
         let lease = &settlement.lease;
-        let mut fence = self.connection.prepare_cached(FENCE)?;
+        let fence = self.statements.get(FENCE)?;
         let delivery = i64::try_from(lease.delivery).unwrap_or(i64::MAX);
         let found = fence
             .query_row(
@@ -215,13 +251,29 @@ impl Work<'_> {
             Kept::Expired => self.forget(end, "expired")?,
             Kept::Cancelled => self.forget(end, "cancelled")?,
         }
-        let tenant = self.topics.get(end.topic).id.tenant.clone();
+        self.tell(end.topic, end.job, end.attempts, kept, keep, notify)
+    }
+
+    /// Keeps the result of a job that is over, and wakes whoever waits for it, as far as anybody asked for that.
+    fn tell(
+        &mut self,
+        topic: Number,
+        job: &JobId,
+        attempts: u32,
+        kept: &Kept<'_>,
+        keep: Duration,
+        notify: bool,
+    ) -> Done<()> {
+        if keep.is_zero() && !notify {
+            return Ok(());
+        }
+        let tenant = self.topics.get(topic).id.tenant.clone();
         if !keep.is_zero() {
             let until = self.now().plus(Duration::from_millis(wait_ms(keep)));
-            result::keep(self.connection, &tenant, end.job, end.attempts, kept, until)?;
+            result::keep(self.connection, &tenant, job, attempts, kept, until)?;
         }
         if notify {
-            self.tell_finished(&tenant, end.job);
+            self.tell_finished(&tenant, job);
         }
         Ok(())
     }

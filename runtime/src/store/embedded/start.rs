@@ -20,12 +20,13 @@ use super::writer::Writer;
 use crate::job::Priority;
 use crate::store::StoreError;
 
-/// The last place in line of a topic's ready jobs of one priority.
-const LAST_READY: &str = "SELECT max(seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND state = 'ready'";
+/// The latest number that a job in a topic's line of one priority has got: as its place, or when it was claimed.
+const LAST_IN_LINE: &str =
+    "SELECT max(coalesce((SELECT max(seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq IS NOT NULL), 0),
+                coalesce((SELECT max(claimed_seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq <= ?3), 0))";
 
-/// The latest number of a running job, and the latest number of any job.
-const LAST: &str = "SELECT max(coalesce((SELECT max(seq) FROM jobs WHERE state = 'running'), 0),
-                               coalesce((SELECT max(number) FROM jobs), 0))";
+/// The latest number of any job.
+const LAST: &str = "SELECT coalesce(max(number), 0) FROM jobs";
 
 /// When anything was last written.
 const WRITTEN: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
@@ -97,11 +98,12 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
 fn remember(connection: &Connection) -> Done<(Topics, Sequence, OwnClock)> {
     let topics = Topics::load(connection)?;
     let mut last: i64 = connection.query_row(LAST, [], |row| row.get(0))?;
-    let mut last_ready = connection.prepare(LAST_READY)?;
-    for number in topics.numbers() {
+    let mut last_in_line = connection.prepare(LAST_IN_LINE)?;
+    for (number, claimed) in topics.lines() {
         for priority in Priority::ALL {
-            let ready: Option<i64> = last_ready.query_row((number, priority.as_str()), |row| row.get(0))?;
-            last = last.max(ready.unwrap_or(0));
+            let line = (number, priority.as_str(), claimed.get(priority));
+            // Never before what was claimed, were it gone long since: nobody looks for ready jobs there.
+            last = last.max(claimed.get(priority)).max(last_in_line.query_row(line, |row| row.get(0))?);
         }
     }
     let written = connection.query_row(WRITTEN, [], |row| row.get(0))?;

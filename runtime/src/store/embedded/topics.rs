@@ -1,7 +1,7 @@
 //! The writer's memory of topics: their numbers, places and counts, written down once per commit.
 //!
 //! The file has one owner, so what is kept here is what is in the file, but for what the transaction under way has
-//! changed. A request that fails has its changes taken back; a transaction that fails has everything read anew.
+//! changed. A transaction that fails has everything read anew.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -10,19 +10,21 @@ use rusqlite::{Connection, params};
 
 use super::fault::Done;
 use super::row::{at, ms, whole};
-use crate::job::{Name, TopicId};
+use crate::job::{Name, Priority, TopicId};
 use crate::time::Timestamp;
 
 /// Reads every topic.
-const LOAD: &str = "SELECT number, tenant, topic, used, active, paused, turn, next_due, ready, delayed, running, dead
+const LOAD: &str = "SELECT number, tenant, topic, used, active, paused, turn, next_due, ready, delayed, running, dead,
+                        claimed_high, claimed_normal, claimed_low
                     FROM topics ORDER BY number";
 
 /// Writes a topic down.
 const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
-                        running, dead, changed_at)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                        running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
                     ON CONFLICT (number) DO UPDATE SET used = ?4, active = ?5, paused = ?6, turn = ?7, next_due = ?8,
-                        ready = ?9, delayed = ?10, running = ?11, dead = ?12, changed_at = max(changed_at, ?13)";
+                        ready = ?9, delayed = ?10, running = ?11, dead = ?12, claimed_high = ?13,
+                        claimed_normal = ?14, claimed_low = ?15, changed_at = max(changed_at, ?16)";
 
 /// Adds to a total.
 const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3)
@@ -48,10 +50,35 @@ pub(super) struct Topic {
     pub(super) delayed: u64,
     pub(super) running: u64,
     pub(super) dead: u64,
+    pub(super) claimed: Lines,
 }
 
-/// What is added to a total of a topic.
-type Tally = HashMap<(Number, Cow<'static, str>), u64>;
+/// The place in line that was claimed last, of each priority. Whoever lines up gets a later one, so ready jobs stand
+/// behind it; running jobs keep theirs, at it or before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lines {
+    high: i64,
+    normal: i64,
+    low: i64,
+}
+
+impl Lines {
+    pub(super) fn get(self, priority: Priority) -> i64 {
+        match priority {
+            Priority::High => self.high,
+            Priority::Normal => self.normal,
+            Priority::Low => self.low,
+        }
+    }
+
+    pub(super) fn set(&mut self, priority: Priority, seq: i64) {
+        *match priority {
+            Priority::High => &mut self.high,
+            Priority::Normal => &mut self.normal,
+            Priority::Low => &mut self.low,
+        } = seq;
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Topics {
@@ -60,10 +87,8 @@ pub(super) struct Topics {
     by_number: HashMap<i64, Number>,
     /// To be written down at the end of the transaction.
     dirty: BTreeSet<Number>,
-    tally: Tally,
-    /// What the request under way has changed: topics as they were, and what it counted.
-    before: HashMap<Number, Topic>,
-    counted: Tally,
+    /// What is to be added to which total.
+    tally: HashMap<(Number, Cow<'static, str>), u64>,
 }
 
 impl Topics {
@@ -88,6 +113,7 @@ impl Topics {
                 delayed: count(9)?,
                 running: count(10)?,
                 dead: count(11)?,
+                claimed: Lines { high: row.get(12)?, normal: row.get(13)?, low: row.get(14)? },
             });
         }
         Ok(all)
@@ -110,9 +136,9 @@ impl Topics {
         self.by_number.get(&number).copied()
     }
 
-    /// The numbers of all topics, in the file.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = i64> {
-        self.topics.iter().map(|topic| topic.number)
+    /// Every topic's number in the file, and how far its lines were claimed.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (i64, Lines)> {
+        self.topics.iter().map(|topic| (topic.number, topic.claimed))
     }
 
     pub(super) fn find_or_add(&mut self, id: &TopicId) -> Number {
@@ -132,6 +158,7 @@ impl Topics {
             delayed: 0,
             running: 0,
             dead: 0,
+            claimed: Lines::default(),
         })
     }
 
@@ -143,14 +170,12 @@ impl Topics {
     /// The topic, to be changed.
     #[expect(clippy::indexing_slicing, reason = "numbers come from this memory, which never shrinks")]
     pub(super) fn change(&mut self, topic: Number) -> &mut Topic {
-        let now = &mut self.topics[topic];
-        self.before.entry(topic).or_insert_with(|| now.clone());
         self.dirty.insert(topic);
-        now
+        &mut self.topics[topic]
     }
 
     pub(super) fn count(&mut self, topic: Number, what: impl Into<Cow<'static, str>>, n: u64) {
-        *self.counted.entry((topic, what.into())).or_default() += n;
+        *self.tally.entry((topic, what.into())).or_default() += n;
         self.dirty.insert(topic);
     }
 
@@ -158,23 +183,6 @@ impl Topics {
     pub(super) fn due(&self, tenant: &Name) -> impl Iterator<Item = (Timestamp, Number)> {
         let topics = self.topics.iter().enumerate().filter(move |(_, topic)| topic.id.tenant == *tenant);
         topics.filter_map(|(number, topic)| Some((topic.next_due?, number)))
-    }
-
-    /// Ends a request: what it changed stays.
-    pub(super) fn keep(&mut self) {
-        self.before.clear();
-        for (total, n) in self.counted.drain() {
-            *self.tally.entry(total).or_default() += n;
-        }
-    }
-
-    /// Ends a request that failed: everything is as it was before.
-    #[expect(clippy::indexing_slicing, reason = "numbers come from this memory, which never shrinks")]
-    pub(super) fn take_back(&mut self) {
-        for (place, topic) in self.before.drain() {
-            self.topics[place] = topic;
-        }
-        self.counted.clear();
     }
 
     /// Writes down what has changed.
@@ -198,6 +206,9 @@ impl Topics {
                 row_count(topic.delayed),
                 row_count(topic.running),
                 row_count(topic.dead),
+                topic.claimed.high,
+                topic.claimed.normal,
+                topic.claimed.low,
                 ms(now),
             ])?;
         }

@@ -26,7 +26,7 @@ macro_rules! outgoing {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", topic_number, state, delayed_until, dead_since FROM jobs LEFT JOIN bodies USING (number)
+            ", topic_number, state, delayed_until, dead_since FROM jobs
              WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND ",
             $which,
             " LIMIT ?3"
@@ -36,11 +36,11 @@ macro_rules! outgoing {
 
 /// Waiting and dead jobs of a topic, place by place.
 const OUTGOING: [&str; 5] = [
-    outgoing!("state = 'ready' AND priority = 'high' ORDER BY seq"),
-    outgoing!("state = 'ready' AND priority = 'normal' ORDER BY seq"),
-    outgoing!("state = 'ready' AND priority = 'low' ORDER BY seq"),
-    outgoing!("state = 'delayed' ORDER BY delayed_until, id"),
-    outgoing!("state = 'dead' ORDER BY dead_since, id"),
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'high' ORDER BY seq"),
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'normal' ORDER BY seq"),
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'low' ORDER BY seq"),
+    outgoing!("delayed_until IS NOT NULL ORDER BY delayed_until, id"),
+    outgoing!("dead_since IS NOT NULL ORDER BY dead_since, id"),
 ];
 
 /// Marks a job as moved.

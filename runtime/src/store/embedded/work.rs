@@ -5,6 +5,7 @@ use std::cell::Cell;
 use rusqlite::Connection;
 
 use super::clock::Moment;
+use super::statements::Statements;
 use super::topics::{Number, Topics};
 use crate::job::{JobId, Name};
 use crate::store::Signal;
@@ -25,12 +26,15 @@ impl Sequence {
     }
 }
 
-/// A request's view of the transaction.
+/// A request's view of the transaction; passed on from one request to the next.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
+    /// Those that are carried out job by job.
+    pub(super) statements: Statements<'a>,
     pub(super) topics: &'a mut Topics,
     pub(super) sequence: &'a Sequence,
+    /// The request's.
     pub(super) time: Moment,
     /// Told once the transaction is committed.
     pub(super) signals: Vec<Signal>,
@@ -68,7 +72,13 @@ impl Waiting {
     }
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    pub(super) fn new(connection: &'a Connection, topics: &'a mut Topics, sequence: &'a Sequence) -> Self {
+        let (signals, later) = (Vec::new(), Vec::new());
+        let statements = Statements::on(connection);
+        Self { connection, statements, topics, sequence, time: Moment::default(), signals, later }
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.time.now
     }

@@ -92,44 +92,25 @@ impl Writer {
     fn transact(&mut self, requests: &mut [Request]) -> Result<Vec<Signal>, Failed> {
         let run = |connection: &Connection, sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         let failed = |error: rusqlite::Error| Failed::Commit(error.into());
-        let mut signals = Vec::new();
         let mut latest = Timestamp::default();
         if self.topics_unsure {
             self.topics = Topics::load(&self.connection).map_err(Failed::Commit)?;
             self.topics_unsure = false;
         }
         run(&self.connection, "BEGIN IMMEDIATE").map_err(failed)?;
-        let alone = requests.len() == 1;
+        let mut work = Work::new(&self.connection, &mut self.topics, &self.sequence);
         for request in requests {
-            if !alone {
-                run(&self.connection, "SAVEPOINT request").map_err(failed)?;
-            }
-            let mut work = Work {
-                connection: &self.connection,
-                topics: &mut self.topics,
-                sequence: &self.sequence,
-                time: self.clock.moment(&request.clock),
-                signals: Vec::new(),
-                later: Vec::new(),
-            };
+            work.time = self.clock.moment(&request.clock);
             latest = latest.max(work.now());
-            if request.run(&mut work) {
-                work.announce_due();
-                signals.append(&mut work.signals);
-                self.topics.keep();
-            } else {
-                self.topics.take_back();
-                // SQLite gives the whole transaction up where it has no room to take a part of it back.
-                if alone || self.connection.is_autocommit() {
-                    return Err(Failed::Lost);
-                }
-                run(&self.connection, "ROLLBACK TO request").map_err(failed)?;
+            // What it has done so far can only be taken back with the transaction. A savepoint for each request would make
+            // SQLite copy every page that it changes, and requests hardly ever fail in here.
+            if !request.run(&mut work) {
+                return Err(Failed::Lost);
             }
-            if !alone {
-                run(&self.connection, "RELEASE request").map_err(failed)?;
-            }
+            work.announce_due();
         }
-        self.topics.save(&self.connection, latest).map_err(Failed::Commit)?;
+        let Work { topics, signals, .. } = work;
+        topics.save(&self.connection, latest).map_err(Failed::Commit)?;
         run(&self.connection, "COMMIT").map_err(failed)?;
         Ok(signals)
     }

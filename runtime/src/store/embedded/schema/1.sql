@@ -9,6 +9,9 @@ CREATE TABLE topics (
     active     INTEGER NOT NULL, -- 1: jobs became ready, and no claim has found it empty or paused since
     paused     INTEGER NOT NULL, -- 1: nothing is handed out
     turn       INTEGER NOT NULL, -- whose turn it is, high, normal or low: a place in the list of turns
+    claimed_high   INTEGER NOT NULL, -- the seq that was claimed last: in its line, ready jobs stand behind it, and
+    claimed_normal INTEGER NOT NULL, -- running ones at it or before
+    claimed_low    INTEGER NOT NULL,
     next_due   INTEGER,          -- the earliest delayed_until of its jobs
     ready      INTEGER NOT NULL, -- how many of its jobs are where
     delayed    INTEGER NOT NULL,
@@ -35,10 +38,11 @@ CREATE TABLE jobs (
     id               TEXT    NOT NULL,
     state            TEXT    NOT NULL, -- ready, delayed, running, dead
     priority         TEXT    NOT NULL, -- high, normal, low
-    seq              INTEGER,          -- ready: its place in line; running: the order in which jobs were claimed
+    seq              INTEGER,          -- ready: its place in line; running: the place that it had
     delayed_until    INTEGER,
     worker           TEXT,             -- running: who holds it
     lease_until      INTEGER,          -- running: until when
+    claimed_seq      INTEGER,          -- running: the order in which jobs were claimed
     cancelled        INTEGER NOT NULL, -- running: 1 if somebody cancelled it
     dead_since       INTEGER,
     attempts         INTEGER NOT NULL,
@@ -55,27 +59,29 @@ CREATE TABLE jobs (
     keep_result_ms   INTEGER,
     failure          TEXT,             -- JSON: why the last attempt failed
     checkpoint       BLOB,
+    body             BLOB,             -- absent: it is large, and in bodies
+    -- One look at what the state needs and at what it rules out: this runs whenever a job moves.
     CHECK (CASE state
-        WHEN 'ready' THEN seq IS NOT NULL
-        WHEN 'delayed' THEN delayed_until IS NOT NULL
-        WHEN 'running' THEN worker IS NOT NULL AND lease_until IS NOT NULL AND seq IS NOT NULL
-        WHEN 'dead' THEN dead_since IS NOT NULL
-        ELSE 0 END),
-    CHECK (seq IS NULL OR state IN ('ready', 'running')),
-    CHECK (delayed_until IS NULL OR state = 'delayed'),
-    CHECK (worker IS NULL AND lease_until IS NULL AND cancelled = 0 OR state = 'running'),
-    CHECK (dead_since IS NULL OR state = 'dead')
+        WHEN 'ready' THEN seq IS NOT NULL AND cancelled = 0
+            AND coalesce(delayed_until, worker, lease_until, claimed_seq, dead_since) IS NULL
+        WHEN 'delayed' THEN delayed_until IS NOT NULL AND cancelled = 0
+            AND coalesce(seq, worker, lease_until, claimed_seq, dead_since) IS NULL
+        WHEN 'running' THEN seq IS NOT NULL AND worker IS NOT NULL AND lease_until IS NOT NULL
+            AND claimed_seq IS NOT NULL AND coalesce(delayed_until, dead_since) IS NULL
+        WHEN 'dead' THEN dead_since IS NOT NULL AND cancelled = 0
+            AND coalesce(seq, delayed_until, worker, lease_until, claimed_seq) IS NULL
+        ELSE 0 END)
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_by_id ON jobs (id, tenant);
--- One index for each way of walking through jobs; a job is in that of its state only.
-CREATE INDEX jobs_ready ON jobs (topic_number, priority, seq) WHERE state = 'ready';
-CREATE INDEX jobs_delayed ON jobs (topic_number, delayed_until, id) WHERE state = 'delayed';
-CREATE INDEX jobs_running ON jobs (tenant, lease_until) WHERE state = 'running';
-CREATE INDEX jobs_dead ON jobs (topic_number, dead_since, id) WHERE state = 'dead';
+-- One index for each way of walking through jobs. None of them names a column that a claim changes: a job keeps its place
+-- in line while it runs, and a claim writes its row and nothing else.
+CREATE INDEX jobs_in_line ON jobs (topic_number, priority, seq) WHERE seq IS NOT NULL;
+CREATE INDEX jobs_delayed ON jobs (topic_number, delayed_until, id) WHERE delayed_until IS NOT NULL;
+CREATE INDEX jobs_dead ON jobs (topic_number, dead_since, id) WHERE dead_since IS NOT NULL;
 CREATE INDEX jobs_cancelled ON jobs (tenant, id) WHERE cancelled = 1;
 
--- What jobs bring. Apart, so that a job that changes its state does not have its body written anew.
+-- What jobs bring, where it is large. Apart, so that a job that changes its state does not have its body written anew.
 CREATE TABLE bodies (
     number INTEGER PRIMARY KEY, -- that of the job
     body   BLOB NOT NULL

@@ -4,9 +4,22 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 /// Each finds what is wrong; the schema's own checks are not repeated.
-const NEVER: [(&str, &str); 11] = [
-    ("a job without a body", "SELECT id FROM jobs WHERE number NOT IN (SELECT number FROM bodies)"),
+const NEVER: [(&str, &str); 13] = [
+    (
+        "a job without a body, or with two",
+        "SELECT id FROM jobs WHERE (body IS NULL) IS NOT (number IN (SELECT number FROM bodies))",
+    ),
     ("a body without a job", "SELECT number FROM bodies WHERE number NOT IN (SELECT number FROM jobs)"),
+    (
+        "a ready job that was passed over, or a running one behind those that were claimed",
+        "SELECT id FROM jobs JOIN topics ON topic_number = topics.number
+         WHERE seq IS NOT NULL AND (state = 'running') IS NOT
+             (seq <= CASE priority WHEN 'high' THEN claimed_high WHEN 'normal' THEN claimed_normal ELSE claimed_low END)",
+    ),
+    (
+        "two running jobs that were claimed at once",
+        "SELECT claimed_seq FROM jobs WHERE state = 'running' GROUP BY claimed_seq HAVING count(*) > 1",
+    ),
     (
         "a job whose topic is another one",
         "SELECT id FROM jobs LEFT JOIN topics ON topic_number = topics.number

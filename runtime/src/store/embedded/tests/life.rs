@@ -291,7 +291,7 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Rejected, "unreadable"));
     assert_eq!((dead.job.spec.id, dead.job.spec.body), (broken.spec.id, broken.spec.body));
     assert_eq!(mill.store.push(&[unique("mail", "u", None)]).await.unwrap(), [Pushed::Stored], "its value is free");
-    mill.raw("DELETE FROM bodies").await;
+    mill.raw("UPDATE jobs SET body = NULL").await;
     mill.pass(30_000);
     assert!(mill.store.overdue(&tenant(), DEAD_AFTER, 10).await.unwrap().is_empty());
     assert_eq!((mill.counts("mail").await.running, mill.counts("mail").await.dead), (0, 2));
