@@ -27,7 +27,7 @@ const READ: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE number =
 
 /// Leases a ready job, which keeps its place in line. Changes no column of an index.
 const LEASE: &str = "UPDATE jobs SET state = 'running', claimed_seq = ?2, worker = ?3, lease_until = ?4,
-                         attempts = attempts + 1, deliveries = deliveries + 1
+                         attempts = attempts + 1, deliveries = deliveries + 1, room = NULL
                      WHERE number = ?1";
 
 impl EmbeddedStore {

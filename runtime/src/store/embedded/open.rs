@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::fault::{Done, Fault};
@@ -18,6 +19,9 @@ pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// Prepared statements that a connection keeps: more than there are.
 const STATEMENTS: usize = 128;
+
+/// What a connection keeps of the file in memory, in KiB.
+const CACHE_KIB: i64 = 8192;
 
 /// A file up to this size is looked through at every start, which takes less than half a second.
 const CHECKED_BYTES: u64 = 64 << 20;
@@ -87,7 +91,11 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     // What a statement may have to take back is kept in memory, not in a temporary file.
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "foreign_keys", false)?;
-    connection.pragma_update(None, "cache_size", -32_768)
+    // Plans do not depend on values that are bound: else a statement is prepared anew whenever they change.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The heads and tails of the lines, with room to spare. Many a commit goes through all pages in memory: what is not
+    // needed there makes it slower.
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)
 }
 
 /// SQLite opens a file that it may not write as one to be read, and says so late.

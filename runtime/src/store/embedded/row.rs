@@ -43,13 +43,14 @@ pub(super) use running_jobs;
 /// The first column after those of [`job_columns`].
 pub(super) const MORE: usize = 17;
 
-/// Stores a job's row.
+/// Stores a job's row. It leaves the room that a claim needs for worker and lease: a page is full of jobs, and one that
+/// grows has to be split.
 const INSERT: &str = "INSERT INTO jobs (number, tenant, topic, topic_number, id, state, priority, seq, delayed_until,
                           cancelled, dead_since, attempts, deliveries, enqueued_at, due_at, unique_value,
                           unique_window_ms, key, content_type, metadata, max_attempts, ttl_ms, keep_result_ms, failure,
-                          checkpoint, body)
+                          checkpoint, body, room)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                          ?20, ?21, ?22, ?23, ?24, ?25)";
+                          ?20, ?21, ?22, ?23, ?24, ?25, zeroblob(40))";
 
 /// Stores a large body.
 const INSERT_BODY: &str = "INSERT INTO bodies (number, body) VALUES (?1, ?2)";

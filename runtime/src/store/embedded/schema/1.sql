@@ -60,6 +60,7 @@ CREATE TABLE jobs (
     failure          TEXT,             -- JSON: why the last attempt failed
     checkpoint       BLOB,
     body             BLOB,             -- absent: it is large, and in bodies
+    room             BLOB,             -- absent once it was claimed: what the claim needs, so that the row does not grow
     -- One look at what the state needs and at what it rules out: this runs whenever a job moves.
     CHECK (CASE state
         WHEN 'ready' THEN seq IS NOT NULL AND cancelled = 0
