@@ -19,8 +19,11 @@ use crate::job::{Claim, TopicId, WorkerId};
 use crate::store::{ClaimFrom, Claimed, Store};
 use crate::time::Timestamp;
 
-/// Topics in one claim.
+/// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
 const TOPICS_AT_ONCE: usize = 64;
+const TOPICS_AT_LEAST: usize = 16;
+/// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
+const WORTH_ASKING: usize = 16;
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
 const GATHER: Duration = Duration::from_millis(1);
 /// A refused claim is tried again after this long.
@@ -103,7 +106,12 @@ impl Claimer {
             () = changed(&mut self.fleet) => {}
             () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.gate.running() as u64 + 1).div_ceil(2);
-                tokio::time::timeout(GATHER, self.gate.wait_for(half)).await.ok();
+                tokio::select! {
+                    biased;
+                    // Slots may have been free all the time, and only the topics known so far at their limits.
+                    Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+                    _ = tokio::time::timeout(GATHER, self.gate.wait_for(half)) => {}
+                }
             }
         }
     }
@@ -142,7 +150,7 @@ impl Memory {
                 let room = (seat.topic.concurrency as usize).saturating_sub(running);
                 (room > 0).then_some((topic, seat, room))
             })
-            .take(TOPICS_AT_ONCE.min(free))
+            .take((free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free))
             .collect();
         let share = free.checked_div(open.len()).unwrap_or_default();
         let from: Vec<ClaimFrom> = open
@@ -176,4 +184,50 @@ async fn changed(fleet: &mut watch::Receiver<Arc<Fleet>>) {
 fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
     let (store, host) = (claim.claimed_at.as_millis(), host_now.as_millis());
     i64::try_from(store).unwrap_or(i64::MAX).saturating_sub(i64::try_from(host).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::execute::Desk;
+    use super::*;
+    use crate::store::embedded::EmbeddedStore;
+
+    /// A claimer with room for eight attempts, and where to tell it of ready topics.
+    async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
+        let (stop, (tell, ready)) = (CancellationToken::new(), mpsc::channel(1));
+        let desk = Arc::new(Desk {
+            finished: mpsc::unbounded_channel().0,
+            checkpoints: mpsc::channel(1).0,
+            extensions: mpsc::channel(1).0,
+            ending: stop.clone(),
+            abort: stop.clone(),
+        });
+        let claimer = Claimer {
+            store: Arc::new(EmbeddedStore::in_memory().await.unwrap()),
+            lifeline: Arc::new(Lifeline::new(stop.clone())),
+            worker: WorkerId::new("w"),
+            fleet: watch::channel(Arc::default()).1,
+            gate: Gate::new(8),
+            hand: Arc::default(),
+            guests: Guests::start(1, &desk).unwrap().0,
+            ready,
+            stop,
+        };
+        (claimer, tell)
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_becomes_ready_ends_the_wait_for_more_slots() {
+        let (mut claimer, tell) = claimer().await;
+        let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
+        let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
+        let mut slots: Vec<_> = (0..8).map(|_| claimer.gate.enter(memory.slots(&busy))).collect();
+        let ended = claimer.gate.ended();
+        // One of eight: it waits for three more.
+        drop(slots.pop());
+        // In the order written: the claimer waits for more slots when it is told.
+        let (_, told) = tokio::join!(claimer.wait(&mut memory, ended), tell.send(fresh.clone()));
+        told.unwrap();
+        assert!(memory.hot.contains(&fresh));
+    }
 }
