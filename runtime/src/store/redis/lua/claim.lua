@@ -73,7 +73,12 @@ end
 for t, n in pairs(running) do count(ARGV[3 * t + 1], 'running', n) end
 if #lease > 0 then
   redis.call('ZADD', KEYS[4], unpack(lease))
+  -- Redis keeps a HASH of up to 512 short values as one string, and walks through it for each of them. A long value makes
+  -- it a table, which it stays as long as the key lives.
+  local many_claims = #claim > 16
+  if many_claims then redis.call('HSET', claims, '', string.rep(' ', 65)) end
   redis.call('HSET', claims, unpack(claim))
+  if many_claims then redis.call('HDEL', claims, '') end
 end
 if #again > 0 then
   local names = {}
