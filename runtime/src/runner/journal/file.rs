@@ -48,9 +48,12 @@ impl JournalFile {
 
     /// Appends lines; tells how many bytes of them are written: at least one line, and no half ones.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let bytes = self.ready()?;
-        let torn = self.open.is_torn(bytes)?;
-        write_lines(&mut &self.open.file, torn, lines)
+        self.ready()?;
+        // Seen from outside, a file grows in the middle of a write: whether its end is torn is known only while nobody writes.
+        self.open.file.lock()?;
+        let written = self.open.append(lines);
+        self.open.file.unlock().ok();
+        written
     }
 
     /// Sees to it that the open file is the one at `path`, and not full. Tells its size.
@@ -136,6 +139,11 @@ impl Open {
             return Err(io::Error::other("it is not a regular file"));
         }
         Ok(Self { id: id(&found), file })
+    }
+
+    fn append(&self, lines: &[u8]) -> io::Result<usize> {
+        let torn = self.is_torn(self.file.metadata()?.len())?;
+        write_lines(&mut &self.file, torn, lines)
     }
 
     /// Whether the file, which has this size, ends in the middle of a line: whoever wrote it was killed, or the disk was
