@@ -1,10 +1,12 @@
-//! The connection: multiplexed, replaced when it breaks, and never waited for without a bound.
+//! The connection: multiplexed, replaced when it breaks, and never waited for without a bound. Each one teaches its server
+//! the scripts that it is used for.
 //!
 //! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Away`], the next call makes a new
 //! one, and whoever calls decides how long to back off in between.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -13,7 +15,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue, Pipeline, RedisError, RedisRe
 use tokio::sync::Mutex;
 
 use super::error::{is_broken, store_error, timed_out};
-use super::script::Call;
+use super::script::{Call, Script};
 use crate::store::StoreError;
 
 /// Name lookup, TCP and greeting together.
@@ -27,9 +29,15 @@ pub(super) struct Link {
     pub(super) client: redis::Client,
     /// Where the server is, without user and password.
     pub(super) address: String,
-    live: ArcSwapOption<MultiplexedConnection>,
+    live: ArcSwapOption<Live>,
     /// Held while connecting, so that a hundred callers make one connection and not a hundred.
     connecting: Mutex<()>,
+}
+
+/// A connection, and the scripts that it has taught its server, by their hashes.
+struct Live {
+    connection: MultiplexedConnection,
+    taught: std::sync::Mutex<HashSet<&'static str>>,
 }
 
 impl fmt::Debug for Link {
@@ -60,7 +68,7 @@ impl Link {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        self.with_connection(doing, async |connection| run(connection, calls).await).await
+        self.with_connection(doing, async |live| live.run(calls).await).await
     }
 
     /// Runs plain commands in one round trip.
@@ -69,7 +77,7 @@ impl Link {
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<T, StoreError> {
-        self.with_connection(doing, async |connection| commands.query_async(connection).await).await
+        self.with_connection(doing, async |live| commands.query_async(&mut live.connection.clone()).await).await
     }
 
     /// Makes sure that there is a connection.
@@ -84,11 +92,10 @@ impl Link {
     async fn with_connection<T>(
         &self,
         doing: &'static str,
-        work: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
+        work: impl AsyncFnOnce(&Live) -> RedisResult<T>,
     ) -> Result<T, StoreError> {
         let live = self.connection().await.map_err(|error| self.failed(doing, error))?;
-        let mut connection = MultiplexedConnection::clone(&live);
-        work(&mut connection).await.map_err(|error| {
+        work(&live).await.map_err(|error| {
             if is_broken(&error) {
                 // Only this one: another caller may have replaced it already.
                 self.live.compare_and_swap(&live, None);
@@ -97,7 +104,7 @@ impl Link {
         })
     }
 
-    async fn connection(&self) -> RedisResult<Arc<MultiplexedConnection>> {
+    async fn connection(&self) -> RedisResult<Arc<Live>> {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
@@ -109,7 +116,8 @@ impl Link {
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(CONNECT_TIMEOUT))
                 .set_response_timeout(Some(RESPONSE_TIMEOUT));
-            let live = Arc::new(self.client.get_multiplexed_async_connection_with_config(&config).await?);
+            let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            let live = Arc::new(Live { connection, taught: std::sync::Mutex::default() });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
         };
@@ -120,23 +128,39 @@ impl Link {
     }
 }
 
-async fn run(connection: &mut MultiplexedConnection, calls: Vec<Call>) -> RedisResult<Vec<Value>> {
-    let mut pipeline = Pipeline::with_capacity(calls.len());
-    let mut scripts = Vec::with_capacity(calls.len());
-    for call in calls {
-        scripts.push(call.script);
-        pipeline.add_command(call.command);
-    }
-    let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(connection).await?;
-
-    // The server has forgotten its scripts, or never knew them: teach it, and repeat what it did not run.
-    for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(pipeline.cmd_iter()) {
-        if matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into()) {
-            script.load_async(connection).await?;
-            *answer = command.query_async(connection).await;
+impl Live {
+    async fn run(&self, calls: Vec<Call>) -> RedisResult<Vec<Value>> {
+        let mut connection = self.connection.clone();
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts = Vec::with_capacity(calls.len());
+        for call in calls {
+            self.teach(call.script).await?;
+            scripts.push(call.script);
+            pipeline.add_command(call.command);
         }
+        let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(&mut connection).await?;
+
+        // Somebody made the server forget its scripts: teach it again, and repeat what it did not run.
+        for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(pipeline.cmd_iter()) {
+            if matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into()) {
+                script.load_async(&mut connection).await?;
+                *answer = command.query_async(&mut connection).await;
+            }
+        }
+        answers.into_iter().collect()
     }
-    answers.into_iter().collect()
+
+    /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,
+    /// its first calls are refused, its last ones are not, and what is repeated would come behind them.
+    async fn teach(&self, script: &'static Script) -> RedisResult<()> {
+        let hash = script.get_hash();
+        let known = self.taught.lock().unwrap_or_else(PoisonError::into_inner).contains(hash);
+        if !known {
+            script.load_async(&mut self.connection.clone()).await?;
+            self.taught.lock().unwrap_or_else(PoisonError::into_inner).insert(hash);
+        }
+        Ok(())
+    }
 }
 
 fn without_password(url: &str) -> String {

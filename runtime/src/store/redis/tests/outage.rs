@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::mill::{LEASE, Mill, delayed, failure, job, retry, tenant, topic, until, worker};
+use crate::job::NewJob;
 use crate::outcome::{Reason, Verdict};
 use crate::store::redis::RedisStore;
 use crate::store::{Cancelled, Inspect, Produce, Settled, Signal, Store, StoreError};
@@ -47,6 +48,18 @@ async fn forgotten_scripts_are_loaded_again() {
     mill.push(&(0..1200).map(|_| job("mail")).collect::<Vec<_>>()).await;
     mill.raw(redis::cmd("SCRIPT").arg("FLUSH")).await;
     assert_eq!(mill.claim(2000).await.len(), 1202);
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_script_is_taught_before_the_first_call() {
+    let mill = Mill::new().await;
+    let jobs: Vec<NewJob> = (0..1200).map(|_| job("mail")).collect();
+    mill.push(&jobs).await;
+    assert_eq!(mill.claim(2000).await.len(), 1200);
+    // Were its first calls refused, and only those, they would be repeated behind the others: not in their order.
+    let refused = mill.raw(redis::cmd("INFO").arg("errorstats")).await;
+    let refused: String = redis::from_redis_value(refused).unwrap();
+    assert!(!refused.contains("NOSCRIPT"), "{refused}");
 }
 
 #[tokio::test]
