@@ -9,6 +9,20 @@ wit_bindgen::generate!({
     default_bindings_module: "gristmill_guest::bindings",
 });
 
+/// Requests over HTTP. A world of its own, so that a component which sends none imports nothing of it.
+pub mod http {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "
+            package gristmill:http-only;
+            world http-only { import gristmill:job/http@0.1.0; }
+        ",
+        generate_all,
+        additional_derives: [PartialEq],
+        default_bindings_module: "gristmill_guest::bindings::http",
+    });
+}
+
 /// The optional export. A world of its own, because a component that exports `check` must implement it.
 pub mod self_test {
     wit_bindgen::generate!({

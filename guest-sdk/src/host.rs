@@ -2,5 +2,7 @@
 
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::bindings::gristmill::job::{config, context, log, queue};
+#[cfg(target_family = "wasm")]
+pub(crate) use crate::bindings::http::gristmill::job::http;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use crate::testing::fake::{config, context, log, queue};
+pub(crate) use crate::testing::fake::{config, context, http, log, queue};

@@ -55,6 +55,7 @@ pub mod config;
 pub mod context;
 mod failure;
 mod host;
+pub mod http;
 mod job;
 pub mod log;
 mod outcome;

@@ -1,10 +1,11 @@
 //! The host functions outside a component: same names and types as the generated ones, over a thread's [`State`].
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::bindings::http::gristmill::job::http::{HttpError, Response};
 use crate::testing::host::NOW;
-use crate::testing::{EnqueuedJob, LogLine};
+use crate::testing::{EnqueuedJob, LogLine, SentRequest};
 
 thread_local! {
     // There is always one, so that a handler may also be called without `Host::run`.
@@ -22,8 +23,11 @@ pub(crate) struct State {
     pub(crate) denied: BTreeSet<String>,
     pub(crate) follow_ups_max: u32,
     pub(crate) checkpoints_fail: bool,
+    /// The first is the next.
+    pub(crate) answers: VecDeque<Result<Response, HttpError>>,
 
     pub(crate) enqueued: Vec<EnqueuedJob>,
+    pub(crate) requests: Vec<SentRequest>,
     pub(crate) logs: Vec<LogLine>,
     pub(crate) checkpoint: Option<Vec<u8>>,
     pub(crate) progress: Vec<(u32, Option<String>)>,
@@ -40,7 +44,9 @@ impl Default for State {
             denied: BTreeSet::new(),
             follow_ups_max: 100,
             checkpoints_fail: false,
+            answers: VecDeque::new(),
             enqueued: Vec::new(),
+            requests: Vec::new(),
             logs: Vec::new(),
             checkpoint: None,
             progress: Vec::new(),
@@ -106,6 +112,19 @@ pub(crate) mod queue {
             }
             host.enqueued.push(job.clone());
             Ok(format!("01K1{:022}", host.enqueued.len()))
+        })
+    }
+}
+
+pub(crate) mod http {
+    use super::state;
+    use crate::bindings::http::gristmill::job::http::{HttpError, Request, Response};
+
+    pub(crate) fn send(request: &Request) -> Result<Response, HttpError> {
+        state(|host| {
+            host.requests.push(request.clone());
+            let denied = || Err(HttpError::Denied("the fake host has no answer left: queue one".into()));
+            host.answers.pop_front().unwrap_or_else(denied)
         })
     }
 }

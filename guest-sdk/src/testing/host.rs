@@ -1,8 +1,9 @@
 //! What the fake host knows, grants and refuses.
 
+use crate::bindings::http::gristmill::job::http::{HttpError, Response};
 use crate::testing::Run;
 use crate::testing::fake::{self, State};
-use crate::{Failure, IntoOutcome, Job};
+use crate::{Failure, IntoOutcome, Job, http};
 
 /// The fake clock's time unless told otherwise: 2026-01-01T00:00:00Z.
 pub(crate) const NOW: u64 = 1_767_225_600_000;
@@ -71,6 +72,21 @@ impl Host {
     #[must_use]
     pub fn without_checkpoints(mut self) -> Self {
         self.state.checkpoints_fail = true;
+        self
+    }
+
+    /// Queues the answer to the handler's next request; see [`answer`](crate::testing::answer). Once the queue is empty,
+    /// requests are denied.
+    #[must_use]
+    pub fn answer(mut self, answer: Response) -> Self {
+        self.state.answers.push_back(Ok(answer));
+        self
+    }
+
+    /// Queues what becomes of a request that gets no answer.
+    #[must_use]
+    pub fn no_answer(mut self, error: http::Error) -> Self {
+        self.state.answers.push_back(Err(HttpError::from(error)));
         self
     }
 

@@ -20,12 +20,15 @@
 //! What it leaves out: fuel, memory, time and log limits, and the topics' payload limits. They are the host's, and its
 //! own tests cover them.
 
+mod answer;
 pub(crate) mod fake;
 mod host;
 mod job;
 mod run;
 
 pub use crate::bindings::gristmill::job::queue::NewJob as EnqueuedJob;
+pub use crate::bindings::http::gristmill::job::http::Request as SentRequest;
+pub use answer::{AnswerBuilder, answer};
 pub use host::Host;
 pub use job::{JobBuilder, job};
 pub use run::{LogLine, Run};

@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::log::Level;
-use crate::testing::EnqueuedJob;
 use crate::testing::fake::State;
+use crate::testing::{EnqueuedJob, SentRequest};
 use crate::{Failure, Outcome, Payload};
 
 /// One attempt, ended. The methods that take a particular ending panic on any other, and show it.
@@ -74,6 +74,11 @@ impl Run {
     /// The follow-up jobs, in order. None if the attempt failed: they become visible with its success or not at all.
     pub fn enqueued(&self) -> &[EnqueuedJob] {
         &self.state.enqueued
+    }
+
+    /// The requests over HTTP, in order, whether they were answered or not.
+    pub fn requests(&self) -> &[SentRequest] {
+        &self.state.requests
     }
 
     pub fn logs(&self) -> &[LogLine] {

@@ -1,0 +1,174 @@
+// Pushes jobs over HTTP with nothing but Go's standard library.
+//
+//	go run push.go echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	jobsPerRequest = 1000
+	tries          = 5
+)
+
+var (
+	url    = cmp.Or(os.Getenv("GRISTMILL_URL"), "http://127.0.0.1:7331")
+	client = http.Client{Timeout: 30 * time.Second}
+)
+
+// errRefused means that the server understood and said no: the same push will be refused again.
+var errRefused = errors.New("refused")
+
+type body struct {
+	Base64      []byte `json:"base64"` // encoding/json writes bytes as base64
+	ContentType string `json:"content_type"`
+}
+
+type unique struct {
+	Value        string `json:"value"`
+	WindowMillis int64  `json:"window_ms"`
+}
+
+type spec struct {
+	ID       string `json:"id"`
+	Tenant   string `json:"tenant"`
+	Topic    string `json:"topic"`
+	Body     body   `json:"body"`
+	Unique   unique `json:"unique"`
+	Priority string `json:"priority,omitempty"`
+}
+
+type due struct {
+	AfterMillis int64 `json:"after_ms"`
+}
+
+type job struct {
+	Spec spec `json:"spec"`
+	Due  due  `json:"due"`
+}
+
+// newJob makes a job for topic whose body is value as JSON.
+//
+// The id is made here, before anything is sent: a push whose answer got lost may then be repeated, and is stored once.
+// The id alone says so until the job is done; as a unique value with a window it does for as long as anybody retries.
+func newJob(topic string, value any, after time.Duration) (job, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return job{}, err
+	}
+	id := rand.Text()
+	s := spec{ID: id, Tenant: "default", Topic: topic, Body: body{data, "application/json"}}
+	s.Unique = unique{id, time.Hour.Milliseconds()}
+	return job{s, due{after.Milliseconds()}}, nil
+}
+
+// push tells what became of each job: "stored", "exists" (it was there already) or "duplicate" (another has its unique value).
+//
+// After an error jobs that come before may be stored, so push the very same again: those that are there are answered "exists".
+func push(jobs []job) ([]string, error) {
+	var statuses []string
+	for chunk := range slices.Chunk(jobs, jobsPerRequest) {
+		pushed, err := send(chunk)
+		if err != nil {
+			return nil, err
+		}
+		for at, answer := range pushed {
+			if answer.Of == chunk[at].Spec.ID {
+				answer.Status = "exists"
+			}
+			statuses = append(statuses, answer.Status)
+		}
+	}
+	return statuses, nil
+}
+
+type answer struct{ Status, Of string }
+
+func send(jobs []job) ([]answer, error) {
+	data, err := json.Marshal(map[string]any{"jobs": jobs})
+	if err != nil {
+		return nil, err
+	}
+	for tried := 1; ; tried++ {
+		pushed, err := sendOnce(data)
+		if err == nil || errors.Is(err, errRefused) || tried == tries {
+			return pushed, err
+		}
+		time.Sleep(100 * time.Millisecond << tried)
+	}
+}
+
+func sendOnce(data []byte) ([]answer, error) {
+	response, err := client.Post(url+"/v1/jobs", "application/json", bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var document struct {
+		Pushed       []answer
+		Code, Detail string // of a problem document, RFC 9457
+	}
+	if err := json.NewDecoder(response.Body).Decode(&document); err != nil {
+		return nil, err
+	}
+	switch {
+	case response.StatusCode >= 500:
+		return nil, fmt.Errorf("%s: %s", document.Code, document.Detail)
+	case response.StatusCode >= 400:
+		return nil, fmt.Errorf("%w: %s: %s", errRefused, document.Code, document.Detail)
+	}
+	return document.Pushed, nil
+}
+
+func run(topic string) error {
+	first, err := newJob(topic, map[string]string{"hello": "now"}, 0)
+	if err != nil {
+		return err
+	}
+	later, err := newJob(topic, map[string]string{"hello": "later"}, time.Minute)
+	if err != nil {
+		return err
+	}
+	later.Spec.Priority = "low"
+	var many []job
+	for number := range 2500 {
+		next, err := newJob(topic, map[string]int{"number": number}, 0)
+		if err != nil {
+			return err
+		}
+		many = append(many, next)
+	}
+
+	for _, step := range []struct {
+		name string
+		jobs []job
+	}{{"now", []job{first}}, {"the same again", []job{first}}, {"in a minute", []job{later}}, {"many", many}} {
+		statuses, err := push(step.jobs)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d, the last one %s\n", step.name, len(statuses), statuses[len(statuses)-1])
+	}
+	return nil
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "name a topic: go run push.go echo")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "not pushed:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Pushes jobs with curl, over HTTP.
+#
+#   sh push.sh echo           # one job now, one in a minute, 1,000 at once; the server is at $GRISTMILL_URL
+set -eu
+topic=$1
+url=${GRISTMILL_URL:-http://127.0.0.1:7331}
+prefix=$(date +%s)-$$   # of the ids, which are made before anything is sent: a push may then be repeated
+
+# job ID DUE BODY: one job, as JSON. The id alone makes a push repeatable until the job is done; as a unique value with a
+# window it does for as long as anybody retries.
+job() {
+  printf '{"spec": {"id": "%s", "tenant": "default", "topic": "%s", "body": {"base64": "%s", "content_type": "application/json"}, "unique": {"value": "%s", "window_ms": 3600000}}, "due": %s}' \
+    "$1" "$topic" "$(printf %s "$3" | base64 | tr -d '\n')" "$1" "$2"
+}
+
+# push: jobs from standard input. Prints the answer: `stored`; or `exists`, or `duplicate` of its own id, if an earlier try got
+# through. --retry repeats what met no server, no answer or a 503; what the server refuses ends with the reason and exit code 22.
+push() {
+  curl --silent --show-error --fail-with-body --max-time 30 --retry 5 --retry-connrefused \
+    --header 'Content-Type: application/json' --data-binary @- "$url/v1/jobs"
+  echo
+}
+
+echo "{\"jobs\": [$(job "$prefix-now" '"now"' '{"hello": "now"}')]}" | push
+echo "{\"jobs\": [$(job "$prefix-now" '"now"' '{"hello": "now"}')]}" | push     # the same again
+echo "{\"jobs\": [$(job "$prefix-later" '{"after_ms": 60000}' '{"hello": "later"}')]}" | push
+many=$(
+  printf '{"jobs": [%s' "$(job "$prefix-many-1" '"now"' '{"number": 1}')"
+  number=2
+  while [ "$number" -le 1000 ]; do
+    printf ', %s' "$(job "$prefix-many-$number" '"now"' "{\"number\": $number}")"
+    number=$((number + 1))
+  done
+  echo ']}'
+)
+answer=$(printf %s "$many" | push)
+echo "$answer" | grep --only-matching stored | wc --lines

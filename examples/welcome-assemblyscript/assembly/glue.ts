@@ -1,0 +1,19 @@
+// What the runner calls. The compiler starts here; names.mjs renames the first two.
+
+import { handle as handler } from "./handler";
+import { readJob, realloc, release, writeEnding } from "./wire";
+
+export function handle(at: usize): usize {
+  const job = readJob(at);
+  release();
+  return writeEnding(handler(job));
+}
+
+/** Called once the host has read the ending. */
+export function postHandle(at: usize): void {
+  release();
+}
+
+export function cabi_realloc(old: usize, oldSize: usize, align: usize, size: usize): usize {
+  return realloc(old, oldSize, size); // the heap aligns to 16, more than anything needs
+}

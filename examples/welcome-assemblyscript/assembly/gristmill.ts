@@ -1,0 +1,224 @@
+// What a handler of Gristmill, the job runner, is written with.
+//
+// A handler is one function, `handle` in handler.ts. It gets a job and says how the attempt ended:
+//
+//   export function handle(job: Job): Ending {
+//     info("order", [["id", job.id]]);
+//     return complete(Payload.json(`{"paid":true}`));
+//   }
+
+import * as wire from "./wire";
+
+/** Bytes and the format they are in: a media type such as `application/json`; null means opaque octets. */
+export class Payload {
+  constructor(
+    public data: Uint8Array,
+    public contentType: string | null = null,
+  ) {}
+
+  static json(json: string): Payload {
+    return new Payload(Uint8Array.wrap(String.UTF8.encode(json)), "application/json");
+  }
+
+  static text(text: string): Payload {
+    return new Payload(Uint8Array.wrap(String.UTF8.encode(text)), "text/plain; charset=utf-8");
+  }
+}
+
+/** Names and values, in order; names may repeat. */
+export type Pairs = string[][];
+
+/** All that a handler may observe about its input. Times are milliseconds since 1970 by the store's clock. */
+export class Job {
+  /** A ULID, 26 characters; the same on every attempt. */
+  id: string = "";
+  tenant: string = "";
+  topic: string = "";
+  body: Payload = new Payload(new Uint8Array(0));
+  metadata: Pairs = [];
+  key: string | null = null;
+  /** 1 on the first delivery. */
+  attempt: u32 = 1;
+  maxAttempts: u32 = 1;
+  enqueuedAt: u64 = 0;
+  dueAt: u64 = 0;
+  /** The hard limit of this attempt. */
+  deadline: u64 = 0;
+  /** What an earlier attempt saved with `checkpoint`. */
+  checkpoint: Uint8Array | null = null;
+
+  /** The first value of this name in the metadata. */
+  meta(name: string): string | null {
+    for (let i = 0; i < this.metadata.length; i++) {
+      if (this.metadata[i][0] == name) return this.metadata[i][1];
+    }
+    return null;
+  }
+}
+
+export enum Kind {
+  Complete,
+  Snooze,
+  Retry,
+  Reject,
+}
+
+/** How an attempt ended. Made by `complete`, `snooze`, `retry` and `reject`. */
+export class Ending {
+  code: string = "";
+  message: string = "";
+  /** The result, or what is to be kept with a failure, such as an upstream's answer. */
+  payload: Payload | null = null;
+  /** Milliseconds until the next attempt; of a retry, negative for the topic's backoff. */
+  wait: i64 = -1;
+
+  constructor(public kind: Kind) {}
+
+  /** Retries after so many milliseconds instead of the topic's backoff. */
+  after(millis: u64): Ending {
+    this.wait = min<u64>(millis, i64.MAX_VALUE);
+    return this;
+  }
+}
+
+/** Done. The payload is kept as the job's result. */
+export function complete(result: Payload | null = null): Ending {
+  const ending = new Ending(Kind.Complete);
+  ending.payload = result;
+  return ending;
+}
+
+/** Neither finished nor failed: run this job again after so many milliseconds. The attempt does not count. */
+export function snooze(millis: u64): Ending {
+  return new Ending(Kind.Snooze).after(millis);
+}
+
+/** Failed, and another try may help. `code` is stable and for machines, `message` for people. */
+export function retry(code: string, message: string): Ending {
+  return failure(Kind.Retry, code, message);
+}
+
+/** Failed, and another try would end the same: to the dead letters at once. */
+export function reject(code: string, message: string): Ending {
+  return failure(Kind.Reject, code, message);
+}
+
+function failure(kind: Kind, code: string, message: string): Ending {
+  const ending = new Ending(kind);
+  ending.code = code;
+  ending.message = message;
+  return ending;
+}
+
+export enum Level {
+  Trace,
+  Debug,
+  Info,
+  Warn,
+  Error,
+}
+
+/** Writes a line to the job's log. The runner adds tenant, topic, job and attempt. */
+export function log(level: Level, message: string, fields: Pairs = []): void {
+  wire.log(level, message, fields);
+}
+
+export function debug(message: string, fields: Pairs = []): void {
+  if (wire.logEnabled(Level.Debug)) log(Level.Debug, message, fields);
+}
+
+export function info(message: string, fields: Pairs = []): void {
+  log(Level.Info, message, fields);
+}
+
+export function warn(message: string, fields: Pairs = []): void {
+  log(Level.Warn, message, fields);
+}
+
+export function error(message: string, fields: Pairs = []): void {
+  log(Level.Error, message, fields);
+}
+
+/** What the compiler calls where a program fails: a wrong index, `throw`, `assert`, memory that ran out. */
+export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
+  const what = message === null ? "abort" : message;
+  const where = file === null ? "" : `${file}:${line}:${column}`;
+  error("abort", [["cause", what], ["at", where]]);
+  unreachable();
+}
+
+export enum Priority {
+  High,
+  Normal,
+  Low,
+}
+
+/** A follow-up job of the same tenant. */
+export class NewJob {
+  metadata: Pairs = [];
+  key: string | null = null;
+  /** When it becomes due, in milliseconds since 1970; at once if 0. */
+  notBefore: u64 = 0;
+  /** One job per topic and value: until it is done, or for the window, in milliseconds. */
+  unique: string | null = null;
+  uniqueWindow: u64 = 0;
+  priority: Priority = Priority.Normal;
+
+  constructor(
+    public topic: string,
+    public body: Payload,
+  ) {}
+}
+
+/** What became of a call that the runner may refuse. */
+export class Answer {
+  constructor(
+    /** Of an enqueued job, its id. */
+    public id: string,
+    /** Why not, in words; null if it was done. */
+    public refusal: string | null = null,
+  ) {}
+}
+
+/**
+ * Hands a follow-up job to the runner. Nothing is visible to anyone until the handler returns, and then only if the
+ * attempt did not fail. A refused job leaves the others as they are.
+ */
+export function enqueue(job: NewJob): Answer {
+  return wire.enqueue(job);
+}
+
+/** The store's clock, in milliseconds since 1970. */
+export function now(): u64 {
+  return wire.now();
+}
+
+/** What this attempt may still spend; about one unit an instruction. */
+export function fuelRemaining(): u64 {
+  return wire.fuelRemaining();
+}
+
+/** Whether the job was cancelled or the runner is ending. Who never asks is stopped at the deadline. */
+export function isCancelled(): bool {
+  return wire.isCancelled();
+}
+
+/** Saves a state durably: the next attempt finds it in `job.checkpoint`. */
+export function checkpoint(state: Uint8Array): Answer {
+  return wire.checkpoint(state);
+}
+
+/** For people who watch: 0 to 10000 (basis points) and a short note. */
+export function progress(basisPoints: u32, note: string | null = null): void {
+  wire.progress(basisPoints, note);
+}
+
+/** A setting that the manifest grants this topic; null if it does not. */
+export function config(name: string): string | null {
+  return wire.config(name);
+}
+
+/** A secret that the manifest grants this topic; null if it does not. */
+export function secret(name: string): Uint8Array | null {
+  return wire.secret(name);
+}

@@ -1,0 +1,94 @@
+// Stands for the runner: runs one job in a module, under Node, and says what it did.
+
+import { readFileSync } from "node:fs";
+
+const module = new WebAssembly.Module(readFileSync(new URL("../build/test.wasm", import.meta.url)));
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** `job`: body (text or bytes), attempt. `grants`: config, now, denied. */
+export function run(job, grants = {}) {
+  const did = { logs: [], enqueued: [] };
+  let exports;
+  const memory = () => new DataView(exports.memory.buffer);
+  const word = (at) => memory().getUint32(at, true);
+  const bytes = (at) => new Uint8Array(exports.memory.buffer.slice(word(at), word(at) + word(at + 4)));
+  const text = (at) => decoder.decode(bytes(at));
+  const option = (at, read) => (memory().getUint8(at) ? read(at) : null);
+  const optionText = (at) => option(at, () => text(at + 4));
+  const optionU64 = (at) => option(at, () => Number(memory().getBigUint64(at + 8, true)));
+  const textOf = (at, size) => decoder.decode(new Uint8Array(exports.memory.buffer.slice(at, at + size)));
+
+  const give = (at, value) => {
+    const data = typeof value === "string" ? encoder.encode(value) : value;
+    const copy = exports.cabi_realloc(0, 0, 1, data.length);
+    new Uint8Array(exports.memory.buffer).set(data, copy);
+    memory().setUint32(at, copy, true);
+    memory().setUint32(at + 4, data.length, true);
+  };
+  const giveOption = (at, value) => {
+    memory().setUint8(at, value === undefined ? 0 : 1);
+    if (value !== undefined) give(at + 4, value);
+  };
+
+  const host = {
+    context: { now: () => BigInt(grants.now ?? 1_767_225_600_000) },
+    config: { get: (name, size, answer) => giveOption(answer, grants.config?.[textOf(name, size)]) },
+    log: {
+      enabled: () => 1,
+      emit: (level, message, size, fields, count) => {
+        const pair = (_, i) => [text(fields + 16 * i), text(fields + 16 * i + 8)];
+        did.logs.push({ level, message: textOf(message, size), fields: Array.from({ length: count }, pair) });
+      },
+    },
+    queue: {
+      enqueue: (job, answer) => {
+        memory().setUint8(answer, grants.denied ? 1 : 0);
+        if (grants.denied) return memory().setUint8(answer + 8, 0);
+        did.enqueued.push({
+          topic: text(job),
+          body: text(job + 8),
+          contentType: optionText(job + 16),
+          metadata: word(job + 32),
+          key: optionText(job + 36),
+          notBefore: optionU64(job + 48),
+          unique: optionText(job + 64),
+          priority: memory().getUint8(job + 76),
+          uniqueWindow: optionU64(job + 80),
+        });
+        give(answer + 8, "01K10000000000000000000000");
+      },
+    },
+  };
+  // What a test does not need here is not there: a handler that calls it fails with its name.
+  const missing = (name) => () => {
+    throw new Error(`the test host has no ${name}`);
+  };
+  const imports = {};
+  for (const { module: path, name } of WebAssembly.Module.imports(module)) {
+    const part = path.match(/^gristmill:job\/(.*)@/)?.[1];
+    (imports[path] ??= {})[name] = host[part]?.[name] ?? missing(`${path} ${name}`);
+  }
+  exports = new WebAssembly.Instance(module, imports).exports;
+
+  const at = exports.cabi_realloc(0, 0, 8, 112);
+  new Uint8Array(exports.memory.buffer, at, 112).fill(0);
+  for (const [offset, value] of [[0, "01K00000000000000000000000"], [8, "default"], [16, "test"], [24, job.body]]) {
+    give(at + offset, value);
+  }
+  memory().setUint32(at + 64, job.attempt ?? 1, true);
+  memory().setUint32(at + 68, 5, true);
+  const ending = exports["gristmill:job/handler@0.1.0#handle"](at);
+  const tags = [memory().getUint8(ending), memory().getUint8(ending + 8)].join();
+  if (tags === "0,0" && memory().getUint8(ending + 16)) {
+    did.result = text(ending + 20);
+    did.contentType = optionText(ending + 28);
+  } else if (tags === "0,1") {
+    did.snooze = Number(memory().getBigUint64(ending + 16, true));
+  } else if (tags !== "0,0") {
+    did.failure = { rejected: tags === "1,1", code: text(ending + 16), message: text(ending + 24) };
+    if (!did.failure.rejected) did.failure.after = optionU64(ending + 56);
+  }
+  exports["cabi_post_gristmill:job/handler@0.1.0#handle"](ending);
+  return did;
+}

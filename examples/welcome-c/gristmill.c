@@ -1,0 +1,231 @@
+/*
+ * The contract of wit/job.wit by hand: the component model's canonical ABI. A record of more than 16 plain values, and
+ * every answer that is more than one, goes by its address; the structs of gristmill.h are laid out as the ABI wants.
+ */
+#include "gristmill.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The host ---- */
+
+#ifdef __wasm__
+#define IMPORT(interface, name) \
+  __attribute__((import_module("gristmill:job/" interface "@0.1.0"), import_name(name))) extern
+#define EXPORT(name) __attribute__((export_name(name)))
+#else /* a test brings functions of these names */
+#define IMPORT(interface, name) extern
+#define EXPORT(name)
+#endif
+
+/* result<string, enqueue-error> */
+typedef struct {
+  bool failed;
+  _Alignas(8) union {
+    gm_text id;
+    uint8_t error;
+  };
+  uint64_t limit;
+} enqueued;
+
+/* result<_, checkpoint-error> */
+typedef struct {
+  bool failed;
+  _Alignas(8) bool unavailable;
+  _Alignas(8) union {
+    uint64_t limit;
+    gm_text reason;
+  };
+} checkpointed;
+
+IMPORT("context", "now") uint64_t gm_host_now(void);
+IMPORT("context", "fuel-remaining") uint64_t gm_host_fuel_remaining(void);
+IMPORT("context", "is-cancelled") bool gm_host_is_cancelled(void);
+IMPORT("context", "checkpoint") void gm_host_checkpoint(const char *state, size_t size, void *answer);
+IMPORT("context", "progress")
+void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, size_t note_size);
+IMPORT("queue", "enqueue") void gm_host_enqueue(const gm_new_job *job, void *answer);
+IMPORT("log", "emit")
+void gm_host_log(uint32_t level, const char *message, size_t size, const gm_pair *fields, size_t count);
+IMPORT("log", "enabled") bool gm_host_log_enabled(uint32_t level);
+IMPORT("config", "get") void gm_host_config(const char *name, size_t size, gm_optional_text *answer);
+IMPORT("config", "secret") void gm_host_secret(const char *name, size_t size, gm_optional_text *answer);
+
+#ifdef __wasm__
+_Static_assert(sizeof(gm_job) == 112 && offsetof(gm_job, attempt) == 64 && offsetof(gm_job, checkpoint) == 96, "job");
+_Static_assert(sizeof(gm_new_job) == 96 && offsetof(gm_new_job, priority) == 76, "new-job");
+_Static_assert(sizeof(gm_ending) == 72 && offsetof(gm_ending, failure.detail.after) == 56, "result<outcome, failure>");
+_Static_assert(offsetof(gm_ending, outcome.result.payload) == 20 && offsetof(gm_ending, outcome.snooze) == 16, "outcome");
+_Static_assert(sizeof(enqueued) == 24 && sizeof(checkpointed) == 24, "answers");
+#endif
+
+/* ---- Memory: blocks that are freed together ---- */
+
+typedef struct block {
+  struct block *next;
+  size_t used, size;
+  _Alignas(16) char data[];
+} block;
+
+static block *blocks;
+
+static block *add_block(size_t size) {
+  block *b = size <= SIZE_MAX - sizeof(block) ? malloc(sizeof(block) + size) : NULL;
+  if (b == NULL) __builtin_trap();
+  *b = (block){.next = blocks, .size = size};
+  return blocks = b;
+}
+
+void *gm_alloc(size_t size) {
+  enum { SMALL = 4096 };
+  size_t padding = -size & 15; /* to the next multiple of 16, the alignment of all there is */
+  if (size > SIZE_MAX - padding) __builtin_trap();
+  size += padding;
+  block *b = blocks;
+  if (b == NULL || b->size - b->used < size) b = add_block(size < SMALL ? SMALL : size);
+  void *p = b->data + b->used;
+  b->used += size;
+  return p;
+}
+
+/* Public for the sake of tests. */
+void gm_free_all(void) {
+  while (blocks != NULL) {
+    block *next = blocks->next;
+    free(blocks);
+    blocks = next;
+  }
+}
+
+/* Where the host puts what it hands over. */
+EXPORT("cabi_realloc") void *gm_realloc(void *old, size_t old_size, size_t align, size_t size) {
+  (void)align;
+  void *p = gm_alloc(size);
+  if (old_size > 0) memcpy(p, old, old_size < size ? old_size : size);
+  return p;
+}
+
+/* ---- The attempt ---- */
+
+EXPORT("gristmill:job/handler@0.1.0#handle") const gm_ending *gm_export_handle(const gm_job *job) {
+  gm_ending *ending = gm_alloc(sizeof *ending);
+  *ending = gm_handle(job);
+  return ending;
+}
+
+/* Called once the host has read the ending. */
+EXPORT("cabi_post_gristmill:job/handler@0.1.0#handle") void gm_export_post_handle(const gm_ending *ending) {
+  (void)ending;
+  gm_free_all();
+}
+
+gm_ending gm_complete(void) { return (gm_ending){0}; }
+
+gm_ending gm_complete_with(gm_payload result) {
+  return (gm_ending){.outcome.result = {.some = true, .payload = result}};
+}
+
+gm_ending gm_complete_json(gm_text json) { return gm_complete_with(gm_json(json)); }
+
+gm_ending gm_snooze(uint64_t wait_ms) { return (gm_ending){.outcome = {.snoozed = true, .snooze = wait_ms}}; }
+
+gm_ending gm_retry(gm_text code, gm_text message) {
+  return (gm_ending){.failed = true, .failure.detail = {.code = code, .message = message}};
+}
+
+gm_ending gm_retry_after(uint64_t wait_ms, gm_text code, gm_text message) {
+  gm_ending ending = gm_retry(code, message);
+  ending.failure.detail.after = gm_some_u64(wait_ms);
+  return ending;
+}
+
+gm_ending gm_reject(gm_text code, gm_text message) {
+  gm_ending ending = gm_retry(code, message);
+  ending.failure.rejected = true;
+  return ending;
+}
+
+gm_ending gm_with_context(gm_ending failure, gm_payload context) {
+  failure.failure.detail.context.some = true;
+  failure.failure.detail.context.payload = context;
+  return failure;
+}
+
+/* ---- What a handler may ask for ---- */
+
+void gm_log(gm_level level, gm_text message, gm_pairs fields) {
+  gm_host_log(level, message.data, message.size, fields.data, fields.size);
+}
+
+bool gm_log_enabled(gm_level level) { return gm_host_log_enabled(level); }
+
+gm_new_job gm_job_to(gm_text topic) { return (gm_new_job){.topic = topic, .priority = GM_NORMAL}; }
+
+gm_answer gm_enqueue(const gm_new_job *job) {
+  enqueued answer = {0};
+  gm_host_enqueue(job, &answer);
+  if (!answer.failed) return (gm_answer){GM_OK, answer.id};
+  switch (answer.error) {
+    case 0: return (gm_answer){GM_DENIED, GM("the manifest does not let this topic enqueue to that one")};
+    case 1: return (gm_answer){GM_TOO_LARGE, GM("the body is larger than that topic accepts")};
+    case 2: return (gm_answer){GM_TOO_MANY, GM("one attempt may not enqueue so many jobs")};
+    default: return (gm_answer){GM_UNKNOWN_TOPIC, GM("there is no such topic")};
+  }
+}
+
+uint64_t gm_now(void) { return gm_host_now(); }
+
+uint64_t gm_fuel_remaining(void) { return gm_host_fuel_remaining(); }
+
+bool gm_cancelled(void) { return gm_host_is_cancelled(); }
+
+gm_answer gm_checkpoint(gm_text state) {
+  checkpointed answer = {0};
+  gm_host_checkpoint(state.data, state.size, &answer);
+  if (!answer.failed) return (gm_answer){0};
+  if (answer.unavailable) return (gm_answer){GM_UNAVAILABLE, answer.reason};
+  return (gm_answer){GM_TOO_LARGE, GM("the state is larger than the topic allows")};
+}
+
+void gm_progress(uint32_t basis_points, gm_optional_text note) {
+  gm_host_progress(basis_points, note.some, note.value.data, note.value.size);
+}
+
+gm_optional_text gm_config(gm_text name) {
+  gm_optional_text answer = {0};
+  gm_host_config(name.data, name.size, &answer);
+  return answer;
+}
+
+gm_optional_text gm_secret(gm_text name) {
+  gm_optional_text answer = {0};
+  gm_host_secret(name.data, name.size, &answer);
+  return answer;
+}
+
+/* ---- Small things ---- */
+
+gm_optional_text gm_meta(const gm_job *job, gm_text name) {
+  for (size_t i = 0; i < job->metadata.size; i++)
+    if (gm_equal(job->metadata.data[i].name, name)) return gm_some(job->metadata.data[i].value);
+  return (gm_optional_text){0};
+}
+
+gm_payload gm_json(gm_text json) { return (gm_payload){json, gm_some(GM("application/json"))}; }
+
+gm_optional_text gm_some(gm_text value) { return (gm_optional_text){true, value}; }
+
+gm_optional_u64 gm_some_u64(uint64_t value) { return (gm_optional_u64){true, value}; }
+
+bool gm_equal(gm_text a, gm_text b) { return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0); }
+
+gm_text gm_join_all(const gm_text *texts, size_t count) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; i++) size += texts[i].size;
+  char *data = gm_alloc(size), *at = data;
+  for (size_t i = 0; i < count; i++) {
+    if (texts[i].size > 0) memcpy(at, texts[i].data, texts[i].size);
+    at += texts[i].size;
+  }
+  return (gm_text){data, size};
+}

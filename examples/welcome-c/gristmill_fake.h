@@ -1,0 +1,117 @@
+/*
+ * Stands for the runner in tests: include it once, instead of linking gristmill.c.
+ *
+ *     gm_fake = (gm_fake_host){.now = 1000};
+ *     gm_ending ending = gm_fake_run("{\"email\": ...}");
+ *     ... gm_fake.enqueued[0] ...
+ *     gm_free_all();
+ */
+#include "gristmill.c"
+
+enum { GM_FAKE_MAX = 16 };
+
+typedef struct {
+  gm_level level;
+  gm_text message;
+  gm_pairs fields;
+} gm_fake_line;
+
+/* The first fields are for a test to set before a run, the others for it to read. */
+typedef struct {
+  uint64_t now;
+  bool cancelled;
+  bool denied;      /* whether enqueueing is refused */
+  uint32_t attempt; /* of the job; 0 is taken for 1 */
+  gm_pairs config, secrets;
+  gm_optional_text job_checkpoint;
+
+  gm_new_job enqueued[GM_FAKE_MAX];
+  size_t enqueued_count;
+  gm_fake_line lines[GM_FAKE_MAX];
+  size_t line_count;
+  gm_optional_text checkpoint;
+  uint32_t progress;
+} gm_fake_host;
+
+static gm_fake_host gm_fake;
+
+/* One attempt at a job with this body, at the topic `test`. */
+static gm_ending gm_fake_run_text(gm_text body) {
+  gm_job job = {
+      .id = GM("01K00000000000000000000000"),
+      .tenant = GM("default"),
+      .topic = GM("test"),
+      .body = {.data = body},
+      .attempt = gm_fake.attempt != 0 ? gm_fake.attempt : 1,
+      .max_attempts = 5,
+      .enqueued_at = gm_fake.now,
+      .due_at = gm_fake.now,
+      .deadline = gm_fake.now + 30000,
+      .checkpoint = gm_fake.job_checkpoint,
+  };
+  return gm_handle(&job);
+}
+
+static inline gm_ending gm_fake_run(const char *body) { return gm_fake_run_text((gm_text){body, strlen(body)}); }
+
+static gm_text gm_fake_copy(gm_text text) { return gm_join(text); }
+
+static gm_pairs gm_fake_copy_pairs(gm_pairs pairs) {
+  gm_pair *copy = gm_alloc(pairs.size * sizeof *copy);
+  for (size_t i = 0; i < pairs.size; i++)
+    copy[i] = (gm_pair){gm_fake_copy(pairs.data[i].name), gm_fake_copy(pairs.data[i].value)};
+  return (gm_pairs){copy, pairs.size};
+}
+
+static gm_optional_text gm_fake_find(gm_pairs pairs, gm_text name) {
+  gm_job job = {.metadata = pairs};
+  return gm_meta(&job, name);
+}
+
+/* ---- What the runner does ---- */
+
+uint64_t gm_host_now(void) { return gm_fake.now; }
+
+uint64_t gm_host_fuel_remaining(void) { return 2000000000; }
+
+bool gm_host_is_cancelled(void) { return gm_fake.cancelled; }
+
+void gm_host_checkpoint(const char *state, size_t size, void *answer) {
+  (void)answer; /* is zero: taken */
+  gm_fake.checkpoint = gm_some(gm_fake_copy((gm_text){state, size}));
+}
+
+void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, size_t note_size) {
+  (void)some, (void)note, (void)note_size;
+  gm_fake.progress = basis_points;
+}
+
+void gm_host_enqueue(const gm_new_job *job, void *answer) {
+  if (gm_fake.denied || gm_fake.enqueued_count == GM_FAKE_MAX) {
+    *(enqueued *)answer = (enqueued){.failed = true, .error = gm_fake.denied ? 0 : 2};
+    return;
+  }
+  gm_new_job copy = *job;
+  copy.metadata = gm_fake_copy_pairs(job->metadata);
+  gm_fake.enqueued[gm_fake.enqueued_count++] = copy;
+  ((enqueued *)answer)->id = GM("01K10000000000000000000000");
+}
+
+void gm_host_log(uint32_t level, const char *message, size_t size, const gm_pair *fields, size_t count) {
+  if (gm_fake.line_count == GM_FAKE_MAX) return;
+  gm_fake.lines[gm_fake.line_count++] =
+      (gm_fake_line){(gm_level)level, gm_fake_copy((gm_text){message, size}), gm_fake_copy_pairs((gm_pairs){fields, count})};
+}
+
+bool gm_host_log_enabled(uint32_t level) {
+  (void)level;
+  return true;
+}
+
+void gm_host_config(const char *name, size_t size, gm_optional_text *answer) {
+  *answer = gm_fake_find(gm_fake.config, (gm_text){name, size});
+}
+
+void gm_host_secret(const char *name, size_t size, gm_optional_text *answer) {
+  *answer = gm_fake_find(gm_fake.secrets, (gm_text){name, size});
+}

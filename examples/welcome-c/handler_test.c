@@ -1,0 +1,151 @@
+#include "gristmill_fake.h"
+
+#include <stdio.h>
+
+static int failures;
+
+#define CHECK(condition) \
+  ((condition) ? (void)0 : (failures++, (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition)))
+
+#define ADA "{\"email\":\"ada@example.org\",\"name\":\"Ada\"}"
+#define SIGNUP(fields) "{\"email\":\"ada@example.org\",\"name\":\"Ada\"," fields "}"
+#define RESULT(name, plan, greeting) \
+  "{\"email\":\"ada@example.org\",\"name\":\"" name "\",\"plan\":\"" plan "\",\"greeting\":\"" greeting "\"}"
+
+static bool is(gm_text text, const char *expected) { return gm_equal(text, (gm_text){expected, strlen(expected)}); }
+
+static bool results_in(gm_ending ending, const char *json) {
+  return !ending.failed && !ending.outcome.snoozed && ending.outcome.result.some &&
+         is(ending.outcome.result.payload.data, json) &&
+         is(ending.outcome.result.payload.content_type.value, "application/json");
+}
+
+static bool rejected(gm_ending ending, const char *code) {
+  return ending.failed && ending.failure.rejected && is(ending.failure.detail.code, code) &&
+         gm_fake.enqueued_count == 0 && gm_fake.line_count == 0;
+}
+
+static void a_signup_is_greeted(void) {
+  CHECK(results_in(gm_fake_run("{\"email\":\" Ada@Example.ORG\\n\",\"name\":\"\\tAda  King \",\"plan\":\"pro\",\"x\":[{}]}"),
+                   RESULT("Ada King", "pro", "Welcome, Ada King!")));
+}
+
+static void text_stays_as_it_is(void) {
+  CHECK(results_in(gm_fake_run(SIGNUP("\"name\":\"\\u017dofie \xF0\x9F\xA6\x80\\ud83e\\udd80\\u2028\\/\\b\\u001F<\"")),
+                   RESULT("\xC5\xBDofie \xF0\x9F\xA6\x80\xF0\x9F\xA6\x80\xE2\x80\xA8/\\b\\u001f<", "free",
+                          "Welcome, \xC5\xBDofie \xF0\x9F\xA6\x80\xF0\x9F\xA6\x80\xE2\x80\xA8/\\b\\u001f<!")));
+  gm_text zero = GM(SIGNUP("\"name\":\"A\\u0000\""));
+  CHECK(results_in(gm_fake_run_text(zero), RESULT("A\\u0000", "free", "Welcome, A\\u0000!")));
+}
+
+static void a_reminder_is_asked_for(void) {
+  gm_fake.now = 1000;
+  gm_fake_run(ADA);
+  CHECK(gm_fake.enqueued_count == 1);
+  gm_new_job job = gm_fake.enqueued[0];
+  CHECK(is(job.topic, "test"));
+  CHECK(is(job.body.data, "{\"email\":\"ada@example.org\",\"name\":\"Ada\",\"plan\":\"free\",\"reminder\":true}"));
+  CHECK(is(job.body.content_type.value, "application/json"));
+  CHECK(job.not_before.some && job.not_before.value == 259201000);
+  CHECK(job.unique.some && is(job.unique.value, "reminder:ada@example.org") && !job.unique_window.some);
+  CHECK(job.priority == GM_LOW && !job.key.some && job.metadata.size == 0);
+}
+
+static void a_reminder_asks_for_none(void) {
+  CHECK(results_in(gm_fake_run(SIGNUP("\"reminder\":true")), RESULT("Ada", "free", "Still there, Ada?")));
+  CHECK(gm_fake.enqueued_count == 0 && is(gm_fake.lines[0].message, "reminder"));
+}
+
+static void a_reminder_that_is_refused_is_retried(void) {
+  gm_fake.denied = true;
+  gm_ending ending = gm_fake_run(ADA);
+  CHECK(ending.failed && !ending.failure.rejected && is(ending.failure.detail.code, "enqueue-failed"));
+}
+
+static void the_log_keeps_the_address_out(void) {
+  gm_fake_run(ADA);
+  CHECK(gm_fake.line_count == 1 && gm_fake.lines[0].level == GM_INFO && is(gm_fake.lines[0].message, "signup"));
+  gm_pairs fields = gm_fake.lines[0].fields;
+  CHECK(fields.size == 2);
+  CHECK(is(fields.data[0].name, "domain") && is(fields.data[0].value, "example.org"));
+  CHECK(is(fields.data[1].name, "plan") && is(fields.data[1].value, "free"));
+}
+
+static void a_greylisted_domain_is_taken_at_the_second_try(void) {
+  gm_fake.config = GM_PAIRS({GM("greylist"), GM("example.net, example.org ,")});
+  gm_ending ending = gm_fake_run(ADA);
+  CHECK(ending.failed && !ending.failure.rejected && is(ending.failure.detail.code, "greylisted"));
+  CHECK(is(ending.failure.detail.message, "example.org takes new senders at the second try"));
+  CHECK(ending.failure.detail.after.some && ending.failure.detail.after.value == 30000);
+  gm_fake.attempt = 2;
+  CHECK(results_in(gm_fake_run(ADA), RESULT("Ada", "free", "Welcome, Ada!")));
+}
+
+static void a_bad_signup_is_rejected(void) {
+  static const struct {
+    const char *body, *code;
+  } cases[] = {
+      {"", "bad-payload"},
+      {"null", "bad-payload"},
+      {"[]", "bad-payload"},
+      {ADA ADA, "bad-payload"},
+      {"{\"email\":\"\xFF\"}", "bad-payload"},
+      {"{\"email\":\"\xED\xA0\x80\"}", "bad-payload"},
+      {"{\"email\":\"\xF0\x9F\xA6\"}", "bad-payload"},
+      {SIGNUP("\"x\":\"\\ud800\""), "bad-payload"},
+      {SIGNUP("\"x\":\"\\ud800\\u0041\""), "bad-payload"},
+      {SIGNUP("\"x\":\"\\u12"), "bad-payload"},
+      {SIGNUP("\"x\":01"), "bad-payload"},
+      {SIGNUP("\"x\":1."), "bad-payload"},
+      {SIGNUP("\"x\":[1,]"), "bad-payload"},
+      {SIGNUP(""), "bad-payload"},
+      {SIGNUP("\"reminder\":null"), "bad-payload"},
+      {SIGNUP("\"reminder\":\"true\""), "bad-payload"},
+      {"{}", "invalid-email"},
+      {"{\"email\":1,\"name\":\"\",\"plan\":1}", "invalid-email"},
+      {SIGNUP("\"email\":\"ada\""), "invalid-email"},
+      {SIGNUP("\"email\":\"@example.org\""), "invalid-email"},
+      {SIGNUP("\"email\":\"a@b@example.org\""), "invalid-email"},
+      {SIGNUP("\"email\":\"a@org\""), "invalid-email"},
+      {SIGNUP("\"email\":\"a@.org\""), "invalid-email"},
+      {SIGNUP("\"email\":\"a@example.\""), "invalid-email"},
+      {SIGNUP("\"name\":[]"), "invalid-name"},
+      {SIGNUP("\"name\":\" \\t\",\"plan\":1"), "invalid-name"},
+      {SIGNUP("\"plan\":null"), "invalid-plan"},
+      {SIGNUP("\"plan\":\"Free\",\"reminder\":\"x\""), "invalid-plan"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bool as_expected = rejected(gm_fake_run(cases[i].body), cases[i].code);
+    CHECK(as_expected);
+    if (!as_expected) fprintf(stderr, "  with %s\n", cases[i].body);
+  }
+}
+
+static void deep_nesting_is_rejected(void) {
+  enum { DEPTH = 100000 };
+  char *body = gm_alloc(DEPTH);
+  memset(body, '[', DEPTH);
+  CHECK(rejected(gm_fake_run_text((gm_text){body, DEPTH}), "bad-payload"));
+}
+
+int main(void) {
+  void (*const tests[])(void) = {
+      a_signup_is_greeted,
+      text_stays_as_it_is,
+      a_reminder_is_asked_for,
+      a_reminder_asks_for_none,
+      a_reminder_that_is_refused_is_retried,
+      the_log_keeps_the_address_out,
+      a_greylisted_domain_is_taken_at_the_second_try,
+      a_bad_signup_is_rejected,
+      deep_nesting_is_rejected,
+  };
+  size_t count = sizeof tests / sizeof *tests;
+  for (size_t i = 0; i < count; i++) {
+    gm_fake = (gm_fake_host){0};
+    tests[i]();
+    gm_free_all();
+  }
+  printf("%zu tests, %d failures\n", count, failures);
+  return failures != 0;
+}

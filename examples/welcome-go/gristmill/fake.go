@@ -1,0 +1,117 @@
+//go:build !wasip1
+
+package gristmill
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Fake stands for the runner in tests. Its zero value grants no settings, lets a job enqueue to any topic, and its clock
+// stands still at 2026-01-01.
+type Fake struct {
+	Config  map[string]string
+	Secrets map[string][]byte
+	// Now is the store's clock.
+	Now       time.Time
+	Cancelled bool
+	// Denied are topics that may not be enqueued to.
+	Denied []string
+	// NoCheckpoints makes checkpoints fail, as if the store could not take them.
+	NoCheckpoints bool
+}
+
+// Run is what one attempt did. It completed if Failure and Snoozed are nil.
+type Run struct {
+	Result  *Payload
+	Snoozed *time.Duration
+	Failure *Failure
+	// Message is the failure's, with what was wrapped around it.
+	Message    string
+	Enqueued   []Enqueued
+	Logs       []LogLine
+	Checkpoint []byte
+	Progress   []uint32
+}
+
+// Enqueued is a follow-up job as the runner got it.
+type Enqueued struct {
+	NewJob
+	Payload Payload
+}
+
+// LogLine is one line of the job's log.
+type LogLine struct {
+	Level   slog.Level
+	Message string
+	Fields  []Pair
+}
+
+// Of makes a job to test with: the first of five attempts, with this body, at the topic "test".
+func Of(body string) *Job {
+	return &Job{
+		ID: "01K00000000000000000000000", Tenant: "default", Topic: "test", Body: Payload{Data: []byte(body)},
+		Attempt: 1, MaxAttempts: 5, EnqueuedAt: fakeNow, DueAt: fakeNow, Deadline: fakeNow.Add(30 * time.Second),
+	}
+}
+
+var fakeNow = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// The host functions belong to the process: one run at a time.
+var (
+	running sync.Mutex
+	fake    Fake
+	run     *Run
+)
+
+// Run does one attempt, as the runner would.
+func (f Fake) Run(h Handler, job *Job) *Run {
+	running.Lock()
+	defer running.Unlock()
+	if f.Now.IsZero() {
+		f.Now = fakeNow
+	}
+	fake, run = f, &Run{}
+	end := attempt(h, job)
+	run.Result, run.Snoozed = end.result, (*time.Duration)(end.snooze)
+	run.Failure, run.Message = end.failure, end.message
+	return run
+}
+
+func hostNow() uint64           { return toMillis(fake.Now) }
+func hostFuelRemaining() uint64 { return 2_000_000_000 }
+func hostCancelled() bool       { return fake.Cancelled }
+
+func hostCheckpoint(state []byte) error {
+	if fake.NoCheckpoints {
+		return fmt.Errorf("%w: the fake was told to refuse", ErrUnavailable)
+	}
+	run.Checkpoint = slices.Clone(state)
+	return nil
+}
+
+func hostProgress(basisPoints uint32, _ string) { run.Progress = append(run.Progress, basisPoints) }
+
+func hostConfig(name string) (string, bool) {
+	value, ok := fake.Config[name]
+	return value, ok
+}
+
+func hostSecret(name string) []byte { return fake.Secrets[name] }
+
+func hostEnqueue(job *NewJob, body *Payload) (string, error) {
+	if slices.Contains(fake.Denied, job.Topic) {
+		return "", ErrDenied
+	}
+	run.Enqueued = append(run.Enqueued, Enqueued{*job, *body})
+	return fmt.Sprintf("01K1%022d", len(run.Enqueued)), nil
+}
+
+func hostLog(level slog.Level, message string, fields []Pair) {
+	run.Logs = append(run.Logs, LogLine{level, message, fields})
+}
+
+func hostLogEnabled(slog.Level) bool { return true }

@@ -1,0 +1,83 @@
+/** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
+import { Job, Payload, attempt, json, text } from './gristmill.js';
+
+/** The fake clock stands still: 2026-01-01T00:00:00Z. */
+export const NOW = 1_767_225_600_000;
+
+/**
+ * What the handler finds, and what it did. Every topic but the denied may be enqueued to.
+ *
+ *     const host = new Host({ config: { greylist: 'example.net' } });
+ *     const ending = host.run(welcome, { email: 'ada@example.org', name: 'Ada' });
+ */
+export class Host {
+  /** @type {object[]} */ enqueued = [];
+  /** @type {{ level: string, message: string, fields: [string, string][] }[]} */ logs = [];
+  /** @type {Uint8Array | null} */ checkpoint = null;
+  /** @type {{ basisPoints: number, note: string | null }[]} */ progress = [];
+
+  /**
+   * @param {object} [given]
+   * @param {Record<string, string>} [given.config]
+   * @param {Record<string, Uint8Array>} [given.secrets]
+   * @param {number} [given.now]
+   * @param {number} [given.fuel]
+   * @param {boolean} [given.cancelled]
+   * @param {string[]} [given.denied] topics that may not be enqueued to
+   */
+  constructor({ config = {}, secrets = {}, now = NOW, fuel = 2_000_000_000, cancelled = false, denied = [] } = {}) {
+    Object.assign(this, { config, secrets, now, fuel, cancelled, denied });
+  }
+
+  /**
+   * One attempt at a job: the payload, the `Snooze`, null, or the `Retry` or `Reject` that ended it.
+   *
+   * @param {import('./gristmill.js').HandlerFunction} work
+   * @param {string | Uint8Array | Payload | object} body text, bytes, or an object for JSON
+   * @param {Record<string, unknown>} [given] what else the job has, as in `{ attempt: 2 }`
+   */
+  run(work, body, given = {}) {
+    const times = { enqueuedAt: this.now, dueAt: this.now, deadline: this.now + 30_000 };
+    const names = { id: `01K${'0'.repeat(23)}`, tenant: 'default', topic: 'test', metadata: [], key: null };
+    const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
+    const before = current;
+    current = this;
+    try {
+      return attempt(work, new Job(job));
+    } finally {
+      current = before;
+    }
+  }
+}
+
+function payload(body) {
+  if (body instanceof Payload) return body;
+  if (body instanceof Uint8Array) return new Payload(body);
+  return typeof body === 'string' ? text(body) : json(body);
+}
+
+let current;
+
+// What `gristmill.js` finds under `#host` outside a component.
+export const exported = (attempt) => ({ handle: attempt });
+export const get = (name) => current.config[name];
+export const secret = (name) => current.secrets[name];
+export const now = () => current.now;
+export const fuelRemaining = () => current.fuel;
+export const isCancelled = () => current.cancelled;
+export const enabled = () => true;
+export const checkpoint = (state) => void (current.checkpoint = state);
+export const progress = (basisPoints, note) => void current.progress.push({ basisPoints, note });
+
+export function emit(level, message, fields) {
+  current.logs.push({ level, message, fields });
+  if (level === 'error') console.error(message, ...fields.map(([, value]) => value));
+}
+
+export function enqueue(job, EnqueueError) {
+  if (current.denied.includes(job.topic)) {
+    throw new EnqueueError(`this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
+  }
+  current.enqueued.push(job);
+  return `01K1${String(current.enqueued.length).padStart(22, '0')}`;
+}

@@ -1,0 +1,313 @@
+"""Write a handler as a Python function: what the contract `wit/job.wit` offers, in Python's own terms.
+
+    from gristmill import Job, handler, log
+
+    @handler
+    def greet(job: Job) -> dict:
+        log.info("greet", attempt=job.attempt)
+        return {"hello": job.json()["name"]}
+
+In a component the calls go to the runner (`gristmill_host`), anywhere else to a fake (`gristmill_testing`).
+"""
+
+from __future__ import annotations
+
+import json as _json
+import traceback as _traceback
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Callable, Iterable, Mapping, Optional, Union, overload
+
+try:
+    import gristmill_host as _host
+except ModuleNotFoundError as _missing:
+    if _missing.name != "componentize_py_types":
+        raise
+    import gristmill_testing as _host  # type: ignore[no-redef]
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+_ABSENT: Any = object()
+
+
+class Failure(Exception):
+    """Ends the attempt. `code` is stable and for machines, `message` for people; `context` is kept with the attempt."""
+
+    def __init__(self, code: str, message: str, *, context: Result = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.context = payload(context)
+
+
+class Retry(Failure):
+    """Transient: the job is tried again, after `after` or else the topic's backoff, until its attempts are used up."""
+
+    def __init__(
+        self, code: str, message: str, *, after: Optional[timedelta] = None, context: Result = None
+    ) -> None:
+        super().__init__(code, message, context=context)
+        self.after = after
+
+
+class Reject(Failure):
+    """Permanent: the job is dead at once, and a person finds it with this code and message on it."""
+
+
+class EnqueueError(Retry):
+    """The runner refused a follow-up job. Uncaught it is a retry with the code `enqueue-failed`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("enqueue-failed", message)
+
+
+class CheckpointError(Retry):
+    """The runner could not save a checkpoint. Uncaught it is a retry with the code `checkpoint-failed`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("checkpoint-failed", message)
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Bytes and the format that they are in; None means opaque bytes."""
+
+    data: bytes
+    content_type: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Json:
+    """Any value as JSON. A dict or a list needs no `Json` around it."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Snooze:
+    """Neither done nor failed: run the job again after `wait`, without using up an attempt."""
+
+    wait: timedelta
+
+
+Result = Union[None, str, bytes, dict, list, Json, Payload]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What there is to do. All times are milliseconds since the Unix epoch, by the store's clock."""
+
+    id: str
+    tenant: str
+    topic: str
+    body: bytes
+    content_type: Optional[str] = None
+    metadata: list[tuple[str, str]] = field(default_factory=list)
+    key: Optional[str] = None
+    attempt: int = 1
+    max_attempts: int = 5
+    enqueued_at: int = 0
+    due_at: int = 0
+    deadline: int = 0
+    #: What an earlier attempt saved with `checkpoint()`.
+    checkpoint: Optional[bytes] = None
+
+    def text(self) -> str:
+        """The body as text; a body that is no UTF-8 rejects the job as `bad-payload`."""
+        try:
+            return self.body.decode()
+        except UnicodeDecodeError as error:
+            raise Reject("bad-payload", f"the body is not UTF-8 from byte {error.start} on") from None
+
+    def json(self) -> Any:
+        """The body as JSON; a body that is none rejects the job as `bad-payload`."""
+        text = self.text()
+        try:
+            value = _json.loads(text, parse_constant=_refuse_constant)
+            if "\\ud" in text.lower():
+                _json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair, which is no text
+            return value
+        except (ValueError, RecursionError) as error:
+            raise Reject("bad-payload", f"the body is not JSON: {error}") from None
+
+    def meta(self, name: str) -> Optional[str]:
+        """The first header of this name."""
+        return next((value for found, value in self.metadata if found == name), None)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+Function = Callable[[Job], Union[Result, Snooze]]
+
+
+def handler(function: Function) -> Function:
+    """Makes this function the one that does the jobs. It stays a plain function, for tests."""
+    # The component's builder looks for a class of this name in the module that it is given.
+    function.__globals__["Handler"] = _host.exported(lambda job: attempt(function, job))
+    return function
+
+
+def attempt(function: Function, job: Job) -> Union[Payload, Snooze, Failure, None]:
+    """One attempt: what `function` makes of `job`. An exception of any other kind is a retry, its traceback logged."""
+    try:
+        result = function(job)
+        return result if isinstance(result, Snooze) else payload(result)
+    except Failure as failure:
+        return failure
+    except BaseException as error:  # SystemExit too: the instance must answer, or its last words are lost
+        log.error("uncaught exception", traceback=_traceback.format_exc().rstrip())
+        return Retry("exception", "".join(_traceback.format_exception_only(type(error), error)).strip())
+
+
+def payload(value: Result) -> Optional[Payload]:
+    """What a result, a follow-up's body or a failure's context is sent as."""
+    if value is None or isinstance(value, Payload):
+        return value
+    if isinstance(value, bytes):
+        return Payload(value)
+    if isinstance(value, str):
+        return Payload(value.encode(), TEXT)
+    if isinstance(value, (dict, list, Json)):
+        value = value.value if isinstance(value, Json) else value
+        text = _json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return Payload(text.encode(), JSON)
+    raise TypeError(f"{type(value).__name__} is no payload: give None, text, bytes, a dict, a list, or Json(value)")
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A follow-up job as the runner gets it."""
+
+    topic: str
+    body: Payload
+    metadata: list[tuple[str, str]]
+    key: Optional[str]
+    not_before: Optional[int]
+    unique: Optional[str]
+    priority: str
+    unique_window: Optional[int]
+
+
+def enqueue(
+    topic: str,
+    body: Union[None, str, bytes, Payload] = None,
+    *,
+    json: Any = _ABSENT,
+    after: Optional[timedelta] = None,
+    at: Optional[datetime] = None,
+    unique: Optional[str] = None,
+    unique_for: Optional[timedelta] = None,
+    priority: str = "normal",
+    key: Optional[str] = None,
+    metadata: Union[Mapping[str, str], Iterable[tuple[str, str]]] = (),
+) -> str:
+    """Adds a job that becomes visible in the step that acknowledges this one, or not at all; returns its id.
+
+    `json` is any value, instead of `body`. It is due `after` so long from now, or `at` a time (with a time zone), or
+    at once. `unique` allows one waiting or running job per topic and value; with `unique_for`, one within that time.
+    `priority` is "high", "normal" or "low". Raises `EnqueueError`; the attempt may go on regardless.
+    """
+    if priority not in ("high", "normal", "low"):
+        raise ValueError(f'priority = "{priority}": allowed are "high", "normal" and "low"')
+    if at is not None and at.tzinfo is None:
+        raise ValueError("at: give it a time zone, such as datetime.timezone.utc")
+    not_before = None
+    if after is not None:
+        not_before = now() + _millis(after)
+    elif at is not None:
+        not_before = int(at.timestamp() * 1000)
+    return _host.enqueue(
+        NewJob(
+            topic=topic,
+            body=payload(body if json is _ABSENT else Json(json)) or Payload(b""),
+            metadata=list(metadata.items() if isinstance(metadata, Mapping) else metadata),
+            key=key,
+            not_before=not_before,
+            unique=unique,
+            priority=priority,
+            unique_window=None if unique_for is None else _millis(unique_for),
+        ),
+        EnqueueError,
+    )
+
+
+def _millis(duration: timedelta) -> int:
+    return max(0, duration // timedelta(milliseconds=1))
+
+
+class _Log:
+    """Log lines of the job; the runner adds topic, job and attempt. Values that are no text are written as JSON."""
+
+    def trace(self, message: str, /, **fields: Any) -> None:
+        self._emit("trace", message, fields)
+
+    def debug(self, message: str, /, **fields: Any) -> None:
+        self._emit("debug", message, fields)
+
+    def info(self, message: str, /, **fields: Any) -> None:
+        self._emit("info", message, fields)
+
+    def warn(self, message: str, /, **fields: Any) -> None:
+        self._emit("warn", message, fields)
+
+    def error(self, message: str, /, **fields: Any) -> None:
+        self._emit("error", message, fields)
+
+    def enabled(self, level: str) -> bool:
+        """Whether anybody keeps lines of this level, such as "debug"."""
+        return _host.enabled(level)
+
+    def _emit(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        _host.emit(level, message, [(name, _field(value)) for name, value in fields.items()])
+
+
+def _field(value: Any) -> str:
+    return value if isinstance(value, str) else _json.dumps(value, ensure_ascii=False, default=str)
+
+
+class _Config:
+    """What the manifest grants this topic."""
+
+    @overload
+    def get(self, name: str) -> Optional[str]: ...
+    @overload
+    def get(self, name: str, default: str) -> str: ...
+    def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
+        """A setting; `default` if it is missing or not granted."""
+        value = _host.get(name)
+        return default if value is None else value
+
+    def secret(self, name: str) -> Optional[bytes]:
+        """A secret; None if it is missing or not granted."""
+        return _host.secret(name)
+
+
+log = _Log()
+config = _Config()
+
+
+def now() -> int:
+    """Milliseconds since the Unix epoch, by the store's clock."""
+    return _host.now()
+
+
+def fuel_remaining() -> int:
+    """Fuel left for this attempt."""
+    return _host.fuel_remaining()
+
+
+def is_cancelled() -> bool:
+    """True once the job was cancelled or the runner is ending: a long handler should ask, and stop."""
+    return _host.is_cancelled()
+
+
+def checkpoint(state: bytes) -> None:
+    """Saves durably where this job is; the next attempt finds it in `job.checkpoint`. Raises `CheckpointError`."""
+    _host.checkpoint(state, CheckpointError)
+
+
+def progress(done: float, note: Optional[str] = None) -> None:
+    """For people who watch: how much is done, from 0 to 1, and a short note."""
+    _host.progress(round(min(max(done, 0.0), 1.0) * 10_000), note)

@@ -1,0 +1,109 @@
+"""The runner's side of `gristmill`, inside a component: turns its calls into those of the generated bindings.
+
+Only `gristmill` imports this. `wit_world` exists only while a component is built and when it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Callable, Optional
+
+from componentize_py_types import Err
+from wit_world import exports
+from wit_world.imports import config, context, log, queue, types
+
+get = config.get
+secret = config.secret
+now = context.now
+fuel_remaining = context.fuel_remaining
+is_cancelled = context.is_cancelled
+progress = context.progress
+
+
+def emit(level: str, message: str, fields: list[tuple[str, str]]) -> None:
+    log.emit(log.Level[level.upper()], message, fields)
+
+
+def enabled(level: str) -> bool:
+    return log.enabled(log.Level[level.upper()])
+
+
+def checkpoint(state: bytes, failed: Callable[[str], Exception]) -> None:
+    try:
+        context.checkpoint(state)
+    except Err as error:
+        if isinstance(error.value, context.CheckpointError_TooLarge):
+            raise failed(f"a checkpoint may have no more than {error.value.value} bytes") from None
+        raise failed(error.value.value) from None
+
+
+def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
+    wire = queue.NewJob(
+        topic=job.topic,
+        body=_wire(job.body),
+        metadata=job.metadata,
+        key=job.key,
+        not_before=job.not_before,
+        unique=job.unique,
+        priority=queue.Priority[job.priority.upper()],
+        unique_window=job.unique_window,
+    )
+    try:
+        return queue.enqueue(wire)
+    except Err as error:
+        raise failed(_why_not(error.value, job.topic)) from None
+
+
+def _why_not(error: queue.EnqueueError, topic: str) -> str:
+    if isinstance(error, queue.EnqueueError_TooLarge):
+        return f"the body is larger than the {error.value} bytes that topic `{topic}` accepts"
+    if isinstance(error, queue.EnqueueError_TooMany):
+        return f"one attempt may enqueue no more than {error.value} jobs"
+    if isinstance(error, queue.EnqueueError_UnknownTopic):
+        return f"there is no topic `{topic}` to enqueue to"
+    return f"this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant"
+
+
+def exported(attempt: Callable[[Any], Any]) -> type:
+    """The class that the component exports. `attempt` makes an ending of a job."""
+    import gristmill  # here, since `gristmill` imports this module
+
+    class Handler(exports.Handler):
+        def handle(self, job: types.Job) -> types.Outcome:
+            fields = {name: value for name, value in vars(job).items() if name != "body"}
+            body, content_type = job.body.data, job.body.content_type
+            ending = attempt(gristmill.Job(**fields, body=body, content_type=content_type))
+            # What was printed without a line's end is a line too, and nothing flushes it after this.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if isinstance(ending, gristmill.Snooze):
+                return types.Outcome_Snooze(gristmill._millis(ending.wait))
+            if isinstance(ending, gristmill.Failure):
+                raise Err(_failure(ending, gristmill))
+            return types.Outcome_Complete(_wire(ending))
+
+    return Handler
+
+
+def _failure(failure: Any, gristmill: Any) -> types.Failure:
+    detail = types.FailureDetail(failure.code, failure.message, _wire(failure.context))
+    if isinstance(failure, gristmill.Reject):
+        return types.Failure_Reject(detail)
+    after = getattr(failure, "after", None)
+    return types.Failure_Retry((detail, None if after is None else gristmill._millis(after)))
+
+
+def _wire(payload: Any) -> Optional[types.Payload]:
+    return payload and types.Payload(payload.data, payload.content_type)
+
+
+class _ToHost(logging.Handler):
+    """Lines of the standard `logging`, as every library writes them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= 40 else "warn" if record.levelno >= 30 else "info"
+        emit("debug" if record.levelno < 20 else level, self.format(record), [("logger", record.name)])
+
+
+logging.basicConfig(level=logging.DEBUG, format="%(message)s", handlers=[_ToHost()])

@@ -1,0 +1,102 @@
+"""A fake runner for tests: `Host` grants, refuses and remembers. No WebAssembly and no server."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+#: The fake clock stands still: 2026-01-01T00:00:00Z.
+NOW = 1_767_225_600_000
+
+
+@dataclass
+class Host:
+    """What the handler finds, and what it did. Settings and secrets are those given; every topic may be enqueued to.
+
+        host = Host(config={"greylist": "example.net"})
+        ending = host.run(welcome, {"email": "ada@example.org", "name": "Ada"})
+    """
+
+    config: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, bytes] = field(default_factory=dict)
+    now: int = NOW
+    fuel: int = 2_000_000_000
+    cancelled: bool = False
+    #: Topics that may not be enqueued to.
+    denied: frozenset[str] = frozenset()
+
+    enqueued: list[Any] = field(default_factory=list)
+    #: (level, message, fields)
+    logs: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    checkpoint: Optional[bytes] = None
+    progress: list[tuple[int, Optional[str]]] = field(default_factory=list)
+
+    def run(self, function: Callable[..., Any], body: Any = b"", **job: Any) -> Any:
+        """One attempt at a job: a `Payload`, a `Snooze`, None, or the `Retry` or `Reject` that ended it.
+
+        `body` is bytes, text, or a dict or list for JSON; what else a job has is given by name, as in `attempt=2`.
+        """
+        import gristmill
+
+        given = gristmill.payload(body) or gristmill.Payload(b"")
+        job = {"id": "01K" + "0" * 23, "tenant": "default", "topic": "test", "content_type": given.content_type, **job}
+        times = {"enqueued_at": self.now, "due_at": self.now, "deadline": self.now + 30_000}
+        global _current
+        before, _current = _current, self
+        try:
+            return gristmill.attempt(function, gristmill.Job(body=given.data, **{**times, **job}))
+        finally:
+            _current = before
+
+
+_current = Host()
+
+
+def exported(attempt: Callable[[Any], Any]) -> Any:
+    return attempt
+
+
+def get(name: str) -> Optional[str]:
+    return _current.config.get(name)
+
+
+def secret(name: str) -> Optional[bytes]:
+    return _current.secrets.get(name)
+
+
+def now() -> int:
+    return _current.now
+
+
+def fuel_remaining() -> int:
+    return _current.fuel
+
+
+def is_cancelled() -> bool:
+    return _current.cancelled
+
+
+def progress(basis_points: int, note: Optional[str]) -> None:
+    _current.progress.append((basis_points, note))
+
+
+def emit(level: str, message: str, fields: list[tuple[str, str]]) -> None:
+    _current.logs.append((level, message, dict(fields)))
+    if level == "error":
+        print(message, *(value for _, value in fields), sep="\n", file=sys.stderr)
+
+
+def enabled(level: str) -> bool:
+    return True
+
+
+def checkpoint(state: bytes, failed: Callable[[str], Exception]) -> None:
+    _current.checkpoint = state
+
+
+def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
+    if job.topic in _current.denied:
+        raise failed(f"this topic may not enqueue to `{job.topic}`; name it in the manifest's `enqueue` grant")
+    _current.enqueued.append(job)
+    return f"01K1{len(_current.enqueued):022}"

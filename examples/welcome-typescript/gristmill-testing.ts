@@ -1,0 +1,94 @@
+/** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
+import { Job, Payload, attempt, json, text } from './gristmill.ts';
+import type { CheckpointError, Ending, EnqueueError, HandlerFunction, Level, WireJob, WireNewJob } from './gristmill.ts';
+
+/** The fake clock stands still: 2026-01-01T00:00:00Z. */
+export const NOW = 1_767_225_600_000;
+
+export interface LogLine {
+  level: Level;
+  message: string;
+  fields: [string, string][];
+}
+
+interface Given {
+  config?: Record<string, string>;
+  secrets?: Record<string, Uint8Array>;
+  now?: number;
+  fuel?: number;
+  cancelled?: boolean;
+  /** Topics that may not be enqueued to. */
+  denied?: string[];
+}
+
+/**
+ * What the handler finds, and what it did. Every topic but the denied may be enqueued to.
+ *
+ *     const host = new Host({ config: { greylist: 'example.net' } });
+ *     const ending = host.run(welcome, { email: 'ada@example.org', name: 'Ada' });
+ */
+export class Host {
+  readonly enqueued: WireNewJob[] = [];
+  readonly logs: LogLine[] = [];
+  checkpoint: Uint8Array | null = null;
+  readonly progress: { basisPoints: number; note: string | null }[] = [];
+  readonly given: Required<Given>;
+
+  constructor(given: Given = {}) {
+    const nothing = { config: {}, secrets: {}, now: NOW, fuel: 2_000_000_000, cancelled: false, denied: [] };
+    this.given = { ...nothing, ...given };
+  }
+
+  /** One attempt at a job. `body` is text, bytes, or an object for JSON; `given` is what else the job has. */
+  run(work: HandlerFunction, body: string | Uint8Array | object, given: Partial<Omit<WireJob, 'body'>> = {}): Ending {
+    const { now } = this.given;
+    const times = { enqueuedAt: now, dueAt: now, deadline: now + 30_000 };
+    const names = { id: `01K${'0'.repeat(23)}`, tenant: 'default', topic: 'test', metadata: [], key: null };
+    const before = current;
+    current = this;
+    try {
+      const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
+      return attempt(work, new Job(job));
+    } finally {
+      current = before;
+    }
+  }
+}
+
+function payload(body: string | Uint8Array | object): Payload {
+  if (body instanceof Payload) return body;
+  if (body instanceof Uint8Array) return new Payload(body);
+  return typeof body === 'string' ? text(body) : json(body);
+}
+
+let current = new Host();
+
+// What `gristmill.ts` finds under `#host` outside a component.
+export const exported = (attempt: (job: WireJob) => Ending): object => ({ handle: attempt });
+export const get = (name: string): string | null => current.given.config[name] ?? null;
+export const secret = (name: string): Uint8Array | null => current.given.secrets[name] ?? null;
+export const now = (): number => current.given.now;
+export const fuelRemaining = (): number => current.given.fuel;
+export const isCancelled = (): boolean => current.given.cancelled;
+export const enabled = (_level: Level): boolean => true;
+
+export function checkpoint(state: Uint8Array, _failed: typeof CheckpointError): void {
+  current.checkpoint = state;
+}
+
+export function progress(basisPoints: number, note: string | null): void {
+  current.progress.push({ basisPoints, note });
+}
+
+export function emit(level: Level, message: string, fields: [string, string][]): void {
+  current.logs.push({ level, message, fields });
+  if (level === 'error') console.error(message, ...fields.map(([, value]) => value));
+}
+
+export function enqueue(job: WireNewJob, Failed: typeof EnqueueError): string {
+  if (current.given.denied.includes(job.topic)) {
+    throw new Failed(`this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
+  }
+  current.enqueued.push(job);
+  return `01K1${String(current.enqueued.length).padStart(22, '0')}`;
+}

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Payload, Reject, Retry } from './gristmill.ts';
+import type { Ending } from './gristmill.ts';
+import { Host, NOW } from './gristmill-testing.ts';
+import { welcome } from './handler.ts';
+
+const ADA = { email: 'ada@example.org', name: 'Ada' };
+
+/** What a job's result or a follow-up's body says. */
+function written(ending: Ending): string {
+  assert.ok(ending instanceof Payload);
+  assert.equal(ending.contentType, 'application/json');
+  return new TextDecoder().decode(ending.data);
+}
+
+/** The code of the reject that an attempt came to. */
+function rejection(ending: Ending): string {
+  assert.ok(ending instanceof Reject);
+  return ending.code;
+}
+
+test('a signup is welcomed', () => {
+  const ending = new Host().run(welcome, ADA);
+  assert.equal(written(ending), '{"email":"ada@example.org","name":"Ada","plan":"free","greeting":"Welcome, Ada!"}');
+});
+
+test('a reminder asks', () => {
+  const host = new Host();
+  const ending = host.run(welcome, { ...ADA, plan: 'pro', reminder: true });
+  assert.equal(JSON.parse(written(ending)).greeting, 'Still there, Ada?');
+  assert.deepEqual(host.logs, [{ level: 'info', message: 'reminder', fields: [['domain', 'example.org'], ['plan', 'pro']] }]);
+  assert.deepEqual(host.enqueued, []);
+});
+
+test('a signup is followed up after three days', () => {
+  const host = new Host();
+  host.run(welcome, ADA, { topic: 'welcome' });
+  const [followUp, ...more] = host.enqueued;
+  assert.ok(followUp);
+  assert.deepEqual(more, []);
+  const { body, ...job } = followUp;
+  assert.equal(written(body), '{"email":"ada@example.org","name":"Ada","plan":"free","reminder":true}');
+  assert.deepEqual(job, {
+    topic: 'welcome',
+    notBefore: NOW + 259_200_000,
+    unique: 'reminder:ada@example.org',
+    uniqueWindow: null,
+    priority: 'low',
+    metadata: [],
+    key: null,
+  });
+});
+
+test('the log never shows the address', () => {
+  const host = new Host();
+  host.run(welcome, ADA);
+  assert.deepEqual(host.logs, [{ level: 'info', message: 'signup', fields: [['domain', 'example.org'], ['plan', 'free']] }]);
+});
+
+test('email and name are tidied up', () => {
+  const ending = new Host().run(welcome, { email: ' Ada@Example.ORG\n', name: '\tŽofie \r\n 陳 ' });
+  const { email, name } = JSON.parse(written(ending));
+  assert.deepEqual([email, name], ['ada@example.org', 'Žofie 陳']);
+});
+
+test('only ASCII is lower-cased and trimmed', () => {
+  const ending = new Host().run(welcome, { email: 'Äda@Example.org', name: '\u00a0Ada' });
+  const { email, name } = JSON.parse(written(ending));
+  assert.deepEqual([email, name], ['Äda@example.org', '\u00a0Ada']);
+});
+
+const rejections: Record<string, (string | Uint8Array | object)[]> = {
+  'bad-payload': ['', '{', '[]', 'null', '7', Uint8Array.of(0xff), '"\\ud800"', { ...ADA, reminder: 1 }, { ...ADA, reminder: null }],
+  'invalid-email': [{}, ...[null, 7, '', 'ada', '@b.c', 'a@@b.c', 'a@b', 'a@.b', 'a@b.'].map((email) => ({ ...ADA, email }))],
+  'invalid-name': [{ email: 'a@b.c' }, { ...ADA, name: ' \t' }, { ...ADA, name: 7 }],
+  'invalid-plan': [{ ...ADA, plan: 'gold' }, { ...ADA, plan: null }, { ...ADA, plan: ['pro'] }],
+};
+for (const [code, bodies] of Object.entries(rejections)) {
+  for (const body of bodies) {
+    test(`${typeof body === 'string' ? body : JSON.stringify(body)} is rejected: ${code}`, () => {
+      assert.equal(rejection(new Host().run(welcome, body)), code);
+    });
+  }
+}
+
+test('what is wrong first is told', () => {
+  assert.equal(rejection(new Host().run(welcome, { email: '', name: '', plan: '', reminder: '' })), 'invalid-email');
+  assert.equal(rejection(new Host().run(welcome, { ...ADA, plan: '', reminder: '' })), 'invalid-plan');
+});
+
+test('a greylisted domain waits for the second try', () => {
+  const host = new Host({ config: { greylist: 'example.net, example.org' } });
+  const ending = host.run(welcome, ADA, { attempt: 1 });
+  assert.ok(ending instanceof Retry);
+  assert.equal(ending.code, 'greylisted');
+  assert.equal(ending.message, 'example.org takes new senders at the second try');
+  assert.equal(ending.after, 30_000);
+  assert.ok(host.run(welcome, ADA, { attempt: 2 }) instanceof Payload);
+});
+
+test('a refused follow-up is a retry', () => {
+  const ending = new Host({ denied: ['welcome'] }).run(welcome, ADA, { topic: 'welcome' });
+  assert.ok(ending instanceof Retry);
+  assert.equal(ending.code, 'enqueue-failed');
+});
+
+test('an exception that nobody foresaw is a retry, and its stack is in the log', () => {
+  const host = new Host();
+  const ending = host.run(() => JSON.parse('{'), ADA);
+  assert.ok(ending instanceof Retry);
+  assert.equal(ending.code, 'exception');
+  assert.match(ending.message, /^SyntaxError: /);
+  assert.match(host.logs[0]?.fields[0]?.[1] ?? '', /SyntaxError: [^]+\n +at /);
+});

@@ -1,0 +1,106 @@
+//! Stands for the runner in tests: set `state`, call `run`, and look at `state`.
+
+const std = @import("std");
+const gristmill = @import("gristmill.zig");
+
+pub const Line = struct { level: gristmill.Level, message: []const u8, fields: []const gristmill.Pair };
+
+pub const State = struct {
+    /// What the runner knows and grants.
+    now: u64 = 1_767_225_600_000,
+    cancelled: bool = false,
+    denied: bool = false,
+    settings: []const gristmill.Pair = &.{},
+    secrets: []const gristmill.Pair = &.{},
+
+    /// What the handler did.
+    enqueued: std.ArrayList(gristmill.NewJob) = .empty,
+    lines: std.ArrayList(Line) = .empty,
+    checkpoint: ?[]const u8 = null,
+    progress: ?u32 = null,
+};
+
+pub var state: State = .{};
+
+var arena: std.heap.ArenaAllocator = .init(std.testing.allocator);
+
+/// One attempt at a job with this body, at the topic `test`. All memory is good until `reset`.
+pub fn run(comptime handler: anytype, body: []const u8, attempt: u32) gristmill.Ending {
+    return gristmill.attempt(handler, arena.allocator(), .{
+        .id = "01K00000000000000000000000",
+        .tenant = "default",
+        .topic = "test",
+        .body = .{ .data = body },
+        .attempt = attempt,
+        .max_attempts = 5,
+        .enqueued_at = state.now,
+        .due_at = state.now,
+        .deadline = state.now + 30_000,
+    });
+}
+
+/// Forgets everything, also what was granted.
+pub fn reset() void {
+    state = .{};
+    _ = arena.reset(.free_all);
+}
+
+fn copy(data: []const u8) []const u8 {
+    return arena.allocator().dupe(u8, data) catch @panic("out of memory");
+}
+
+fn copyPairs(pairs: []const gristmill.Pair) []const gristmill.Pair {
+    const list = arena.allocator().alloc(gristmill.Pair, pairs.len) catch @panic("out of memory");
+    for (list, pairs) |*to, pair| to.* = .{ .name = copy(pair.name), .value = copy(pair.value) };
+    return list;
+}
+
+fn find(pairs: []const gristmill.Pair, name: []const u8) ?[]const u8 {
+    for (pairs) |pair| {
+        if (std.mem.eql(u8, pair.name, name)) return pair.value;
+    }
+    return null;
+}
+
+pub fn now() u64 {
+    return state.now;
+}
+
+pub fn fuelRemaining() u64 {
+    return 2_000_000_000;
+}
+
+pub fn isCancelled() bool {
+    return state.cancelled;
+}
+
+pub fn checkpoint(bytes: []const u8) gristmill.CheckpointError!void {
+    state.checkpoint = copy(bytes);
+}
+
+pub fn progress(basis_points: u32, _: ?[]const u8) void {
+    state.progress = basis_points;
+}
+
+pub fn enqueue(job: gristmill.NewJob) gristmill.EnqueueError![]const u8 {
+    if (state.denied) return error.Denied;
+    state.enqueued.append(arena.allocator(), job) catch @panic("out of memory");
+    return "01K10000000000000000000000";
+}
+
+pub fn log(level: gristmill.Level, message: []const u8, fields: []const gristmill.Pair) void {
+    const line: Line = .{ .level = level, .message = copy(message), .fields = copyPairs(fields) };
+    state.lines.append(arena.allocator(), line) catch @panic("out of memory");
+}
+
+pub fn logEnabled(_: gristmill.Level) bool {
+    return true;
+}
+
+pub fn config(name: []const u8) ?[]const u8 {
+    return find(state.settings, name);
+}
+
+pub fn secret(name: []const u8) ?[]const u8 {
+    return find(state.secrets, name);
+}

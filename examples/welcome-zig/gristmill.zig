@@ -1,0 +1,246 @@
+//! What a handler of Gristmill, the job runner, is written with.
+//!
+//! A handler is one function. It gets a job and says how the attempt ended; an error is a retry, with the code `error`.
+//!
+//!     const gristmill = @import("gristmill.zig");
+//!     pub const panic = gristmill.panic;
+//!     comptime {
+//!         gristmill.exportHandler(handle);
+//!     }
+//!     fn handle(arena: std.mem.Allocator, job: gristmill.Job) !gristmill.Ending {
+//!         gristmill.info("order", .{ .id = job.id });
+//!         return gristmill.complete(try .json(arena, .{ .paid = true }));
+//!     }
+//!
+//! Memory of the arena, and all that these functions return, is freed together when the attempt is over.
+
+const builtin = @import("builtin");
+const std = @import("std");
+const Allocator = std.mem.Allocator;
+
+/// The runner, or what stands for it in a test.
+const host = if (builtin.cpu.arch.isWasm()) @import("wasm.zig") else @import("fake.zig");
+
+/// Bytes and the format they are in: a media type such as `application/json`; null means opaque octets.
+pub const Payload = struct {
+    data: []const u8 = "",
+    content_type: ?[]const u8 = null,
+
+    /// Any value as `std.json` writes it.
+    pub fn json(arena: Allocator, value: anytype) Allocator.Error!Payload {
+        return .{ .data = try std.json.Stringify.valueAlloc(arena, value, .{}), .content_type = "application/json" };
+    }
+
+    pub fn text(data: []const u8) Payload {
+        return .{ .data = data, .content_type = "text/plain; charset=utf-8" };
+    }
+};
+
+/// An entry of a job's metadata, or a field of a log line.
+pub const Pair = struct { name: []const u8, value: []const u8 };
+
+/// All that a handler may observe about its input. Times are milliseconds since 1970 by the store's clock.
+pub const Job = struct {
+    /// A ULID, 26 characters; the same on every attempt.
+    id: []const u8,
+    tenant: []const u8,
+    topic: []const u8,
+    body: Payload,
+    /// In order; names may repeat.
+    metadata: []const Pair = &.{},
+    key: ?[]const u8 = null,
+    /// 1 on the first delivery.
+    attempt: u32,
+    max_attempts: u32,
+    enqueued_at: u64,
+    due_at: u64,
+    /// The hard limit of this attempt.
+    deadline: u64,
+    /// What an earlier attempt saved with `checkpoint`.
+    checkpoint: ?[]const u8 = null,
+
+    /// The body as JSON: a struct, or `std.json.Value`. Of equal names the last counts, and unknown ones are ignored.
+    /// Null if it is no JSON, does not fit, or is nested more than 128 deep: the parser of a struct recurses.
+    pub fn json(job: Job, comptime T: type, arena: Allocator) Allocator.Error!?T {
+        if (nestedDeeper(job.body.data, 128)) return null;
+        const options: std.json.ParseOptions = .{ .duplicate_field_behavior = .use_last, .ignore_unknown_fields = true };
+        return std.json.parseFromSliceLeaky(T, arena, job.body.data, options) catch |cause| switch (cause) {
+            error.OutOfMemory => error.OutOfMemory,
+            else => null,
+        };
+    }
+
+    /// The first value of this name in the metadata.
+    pub fn meta(job: Job, name: []const u8) ?[]const u8 {
+        for (job.metadata) |pair| {
+            if (std.mem.eql(u8, pair.name, name)) return pair.value;
+        }
+        return null;
+    }
+};
+
+fn nestedDeeper(data: []const u8, limit: usize) bool {
+    var depth: usize = 0;
+    var quoted = false;
+    var i: usize = 0;
+    while (i < data.len) : (i += 1) switch (data[i]) {
+        '"' => quoted = !quoted,
+        '\\' => if (quoted) {
+            i += 1;
+        },
+        '[', '{' => if (!quoted) {
+            depth += 1;
+            if (depth > limit) return true;
+        },
+        ']', '}' => if (!quoted) {
+            depth -|= 1;
+        },
+        else => {},
+    };
+    return false;
+}
+
+/// How an attempt ended.
+pub const Ending = union(enum) {
+    /// Done. The payload, if any, is kept as the job's result.
+    complete: ?Payload,
+    /// Neither finished nor failed: run this job again after so many milliseconds. The attempt does not count.
+    snooze: u64,
+    /// Another try may help.
+    retry: Failure,
+    /// Another try would end the same: to the dead letters at once.
+    reject: Failure,
+};
+
+pub const Failure = struct {
+    /// Stable and for machines, such as `upstream-timeout`.
+    code: []const u8,
+    /// For people.
+    message: []const u8,
+    /// Anything worth keeping with the attempt.
+    context: ?Payload = null,
+    /// Of a retry: after so many milliseconds, instead of the topic's backoff.
+    after: ?u64 = null,
+};
+
+pub fn complete(result: ?Payload) Ending {
+    return .{ .complete = result };
+}
+
+pub fn retry(code: []const u8, message: []const u8) Ending {
+    return .{ .retry = .{ .code = code, .message = message } };
+}
+
+pub fn reject(code: []const u8, message: []const u8) Ending {
+    return .{ .reject = .{ .code = code, .message = message } };
+}
+
+pub const Level = enum(u8) { trace, debug, info, warn, err };
+
+/// Writes a line to the job's log. The runner adds tenant, topic, job and attempt. `fields` is a struct of texts.
+pub fn log(level: Level, message: []const u8, fields: anytype) void {
+    const names = comptime std.meta.fieldNames(@TypeOf(fields));
+    var pairs: [names.len]Pair = undefined;
+    inline for (names, &pairs) |name, *pair| pair.* = .{ .name = name, .value = @field(fields, name) };
+    host.log(level, message, &pairs);
+}
+
+pub fn debug(message: []const u8, fields: anytype) void {
+    if (host.logEnabled(.debug)) log(.debug, message, fields);
+}
+
+pub fn info(message: []const u8, fields: anytype) void {
+    log(.info, message, fields);
+}
+
+pub fn warn(message: []const u8, fields: anytype) void {
+    log(.warn, message, fields);
+}
+
+pub fn err(message: []const u8, fields: anytype) void {
+    log(.err, message, fields);
+}
+
+/// Which of a topic's ready jobs come first. Low ones wait longer, but not for ever.
+pub const Priority = enum(u8) { high, normal, low };
+
+/// A follow-up job of the same tenant.
+pub const NewJob = struct {
+    topic: []const u8,
+    body: Payload = .{},
+    metadata: []const Pair = &.{},
+    key: ?[]const u8 = null,
+    /// When it becomes due, in milliseconds since 1970; at once if null.
+    not_before: ?u64 = null,
+    /// One job per topic and value: until it is done, or for the window, in milliseconds.
+    unique: ?[]const u8 = null,
+    priority: Priority = .normal,
+    unique_window: ?u64 = null,
+};
+
+pub const EnqueueError = error{ Denied, TooLarge, TooMany, UnknownTopic };
+
+/// Hands a follow-up job to the runner and returns the id that it will have. Nothing is visible to anyone until the handler
+/// returns, and then only if the attempt did not fail. A refused job leaves the others as they are.
+pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
+    return host.enqueue(job);
+}
+
+/// The store's clock, in milliseconds since 1970.
+pub fn now() u64 {
+    return host.now();
+}
+
+/// What this attempt may still spend; about one unit an instruction.
+pub fn fuelRemaining() u64 {
+    return host.fuelRemaining();
+}
+
+/// Whether the job was cancelled or the runner is ending. Who never asks is stopped at the deadline.
+pub fn isCancelled() bool {
+    return host.isCancelled();
+}
+
+pub const CheckpointError = error{ TooLarge, Unavailable };
+
+/// Saves a state durably: the next attempt finds it in the job's `checkpoint`.
+pub fn checkpoint(state: []const u8) CheckpointError!void {
+    return host.checkpoint(state);
+}
+
+/// For people who watch: 0 to 10000 (basis points) and a short note.
+pub fn progress(basis_points: u32, note: ?[]const u8) void {
+    host.progress(basis_points, note);
+}
+
+/// A setting that the manifest grants this topic; null if it does not.
+pub fn config(name: []const u8) ?[]const u8 {
+    return host.config(name);
+}
+
+/// A secret that the manifest grants this topic; null if it does not.
+pub fn secret(name: []const u8) ?[]const u8 {
+    return host.secret(name);
+}
+
+/// One attempt: what the handler returns, or its error as a retry. Without memory it ends in a trap, for which the runner
+/// knows the reason.
+pub fn attempt(comptime handler: anytype, arena: Allocator, job: Job) Ending {
+    return handler(arena, job) catch |cause| {
+        if (@as(anyerror, cause) == error.OutOfMemory) @panic("out of memory");
+        return retry("error", @errorName(cause));
+    };
+}
+
+/// Makes the module a component's: to be called in a `comptime` block. Does nothing in a test.
+pub fn exportHandler(comptime handler: anytype) void {
+    if (builtin.cpu.arch.isWasm()) host.exportHandler(handler);
+}
+
+/// A panic is a line of the log, and a trap.
+pub const panic = if (builtin.cpu.arch.isWasm()) std.debug.FullPanic(logPanic) else std.debug.FullPanic(std.debug.defaultPanic);
+
+fn logPanic(message: []const u8, _: ?usize) noreturn {
+    err("panic", .{ .cause = message });
+    @trap();
+}

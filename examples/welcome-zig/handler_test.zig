@@ -1,0 +1,145 @@
+const std = @import("std");
+const fake = @import("fake.zig");
+const handle = @import("handler.zig").handle;
+const gristmill = @import("gristmill.zig");
+const expect = std.testing.expect;
+const expectEqual = std.testing.expectEqual;
+const expectEqualStrings = std.testing.expectEqualStrings;
+
+const ada =
+    \\{"email":"ada@example.org","name":"Ada"}
+;
+
+fn signup(comptime fields: []const u8) []const u8 {
+    return "{\"email\":\"ada@example.org\",\"name\":\"Ada\"," ++ fields ++ "}";
+}
+
+fn expectResult(json: []const u8, ending: gristmill.Ending) !void {
+    const result = ending.complete.?;
+    try expectEqualStrings(json, result.data);
+    try expectEqualStrings("application/json", result.content_type.?);
+}
+
+test "a signup is greeted" {
+    defer fake.reset();
+    const body =
+        \\{"email":" Ada@Example.ORG\n","name":"\tAda  King ","plan":"pro","x":[{}]}
+    ;
+    try expectResult(
+        \\{"email":"ada@example.org","name":"Ada King","plan":"pro","greeting":"Welcome, Ada King!"}
+    , fake.run(handle, body, 1));
+}
+
+test "text stays as it is" {
+    defer fake.reset();
+    const body = signup("\"name\":\"\\u017dofie 🦀\\ud83e\\udd80\\u2028\\/\\b\\u001F<\"");
+    const name = "Žofie 🦀🦀\u{2028}/\\b\\u001f<";
+    try expectResult(
+        "{\"email\":\"ada@example.org\",\"name\":\"" ++ name ++ "\",\"plan\":\"free\",\"greeting\":\"Welcome, " ++ name ++ "!\"}",
+        fake.run(handle, body, 1),
+    );
+}
+
+test "a reminder is asked for" {
+    defer fake.reset();
+    fake.state.now = 1000;
+    _ = fake.run(handle, ada, 1);
+    try expectEqual(1, fake.state.enqueued.items.len);
+    const job = fake.state.enqueued.items[0];
+    try expectEqualStrings("test", job.topic);
+    try expectEqualStrings(
+        \\{"email":"ada@example.org","name":"Ada","plan":"free","reminder":true}
+    , job.body.data);
+    try expectEqualStrings("application/json", job.body.content_type.?);
+    try expectEqual(259_201_000, job.not_before);
+    try expectEqualStrings("reminder:ada@example.org", job.unique.?);
+    try expectEqual(.low, job.priority);
+    try expect(job.key == null and job.unique_window == null and job.metadata.len == 0);
+}
+
+test "a reminder asks for none" {
+    defer fake.reset();
+    const ending = fake.run(handle, signup("\"reminder\":true"), 1);
+    try expectResult(
+        \\{"email":"ada@example.org","name":"Ada","plan":"free","greeting":"Still there, Ada?"}
+    , ending);
+    try expectEqual(0, fake.state.enqueued.items.len);
+    try expectEqualStrings("reminder", fake.state.lines.items[0].message);
+}
+
+test "a reminder that is refused is retried" {
+    defer fake.reset();
+    fake.state.denied = true;
+    try expectEqualStrings("enqueue-failed", fake.run(handle, ada, 1).retry.code);
+}
+
+test "the log keeps the address out" {
+    defer fake.reset();
+    _ = fake.run(handle, ada, 1);
+    try expectEqual(1, fake.state.lines.items.len);
+    const line = fake.state.lines.items[0];
+    try expectEqual(.info, line.level);
+    try expectEqualStrings("signup", line.message);
+    try expectEqual(2, line.fields.len);
+    try expectEqualStrings("domain", line.fields[0].name);
+    try expectEqualStrings("example.org", line.fields[0].value);
+    try expectEqualStrings("plan", line.fields[1].name);
+    try expectEqualStrings("free", line.fields[1].value);
+}
+
+test "a greylisted domain is taken at the second try" {
+    defer fake.reset();
+    fake.state.settings = &.{.{ .name = "greylist", .value = "example.net, example.org ," }};
+    const failure = fake.run(handle, ada, 1).retry;
+    try expectEqualStrings("greylisted", failure.code);
+    try expectEqualStrings("example.org takes new senders at the second try", failure.message);
+    try expectEqual(30_000, failure.after);
+    try expect(fake.run(handle, ada, 2).complete != null);
+}
+
+test "a bad signup is rejected" {
+    const cases = [_]struct { []const u8, []const u8 }{
+        .{ "", "bad-payload" },
+        .{ "null", "bad-payload" },
+        .{ "[]", "bad-payload" },
+        .{ ada ++ ada, "bad-payload" },
+        .{ "{\"email\":\"\xff\"}", "bad-payload" },
+        .{ signup("\"x\":\"\\ud800\""), "bad-payload" },
+        .{ signup("\"x\":01"), "bad-payload" },
+        .{ signup("\"x\":[1,]"), "bad-payload" },
+        .{ &@as([100_000]u8, @splat('[')), "bad-payload" },
+        .{ "{\"x\":" ++ @as([500]u8, @splat('[')) ++ @as([500]u8, @splat(']')) ++ "}", "bad-payload" },
+        .{ signup("\"reminder\":null"), "bad-payload" },
+        .{ signup("\"reminder\":\"true\""), "bad-payload" },
+        .{ "{}", "invalid-email" },
+        .{ "{\"email\":1,\"name\":\"\",\"plan\":1}", "invalid-email" },
+        .{ signup("\"email\":\"ada\""), "invalid-email" },
+        .{ signup("\"email\":\"@example.org\""), "invalid-email" },
+        .{ signup("\"email\":\"a@b@example.org\""), "invalid-email" },
+        .{ signup("\"email\":\"a@org\""), "invalid-email" },
+        .{ signup("\"email\":\"a@.org\""), "invalid-email" },
+        .{ signup("\"email\":\"a@example.\""), "invalid-email" },
+        .{ signup("\"name\":[]"), "invalid-name" },
+        .{ signup("\"name\":\" \\t\",\"plan\":1"), "invalid-name" },
+        .{ signup("\"plan\":null"), "invalid-plan" },
+        .{ signup("\"plan\":\"Free\",\"reminder\":\"x\""), "invalid-plan" },
+    };
+    for (cases) |case| {
+        defer fake.reset();
+        const body, const code = case;
+        errdefer std.debug.print("with {s}\n", .{body[0..@min(body.len, 80)]});
+        try expectEqualStrings(code, fake.run(handle, body, 1).reject.code);
+        try expectEqual(0, fake.state.lines.items.len + fake.state.enqueued.items.len);
+    }
+}
+
+fn failing(_: std.mem.Allocator, _: gristmill.Job) !gristmill.Ending {
+    return error.NoSuchLuck;
+}
+
+test "an error is a retry" {
+    defer fake.reset();
+    const failure = fake.run(failing, ada, 1).retry;
+    try expectEqualStrings("error", failure.code);
+    try expectEqualStrings("NoSuchLuck", failure.message);
+}
