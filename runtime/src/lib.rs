@@ -6,7 +6,7 @@
 //!
 //! | floor | rooms | what |
 //! |---|---|---|
-//! | 0 | [`job`] [`topic`] [`outcome`] [`retry`] [`time`] | facts, no I/O |
+//! | 0 | [`job`] [`topic`] [`http_grant`] [`outcome`] [`retry`] [`time`] | facts, no I/O |
 //! | 1 | [`config`] | settings and the topic manifest |
 //! | 2 | [`store`] | where jobs are; knows no Wasm |
 //! | 2' | [`wasm`] | the sandbox; knows no store |
@@ -18,6 +18,7 @@
 //!
 //! A job's way is a straight corridor: [`store::Store::push`], migrate, claim, execute, [`retry::decide`], settle.
 
+pub mod http_grant;
 pub mod job;
 pub mod outcome;
 pub mod retry;

@@ -39,6 +39,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The handler returned normally: however the job fares, it is the handler that says so.
+    pub const fn is_decided(&self) -> bool {
+        matches!(self, Self::Complete(_) | Self::Snooze(_) | Self::Retry { .. } | Self::Reject(_))
+    }
+
     /// In a word, as the journal has it. The names are stable.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 
 /// One topic, ready to be run.
@@ -16,6 +17,8 @@ pub struct Topic {
     pub handler: Name,
     /// At most this many attempts at once in one runner. At least 1.
     pub concurrency: u32,
+    /// Jobs that one instance may do, one after the other; 1: a fresh instance for each. At least 1.
+    pub reuse: u32,
     pub limits: Limits,
     pub retry: RetryPolicy,
     /// How long what became of a job is kept; zero: not at all.
@@ -87,22 +90,74 @@ pub enum BackoffKind {
     Exponential,
 }
 
+/// What a component imports and a topic must grant before it runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    Clock,
+    Random,
+    Http,
+}
+
+impl Capability {
+    /// The key in the manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Random => "random",
+            Self::Http => "http",
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// What a topic's handler may reach beyond its job. Nothing by default, but for enqueueing within its tenant.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
+    /// The machine's clocks, fine enough to time other guests by. The store's time, to the millisecond, needs no grant.
+    pub clock: bool,
+    /// Random numbers that nobody can foresee.
+    pub random: bool,
+    /// Environment variables.
+    pub env: BTreeMap<String, String>,
     pub config: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, Vec<u8>>,
     /// The topics of the same tenant that it may enqueue to; none: all of them.
     pub enqueue: Option<Vec<Name>>,
+    /// None: no requests at all.
+    pub http: Option<Arc<HttpGrant>>,
+}
+
+impl Grants {
+    /// What of `needed` is not granted.
+    pub fn lack(&self, needed: &[Capability]) -> Vec<Capability> {
+        needed.iter().copied().filter(|capability| !self.has(*capability)).collect()
+    }
+
+    fn has(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Clock => self.clock,
+            Capability::Random => self.random,
+            Capability::Http => self.http.is_some(),
+        }
+    }
 }
 
 impl fmt::Debug for Grants {
-    /// Names of secrets only.
+    /// Names only, of what may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grants")
+            .field("clock", &self.clock)
+            .field("random", &self.random)
+            .field("env", &self.env.keys())
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys())
             .field("enqueue", &self.enqueue)
+            .field("http", &self.http)
             .finish()
     }
 }
@@ -152,6 +207,7 @@ impl Topic {
             id,
             handler,
             concurrency: 32,
+            reuse: 1,
             limits: Limits::default(),
             retry: RetryPolicy::default(),
             result_retention: Duration::ZERO,

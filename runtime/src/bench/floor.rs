@@ -14,7 +14,7 @@ use crate::job::{Due, Job};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 use crate::topic::{Grants, Limits};
-use crate::wasm::{Attempt, Cancellation, LogSink};
+use crate::wasm::{Attempt, Cancellation, FollowUpRule, LogSink};
 
 /// Jobs in one pipeline.
 const BATCH: usize = 50;
@@ -29,7 +29,7 @@ pub async fn redis_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
         return Err(RigError::Failed("the floor of Redis needs a rig on Redis".into()));
     };
     rig.settings.progress.begin("floor: bare Redis", 2 * jobs);
-    let (progress, payload) = (rig.settings.progress.clone(), vec![b'x'; rig.settings.payload_bytes]);
+    let (progress, payload) = (rig.settings.progress.clone(), Arc::clone(&rig.settings.body));
     let mut bare = Bare::connect(&url)?;
     let prepare = move || {
         for chunk in (0..jobs).step_by(BATCH) {
@@ -69,10 +69,7 @@ pub async fn sandbox_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
         if round == WARM_UP {
             begun = (Instant::now(), usage::thread_cpu());
         }
-        let report = rig.component.invoke(attempt.clone()).await;
-        if !matches!(report.outcome, Outcome::Complete(_)) {
-            return Err(RigError::Failed(format!("{:?}", report.outcome)));
-        }
+        invoke(rig, attempt.clone()).await?;
         rig.settings.progress.add(usize::from(round % 1000 == 999) * 1000);
     }
     let cpu = usage::thread_cpu().saturating_sub(begun.1);
@@ -86,6 +83,19 @@ pub async fn sandbox_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
     })
 }
 
+/// Once, which must end well.
+async fn invoke(rig: &Rig, attempt: Attempt) -> Result<(), RigError> {
+    match rig.component.invoke(attempt).await.outcome {
+        Outcome::Complete(_) => Ok(()),
+        outcome => Err(RigError::Failed(format!("{outcome:?}"))),
+    }
+}
+
+/// That the measured component takes the body: what fails measures nothing.
+pub(super) async fn try_out(rig: &Rig) -> Result<(), RigError> {
+    invoke(rig, attempt(rig)).await
+}
+
 fn attempt(rig: &Rig) -> Attempt {
     let now = Timestamp::now();
     Attempt {
@@ -95,7 +105,11 @@ fn attempt(rig: &Rig) -> Attempt {
         checkpoint: None,
         limits: Limits::default(),
         grants: Arc::<Grants>::default(),
-        targets: Arc::<HashMap<_, _>>::default(),
+        // As in the fleet: itself, for handlers that enqueue there.
+        targets: Arc::new(HashMap::from([(
+            rig.topic.topic.clone(),
+            FollowUpRule { payload_bytes: 1 << 20, ttl: None },
+        )])),
         clock_offset_ms: 0,
         cancellation: Cancellation::default(),
         checkpoints: None,

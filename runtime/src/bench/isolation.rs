@@ -56,7 +56,7 @@ pub async fn isolation(rig: &Rig, sandbox: &Sandbox, beside: Neighbour, jobs: us
     let mut seatings = vec![rig.seating(rig.topic.clone())];
     if let Some((concurrency, work)) = beside.load(PERIOD * u32::try_from(jobs).unwrap_or(u32::MAX)) {
         let component = load(sandbox, &rig.settings.simulate).await?;
-        seatings.push(Seating { topic: neighbour.clone(), component, concurrency });
+        seatings.push(Seating { topic: neighbour.clone(), component, concurrency, reuse: 1 });
         push_work(rig, &neighbour, work).await?;
     }
     rig.seat(seatings);

@@ -33,7 +33,7 @@ pub(super) fn job(rig: &Rig, due: Due) -> NewJob {
 }
 
 fn job_of(rig: &Rig, topic: &TopicId, due: Due) -> NewJob {
-    job_with(topic, vec![b'x'; rig.settings.payload_bytes], due)
+    job_with(topic, rig.settings.body.to_vec(), due)
 }
 
 pub(super) fn job_with(topic: &TopicId, data: Vec<u8>, due: Due) -> NewJob {

@@ -3,6 +3,7 @@
 //!
 //! Machines are noisy: compare figures of one run with each other, and CPU time rather than rates.
 
+mod components;
 mod figure;
 mod floor;
 mod isolation;
@@ -13,6 +14,7 @@ pub mod parts;
 mod place;
 mod progress;
 mod reload;
+mod reuse;
 mod rig;
 mod scaling;
 mod scenario;
@@ -22,6 +24,7 @@ mod usage;
 mod variant;
 mod watch;
 
+pub use components::{ComponentFigure, Trial, component};
 pub use figure::{Figure, Ratio, Spread};
 pub use floor::{redis_floor, sandbox_floor};
 pub use isolation::{Neighbour, isolation};
@@ -29,6 +32,7 @@ pub use memory::{runner_memory, store_memory};
 pub use place::BenchStore;
 pub use progress::Progress;
 pub use reload::{reload, start};
+pub use reuse::reuse;
 pub use rig::{Rig, RigError, RigSettings};
 pub use scaling::{backlog, delayed, topics};
 pub use scenario::{latency, lateness, throughput};

@@ -17,6 +17,7 @@ use crate::handlers::{Fleet, Handler};
 use crate::job::{Name, TopicId, WorkerId};
 use crate::runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings};
 use crate::store::StoreError;
+use crate::topic::Grants;
 use crate::wasm::{Component, LoadError, Sandbox, SandboxError};
 
 /// What the scenarios have in common.
@@ -29,7 +30,8 @@ pub struct RigSettings {
     pub store: BenchStore,
     pub concurrency: usize,
     pub threads: usize,
-    pub payload_bytes: usize,
+    /// Each job's.
+    pub body: Arc<[u8]>,
     /// Every attempt is written down, in a file that goes with the rig.
     pub journal: bool,
     pub progress: Progress,
@@ -88,6 +90,8 @@ pub(super) struct Seating {
     pub(super) topic: TopicId,
     pub(super) component: Component,
     pub(super) concurrency: usize,
+    /// Jobs that one instance does.
+    pub(super) reuse: u32,
 }
 
 impl Rig {
@@ -105,7 +109,7 @@ impl Rig {
 
     /// The measured handler on a topic, as wide as the runner.
     pub(super) fn seating(&self, topic: TopicId) -> Seating {
-        Seating { topic, component: self.component.clone(), concurrency: self.settings.concurrency }
+        Seating { topic, component: self.component.clone(), concurrency: self.settings.concurrency, reuse: 1 }
     }
 
     /// Gives the runners other topics to work on.
@@ -184,12 +188,15 @@ fn fleet(seatings: Vec<Seating>) -> Fleet {
     let mut manifest = Manifest::default_at(Path::new("."));
     manifest.handlers.auto_topics = false;
     let mut handlers = BTreeMap::new();
-    for Seating { topic, component, concurrency } in seatings {
+    for Seating { topic, component, concurrency, reuse } in seatings {
         let name: Name = topic.topic.clone();
         let mut settings = manifest.auto_topic(&name);
         settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);
+        settings.reuse = reuse;
+        // Whoever measures a component trusts it.
+        settings.grants = Arc::new(Grants { clock: true, random: true, ..Grants::default() });
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, component });
     }
-    Fleet::new(&manifest, &handlers)
+    Fleet::new(&manifest, &handlers, &Fleet::default())
 }

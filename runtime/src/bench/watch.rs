@@ -39,7 +39,7 @@ pub(super) fn figure(rig: &Rig, scenario: &'static str, jobs: usize) -> Figure {
         jobs,
         concurrency: rig.settings.concurrency,
         threads: rig.settings.threads,
-        payload_bytes: rig.settings.payload_bytes,
+        payload_bytes: rig.settings.body.len(),
         ..Figure::default()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{bench, check, copy, dead, invoke, job, logging, pause, push, run, screen, stats, topics};
+use super::{bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, topics};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Push(push::Args),
+    New(project::new::Args),
+    Build(project::build::Args),
     Check(check::Args),
     Topics(topics::Args),
     Stats(stats::Args),
@@ -81,6 +83,8 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => run::run(global, args).await,
         Command::Push(args) => push::run(global, args).await,
+        Command::New(args) => project::new::run(global, args),
+        Command::Build(args) => project::build::run(global, args).await,
         Command::Check(args) => check::run(global, args).await,
         Command::Topics(args) => topics::run(global, args).await,
         Command::Stats(args) => stats::run(global, args).await,

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::config::HandlerSettings;
-use crate::job::Name;
+use super::exit::Usage;
+use crate::config::{HandlerSettings, Manifest};
+use crate::job::{Name, TopicId};
+use crate::topic::Topic;
 use crate::wasm::Version;
 
 /// A file of the folder whose name ends in `.wasm`.
@@ -44,6 +46,36 @@ pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
+/// Files that are named one by one.
+///
+/// # Errors
+/// One of them is not there, or no file.
+pub(super) fn named(paths: Vec<PathBuf>) -> anyhow::Result<Vec<Found>> {
+    let look = |path: PathBuf| {
+        let metadata = std::fs::metadata(&path).with_context(|| format!("failed to look at {}", path.display()))?;
+        anyhow::ensure!(metadata.is_file(), "{} is no file", path.display());
+        Ok(Found { name: name_of(&path), bytes: metadata.len(), path })
+    };
+    paths.into_iter().map(look).collect()
+}
+
+/// The topic whose limits and grants hold for a component that is tried by itself: the one that is named, or the file's
+/// namesake. As the manifest has it; with `[defaults]` if it does not.
+///
+/// # Errors
+/// No topic is named, and the file's name is none.
+pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: &Path) -> Result<Topic, Usage> {
+    let id = match named {
+        Some(id) => id.clone(),
+        None => {
+            let name = name_of(component).map_err(|error| Usage(format!("{error}; or name a topic with --topic")))?;
+            manifest.auto_topic(&name).id
+        }
+    };
+    let declared = manifest.topics.get(&id).cloned();
+    Ok(declared.unwrap_or_else(|| Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }))
+}
+
 fn name_of(path: &Path) -> Result<Name, String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.parse().map_err(|error: crate::job::BadName| error.to_string())
@@ -68,7 +100,6 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Manifest;
 
     #[test]
     fn only_visible_wasm_files_are_components() {

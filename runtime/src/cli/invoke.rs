@@ -1,14 +1,14 @@
 //! `gristmill invoke`: one attempt of one component, here and now, with no queue.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::global::Global;
 use super::input::{Body, pair};
 use super::table::facts;
@@ -68,6 +68,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let wasm = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
     let component = sandbox::small(&manifest)?.load(&wasm).await;
     let component = component.with_context(|| format!("failed to load {}", path.display()))?;
+    let lacking = topic.grants.lack(component.capabilities());
+    if !lacking.is_empty() {
+        let problem = manifest.missing_grants(&topic, &lacking).to_string();
+        // Whoever shows it begins with the same word.
+        return Err(anyhow!("{}", problem.strip_prefix("error: ").unwrap_or(&problem)));
+    }
 
     let lines = Arc::new(Mutex::new(Vec::new()));
     let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
@@ -79,23 +85,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 
 /// The topic with what the options say on top.
 fn topic(manifest: &Manifest, args: &Args) -> anyhow::Result<Topic> {
-    let id = match &args.topic {
-        Some(id) => id.clone(),
-        None => manifest.auto_topic(&name_of(&args.component)?).id,
-    };
-    let declared = manifest.topics.get(&id).cloned();
-    let mut topic = declared.unwrap_or_else(|| Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) });
+    let mut topic = folder::topic_of(manifest, args.topic.as_ref(), &args.component)?;
     let limits = &mut topic.limits;
     limits.fuel = args.fuel.unwrap_or(limits.fuel);
     limits.memory_bytes = args.memory.unwrap_or(limits.memory_bytes);
     limits.timeout = args.timeout.unwrap_or(limits.timeout);
     Arc::make_mut(&mut topic.grants).config.extend(args.config.iter().cloned());
     Ok(topic)
-}
-
-fn name_of(path: &Path) -> Result<Name, Usage> {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    stem.parse().map_err(|error| Usage(format!("{error}; or name a topic with --topic")))
 }
 
 fn attempt(

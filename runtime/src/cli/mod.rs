@@ -14,6 +14,7 @@ mod invoke;
 mod job;
 mod logging;
 mod pause;
+mod project;
 mod push;
 mod run;
 mod sandbox;

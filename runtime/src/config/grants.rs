@@ -1,4 +1,4 @@
-//! What a topic's handler may reach: `config`, `secrets`, `enqueue`.
+//! What a topic's handler may reach: `clock`, `random`, `config`, `env`, `secrets`, `enqueue`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +10,7 @@ use toml::de::DeValue;
 use super::diagnostic::Span;
 use super::read::{Problems, Section, Value, name};
 use crate::job::Name;
+use crate::topic::Grants;
 
 /// Keys and certificates are shorter by far; a path to a disk image is a mistake.
 const SECRET_BYTES: u64 = 1 << 20;
@@ -19,6 +20,12 @@ const SECRET_BYTES: u64 = 1 << 20;
 pub(super) enum Secrets {
     Read,
     Skip,
+}
+
+/// The capabilities that are either there or not.
+pub(super) fn switches(section: &mut Section<'_>, grants: &mut Grants) {
+    section.boolean("clock", &mut grants.clock);
+    section.boolean("random", &mut grants.random);
 }
 
 /// Strings by name, from `[… .config]`.
@@ -48,6 +55,32 @@ pub(super) fn secrets(topic: &mut Section<'_>, folder: &Path, secrets: Secrets) 
     let problems = section.problems();
     let read = |(key, _, value): (&str, Span, Value<'_>)| Some((key.to_owned(), secret(key, value, folder, problems)?));
     section.entries().filter_map(read).collect()
+}
+
+/// Environment variables by name, from `[… .env]`: written out, or read from where a secret could stand.
+pub(super) fn env(topic: &mut Section<'_>, folder: &Path, secrets: Secrets) -> BTreeMap<String, String> {
+    let Some(section) = topic.section("env") else { return BTreeMap::new() };
+    let problems = section.problems();
+    let mut variables = BTreeMap::new();
+    for (key, place, value) in section.entries() {
+        if key.is_empty() || key.contains(['=', '\0']) {
+            problems.add(problems.at(place, format!("`{key}` cannot be the name of an environment variable")));
+        } else if let Some(text) = value.get_ref().as_str() {
+            variables.insert(key.to_owned(), text.to_owned());
+        } else if secrets == Secrets::Read
+            && let Some(bytes) = secret(key, value, folder, problems)
+        {
+            match String::from_utf8(bytes) {
+                Ok(text) => _ = variables.insert(key.to_owned(), text),
+                Err(_) => problems.add(
+                    problems
+                        .at(value.span(), format!("the variable `{key}` is not UTF-8"))
+                        .label("give bytes as a secret: put it into [… .secrets]"),
+                ),
+            }
+        }
+    }
+    variables
 }
 
 /// What `{ env = "NAME" }` or `{ file = "path" }` points at. A file's last line break is cut off, because most

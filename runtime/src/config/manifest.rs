@@ -14,7 +14,7 @@ use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
 use super::topics;
 use crate::job::{Name, TopicId};
-use crate::topic::Topic;
+use crate::topic::{Capability, Topic};
 
 /// How many mistakes are shown; whoever has more has one that causes the others.
 const SHOWN: usize = 20;
@@ -137,6 +137,26 @@ impl Manifest {
         Topic { id, handler: handler.clone(), ..self.template.clone() }
     }
 
+    /// The topics whose jobs this handler does: those that name it, and the one that its file makes.
+    pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
+        let named = self.topics.values().filter(|topic| topic.handler == *handler).cloned();
+        let auto = Some(self.auto_topic(handler));
+        let made = auto.filter(|auto| self.handlers.auto_topics && !self.topics.contains_key(&auto.id));
+        named.chain(made).collect()
+    }
+
+    /// Says that a topic's handler imports what the topic is not granted, and which lines would grant it.
+    pub fn missing_grants(&self, topic: &Topic, lacking: &[Capability]) -> Diagnostic {
+        let names: Vec<_> = lacking.iter().map(|capability| format!("`{capability}`")).collect();
+        let Topic { id, handler, .. } = topic;
+        let title = format!("topic `{id}` does not grant what its handler `{handler}` imports: {}", names.join(", "));
+        let lines = lines_that_grant(&topics::section_of(id), lacking);
+        let place = self.places.get(id).cloned();
+        self.source
+            .complain(place, title)
+            .help(format!("if it may have that, say so in {}:{lines}", self.path.display()))
+    }
+
     /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
     pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
         let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);
@@ -152,6 +172,22 @@ impl Manifest {
             }
         }
     }
+}
+
+/// The lines that grant these, below the section of their topic.
+fn lines_that_grant(section: &str, lacking: &[Capability]) -> String {
+    let line = |capability: &Capability| match capability {
+        Capability::Clock | Capability::Random => format!("\n  {capability} = true"),
+        Capability::Http => String::new(),
+    };
+    let lines: String = lacking.iter().map(line).collect();
+    let switches = if lines.is_empty() { lines } else { format!("\n  [{section}]{lines}") };
+    let http = if lacking.contains(&Capability::Http) {
+        format!("\n  [{section}.http]\n  allow = [\"the.host.it.asks\"]")
+    } else {
+        String::new()
+    };
+    switches + &http
 }
 
 fn text_of(path: &Path) -> Result<String, ManifestError> {

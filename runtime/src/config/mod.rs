@@ -3,9 +3,11 @@
 
 pub mod units;
 
+mod bounds;
 mod diagnostic;
 mod grants;
 mod http;
+mod http_grant;
 mod journal;
 mod manifest;
 mod ranges;

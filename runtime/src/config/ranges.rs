@@ -42,6 +42,7 @@ pub(super) static KEEP: Bounds = bounds("keep", &NUMBER, 1, 1000);
 
 // Topics and defaults
 pub(super) static CONCURRENCY: Bounds = bounds("concurrency", &NUMBER, 1, 10_000);
+pub(super) static REUSE: Bounds = bounds("reuse", &NUMBER, 1, 1_000_000);
 /// Instantiating the smallest component takes some thousand instructions.
 pub(super) static FUEL: Bounds = bounds("fuel", &COUNT, 10_000, 100_000_000_000_000);
 /// One page of Wasm memory is the least; the pool reserves address space for the most.
@@ -59,13 +60,20 @@ pub(super) static TTL: Bounds = bounds("ttl", &DURATION, 1, 365 * DAY);
 pub(super) static DEAD_LIMIT: Bounds = bounds("dead-limit", &COUNT, 0, 10_000_000);
 pub(super) static DEAD_RETENTION: Bounds = bounds("dead-retention", &DURATION, 60 * SECOND, 3650 * DAY);
 
+// The table `http` of a topic
+pub(super) static HTTP_TIMEOUT: Bounds = bounds("timeout", &DURATION, 1, 300 * SECOND);
+/// A request and its answer are in the host's memory, once for every attempt that is running.
+pub(super) static REQUEST_LIMIT: Bounds = bounds("request-limit", &SIZE, 0, 64 * MIB);
+pub(super) static RESPONSE_LIMIT: Bounds = bounds("response-limit", &SIZE, 0, 64 * MIB);
+pub(super) static REQUESTS: Bounds = bounds("requests", &NUMBER, 1, 10_000);
+
 // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.
 pub(super) static BACKOFF_BASE: Bounds = bounds("base", &DURATION, 0, 7 * DAY);
 pub(super) static BACKOFF_MAX: Bounds = bounds("max", &DURATION, 0, 30 * DAY);
 pub(super) static JITTER: Bounds = bounds("jitter", &NUMBER, 0, 100);
 
 #[cfg(test)]
-pub(super) static ALL: [&Bounds; 27] = [
+pub(super) static ALL: [&Bounds; 32] = [
     &SERVER_CONCURRENCY,
     &THREADS,
     &SHUTDOWN_GRACE,
@@ -76,6 +84,7 @@ pub(super) static ALL: [&Bounds; 27] = [
     &ROTATE_AT,
     &KEEP,
     &CONCURRENCY,
+    &REUSE,
     &FUEL,
     &MEMORY,
     &TIMEOUT,
@@ -90,6 +99,10 @@ pub(super) static ALL: [&Bounds; 27] = [
     &TTL,
     &DEAD_LIMIT,
     &DEAD_RETENTION,
+    &HTTP_TIMEOUT,
+    &REQUEST_LIMIT,
+    &RESPONSE_LIMIT,
+    &REQUESTS,
     &BACKOFF_BASE,
     &BACKOFF_MAX,
     &JITTER,

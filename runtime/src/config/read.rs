@@ -43,7 +43,7 @@ impl Problems {
 }
 
 /// A table that is being read. Every key asked for counts as known; [`Section::finish`] reports the others.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Section<'t> {
     /// As a person would point at it: `[topics.resize-image]`.
     name: String,
@@ -220,6 +220,17 @@ impl<'t> Section<'t> {
             Some(outer) => format!("{outer}.{key}]"),
             None => format!("[{key}]"),
         }
+    }
+
+    /// Whether something is granted under this key, and where; none if it is not named. Does not count as asking for it.
+    pub(super) fn grants(&self, key: &str) -> Option<(Span, bool)> {
+        let (written, value) = self.table.get_key_value(key)?;
+        let granted = match value.get_ref() {
+            DeValue::Boolean(granted) => *granted,
+            DeValue::Table(table) => !table.is_empty(),
+            _ => true,
+        };
+        Some((written.span(), granted))
     }
 
     /// Reports a key that has its place elsewhere.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::ranges;
 use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress};
+use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 use crate::topic::{Backoff, BackoffKind, Limits, Topic};
 
@@ -20,6 +21,10 @@ fn id(text: &str) -> TopicId {
 
 fn topic(text: &str) -> Topic {
     parse(text).topics.remove(&id("a")).unwrap()
+}
+
+fn topic_of(manifest: &Manifest, name: &str) -> Topic {
+    manifest.topics[&id(name)].clone()
 }
 
 fn problems(text: &str) -> String {
@@ -103,6 +108,7 @@ fn every_key_of_a_topic_is_read() {
         [topics.a]
         handler = "echo"
         concurrency = 7
+        reuse = 50
         fuel = "500M"
         memory = "32MiB"
         timeout = "5s"
@@ -120,8 +126,18 @@ fn every_key_of_a_topic_is_read() {
         dead-retention = "1d"
         raw-producers = true
         enqueue = ["a"]
+        clock = true
+        random = true
         config = { region = "eu" }
+        env = { TZ = "Europe/Paris", PACKAGE = { env = "CARGO_PKG_NAME" } }
         secrets = { package = { env = "CARGO_PKG_NAME" } }
+        [topics.a.http]
+        allow = ["hooks.example.com", "http://*.example.org:8080"]
+        networks = ["10.1.2.0/24", "::1"]
+        timeout = "3s"
+        request-limit = "5KiB"
+        response-limit = "6KiB"
+        requests = 8
     "#;
     let topic = topic(text);
     let expected = Limits {
@@ -137,6 +153,7 @@ fn every_key_of_a_topic_is_read() {
     };
     assert_eq!(topic.limits, expected);
     assert_eq!((topic.handler.as_str(), topic.concurrency, topic.retry.attempts), ("echo", 7, 9));
+    assert_eq!(topic.reuse, 50);
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
@@ -144,6 +161,53 @@ fn every_key_of_a_topic_is_read() {
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));
     assert_eq!(topic.grants.config["region"], "eu");
     assert_eq!(topic.grants.secrets["package"], b"gristmill");
+    assert!(topic.grants.clock && topic.grants.random);
+    assert_eq!((topic.grants.env["TZ"].as_str(), topic.grants.env["PACKAGE"].as_str()), ("Europe/Paris", "gristmill"));
+    let http = HttpGrant {
+        allow: vec!["hooks.example.com".parse().unwrap(), "http://*.example.org:8080".parse().unwrap()],
+        networks: vec!["10.1.2.0/24".parse().unwrap(), "::1/128".parse().unwrap()],
+        timeout: Duration::from_secs(3),
+        request_bytes: 5 << 10,
+        response_bytes: 6 << 10,
+        requests: 8,
+    };
+    assert_eq!(topic.grants.http.as_deref(), Some(&http));
+}
+
+#[test]
+fn requests_are_granted_by_name_and_have_usual_limits() {
+    assert_eq!(topic("[topics.a]").grants.http, None);
+    let usual = HttpGrant::of(vec!["*".parse().unwrap()]);
+    assert_eq!(topic("[topics.a.http]\nallow = [\"*\"]").grants.http.as_deref(), Some(&usual));
+}
+
+#[test]
+fn what_lies_within_a_tenants_bounds_is_granted() {
+    let manifest = parse(
+        r#"
+        [tenants.acme.bounds]
+        http = ["*.acme.com", "acme.com:*"]
+        networks = ["10.0.0.0/8"]
+        secrets = false
+        [tenants.acme.defaults]
+        timeout = "1s"
+        [tenants.acme.topics.a]
+        config = { colour = "green" }
+        secrets = {}
+        [tenants.acme.topics.a.http]
+        allow = ["hooks.acme.com", "*.eu.acme.com", "acme.com:8443"]
+        networks = ["10.1.0.0/16"]
+        [tenants.free.topics.b.http]
+        allow = ["*"]
+        networks = ["127.0.0.1"]
+        [tenants.open.bounds]
+        networks = ["127.0.0.1"]
+        [tenants.open.topics.c.http]
+        allow = ["*"]
+        networks = ["127.0.0.1"]
+        "#,
+    );
+    assert_eq!(manifest.topics.values().filter(|topic| topic.grants.http.is_some()).count(), 3);
 }
 
 #[test]
@@ -194,6 +258,8 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
             "rotate-at" | "keep" => "journal",
             "base" | "max" | "jitter" => "topics.a.backoff",
+            "request-limit" | "response-limit" | "requests" => "topics.a.http",
+            "timeout" if std::ptr::eq(bounds, &ranges::HTTP_TIMEOUT) => "topics.a.http",
             _ => "topics.a",
         };
         let with = |base: u64| {
@@ -203,6 +269,7 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
                 "rotate-at" | "keep" => "path = \"a\"",
                 "base" => "max = \"30d\"",
                 "max" => "base = \"0s\"",
+                _ if section == "topics.a.http" => "allow = [\"*\"]",
                 _ => "",
             };
             Manifest::parse(&format!("[{section}]\n{} = {value}\n{other}", bounds.key), Path::new("m.toml")).is_ok()
@@ -228,7 +295,7 @@ fn the_manifest_of_the_demo_is_good() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gristmill.toml");
     let manifest = Manifest::load(&path).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<_> = manifest.topics.keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["notify", "order-timeout", "resize-image"]);
+    assert_eq!(names, ["notify", "order-timeout", "resize-image", "simulate", "webhook"]);
 }
 
 #[test]
@@ -284,6 +351,30 @@ error: topic `thumbs` has no handler: there is no /etc/gristmill/handlers/resize
     assert_eq!(manifest.missing_handler(&id("thumbs"), &available).to_string(), expected);
     assert_eq!(manifest.missing_handler(&id("resize-image"), &[]).place(), Some((1, 9)));
     assert_eq!(manifest.missing_handler(&id("unwritten"), &available).place(), None);
+}
+
+#[test]
+fn a_missing_grant_is_shown_with_the_lines_to_add() {
+    use crate::topic::Capability::{Clock, Http, Random};
+    let manifest = parse("[topics.report]\n");
+    let expected = "\
+error: topic `report` does not grant what its handler `report` imports: `clock`, `random`, `http`
+ --> /etc/gristmill/gristmill.toml:1:9
+  |
+1 | [topics.report]
+  |         ^^^^^^
+  |
+  = help: if it may have that, say so in /etc/gristmill/gristmill.toml:
+            [topics.report]
+            clock = true
+            random = true
+            [topics.report.http]
+            allow = [\"the.host.it.asks\"]";
+    assert_eq!(manifest.missing_grants(&topic_of(&manifest, "report"), &[Clock, Random, Http]).to_string(), expected);
+    let unwritten = manifest.auto_topic(&"thumbs".parse().unwrap());
+    let problem = manifest.missing_grants(&unwritten, &[Random]);
+    assert_eq!(problem.place(), None);
+    assert!(problem.to_string().contains("[topics.thumbs]"), "{problem}");
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::bounds::{self, Bounds};
 use super::diagnostic::{Span, did_you_mean};
 use super::grants::{self, Secrets};
+use super::http_grant;
 use super::ranges;
 use super::read::{Problems, Section, name};
 use super::units::DURATION;
@@ -26,6 +28,16 @@ pub(super) struct Topics {
     targets: Vec<(Name, Name, Span)>,
 }
 
+/// What a tenant's topics are read by.
+struct Around<'t> {
+    /// The manifest's.
+    folder: &'t Path,
+    secrets: Secrets,
+    bounds: Option<Bounds>,
+    /// The sections that speak for a topic which does not, the nearest first.
+    defaults: Vec<Section<'t>>,
+}
+
 pub(super) fn template() -> Topic {
     let name = default_tenant();
     Topic::with_defaults(TopicId { tenant: name.clone(), topic: name.clone() }, name)
@@ -43,11 +55,12 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
     let mut read =
         Topics { topics: BTreeMap::new(), places: BTreeMap::new(), template: template(), targets: Vec::new() };
     let tenant = default_tenant();
-    if let Some(section) = root.section("defaults") {
+    let defaults = root.section("defaults");
+    if let Some(section) = defaults.clone() {
         read.defaults(&tenant, section);
     }
     let template = read.template.clone();
-    read.topics_of(&tenant, &template, root, folder, secrets);
+    read.topics_of(&tenant, &template, root, Around { folder, secrets, bounds: None, defaults: Vec::new() });
     for (written, span, mut section) in root.sections("tenants") {
         let problems = section.problems();
         if written == DEFAULT_TENANT {
@@ -57,13 +70,16 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
+        let bounds = bounds::bounds(&mut section);
         let mut template = template.clone();
-        if let Some(mut defaults) = section.section("defaults") {
+        let own = section.section("defaults");
+        if let Some(mut defaults) = own.clone() {
             read.layer(&tenant, &mut template, &mut defaults);
             only_for_topics(&mut defaults);
             defaults.finish();
         }
-        read.topics_of(&tenant, &template, &mut section, folder, secrets);
+        let defaults = own.into_iter().chain(defaults.clone()).collect();
+        read.topics_of(&tenant, &template, &mut section, Around { folder, secrets, bounds, defaults });
         section.finish();
     }
     read.check_targets(root.problems());
@@ -79,7 +95,7 @@ impl Topics {
         self.template = template;
     }
 
-    fn topics_of(&mut self, tenant: &Name, template: &Topic, outer: &mut Section<'_>, folder: &Path, secrets: Secrets) {
+    fn topics_of(&mut self, tenant: &Name, template: &Topic, outer: &mut Section<'_>, mut around: Around<'_>) {
         for (written, span, mut section) in outer.sections("topics") {
             let Some(own) = name(written, span.clone(), section.problems()) else { continue };
             let id = TopicId { tenant: tenant.clone(), topic: own.clone() };
@@ -91,7 +107,14 @@ impl Topics {
             self.layer(tenant, &mut topic, &mut section);
             let grants = Arc::make_mut(&mut topic.grants);
             grants.config = grants::config(&mut section);
-            grants.secrets = grants::secrets(&mut section, folder, secrets);
+            grants.env = grants::env(&mut section, around.folder, around.secrets);
+            grants.secrets = grants::secrets(&mut section, around.folder, around.secrets);
+            let http = http_grant::http(&mut section);
+            grants.http = http.as_ref().map(|http| Arc::clone(&http.grant));
+            if let Some(bounds) = &mut around.bounds {
+                let layers: Vec<_> = std::iter::once(&section).chain(&around.defaults).collect();
+                bounds.check(&layers, http.as_ref());
+            }
             section.finish();
             self.places.insert(id.clone(), place);
             self.topics.insert(id, topic);
@@ -101,6 +124,7 @@ impl Topics {
     /// What every layer may change.
     fn layer(&mut self, tenant: &Name, topic: &mut Topic, section: &mut Section<'_>) {
         section.quantity(&ranges::CONCURRENCY, &mut topic.concurrency);
+        section.quantity(&ranges::REUSE, &mut topic.reuse);
         section.quantity(&ranges::FUEL, &mut topic.limits.fuel);
         section.quantity(&ranges::MEMORY, &mut topic.limits.memory_bytes);
         section.quantity(&ranges::TIMEOUT, &mut topic.limits.timeout);
@@ -117,6 +141,7 @@ impl Topics {
         section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
         section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
         section.boolean("raw-producers", &mut topic.raw_producers);
+        grants::switches(section, Arc::make_mut(&mut topic.grants));
         if let Some(targets) = grants::enqueue(section) {
             Arc::make_mut(&mut topic.grants).enqueue = Some(targets.iter().map(|(name, _)| name.clone()).collect());
             self.targets.extend(targets.into_iter().map(|(target, span)| (tenant.clone(), target, span)));
@@ -143,7 +168,7 @@ impl Topics {
     }
 }
 
-fn section_of(id: &TopicId) -> String {
+pub(super) fn section_of(id: &TopicId) -> String {
     let TopicId { tenant, topic } = id;
     if tenant.as_str() == DEFAULT_TENANT {
         format!("topics.{topic}")
@@ -154,7 +179,7 @@ fn section_of(id: &TopicId) -> String {
 
 /// Keys that would say the same of every topic, which nobody can mean.
 fn only_for_topics(section: &mut Section<'_>) {
-    for key in ["handler", "config", "secrets"] {
+    for key in ["handler", "config", "env", "secrets", "http"] {
         section.misplaced(key, "it belongs to one topic: write it in [topics.NAME]");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Manifest;
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
-use crate::topic::Topic;
-use crate::wasm::{Component, FollowUpRule, Version};
+use crate::topic::{Capability, Topic};
+use crate::wasm::{Component, FollowUpRule, Stash, Version};
 
 /// A component that passed every check, under the name of its file.
 #[derive(Debug, Clone)]
@@ -25,10 +25,15 @@ impl Handler {
 #[derive(Debug)]
 pub struct Seat {
     pub topic: Topic,
-    /// None: its component is missing or was never good; the jobs wait.
+    /// None: its component is missing, was never good, or is not granted what it imports; the jobs wait.
     pub handler: Option<Handler>,
+    /// What the component in the folder imports and the topic does not grant. It serves nobody here; if `handler` is not
+    /// none, the version before it does.
+    pub lacking: Vec<Capability>,
     /// What the handler may enqueue to: the topics of its tenant.
     pub targets: Arc<HashMap<Name, FollowUpRule>>,
+    /// Where instances wait for the next job; none if each job gets a fresh one.
+    pub stash: Option<Arc<Stash>>,
 }
 
 /// Every topic of the manifest, and a topic for every component that has no entry there.
@@ -40,13 +45,16 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> Self {
+    /// The fleet that takes over from `before`. A component that wants more than its topic grants does not replace one
+    /// that is content. Topics that stay as they are keep their instances.
+    pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
         let topics = topics(manifest, handlers);
         let targets = targets(&topics);
         let seats = topics.into_values().map(|topic| {
-            let handler = handlers.get(&topic.handler).cloned();
+            let (handler, lacking) = occupant(&topic, handlers, before);
             let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
-            (topic.id.clone(), Arc::new(Seat { topic, handler, targets }))
+            let stash = handler.as_ref().and_then(|handler| stash(&topic, handler, before.seat(&topic.id)));
+            (topic.id.clone(), Arc::new(Seat { topic, handler, lacking, targets, stash }))
         });
         let seats: HashMap<_, _> = seats.collect();
         let tenants = seats.keys().map(|id| id.tenant.clone()).collect();
@@ -78,6 +86,18 @@ impl Fleet {
     }
 }
 
+/// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
+fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -> (Option<Handler>, Vec<Capability>) {
+    let Some(candidate) = handlers.get(&topic.handler) else { return (None, Vec::new()) };
+    let lack = |handler: &Handler| topic.grants.lack(handler.component.capabilities());
+    let lacking = lack(candidate);
+    if lacking.is_empty() {
+        return (Some(candidate.clone()), lacking);
+    }
+    let serving = before.seat(&topic.id).and_then(|seat| seat.handler.clone());
+    (serving.filter(|handler| handler.name == topic.handler && lack(handler).is_empty()), lacking)
+}
+
 fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
     let mut topics = manifest.topics.clone();
     let Ok(tenant) = DEFAULT_TENANT.parse::<Name>() else { return topics };
@@ -86,6 +106,17 @@ fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<T
         topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
     }
     topics
+}
+
+/// With another version, or with settings changed in any way, what is kept is of no use any more.
+fn stash(topic: &Topic, handler: &Handler, before: Option<&Arc<Seat>>) -> Option<Arc<Stash>> {
+    if topic.reuse < 2 {
+        return None;
+    }
+    let version = |seat: &Seat| seat.handler.as_ref().map(Handler::version);
+    let same = before.filter(|seat| seat.topic == *topic && version(seat) == Some(handler.version()));
+    let kept = same.and_then(|seat| seat.stash.clone());
+    kept.or_else(|| Some(Arc::new(handler.component.stash(topic.reuse))))
 }
 
 fn targets(topics: &BTreeMap<TopicId, Topic>) -> HashMap<Name, Arc<HashMap<Name, FollowUpRule>>> {

@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fleet::{Fleet, Handler};
+use super::fleet::{Fleet, Handler, Seat};
 use super::folder::{Changes, Folder, Refusal};
 use super::watch::Hints;
 use crate::config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
-use crate::wasm::Sandbox;
+use crate::wasm::{Kind, Sandbox};
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
@@ -63,8 +63,8 @@ impl Reloader {
         while folder.is_loading() {
             report(&folder.loaded().await);
         }
-        let fleet = Fleet::new(&manifest, folder.handlers());
-        warn_of_missing_handlers(&manifest, &fleet, &folder);
+        let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default());
+        warn_of_idle_topics(&manifest, &fleet, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);
@@ -153,8 +153,8 @@ impl Reloader {
     }
 
     fn swap(&self) {
-        let fleet = Fleet::new(&self.manifest, self.folder.handlers());
-        warn_of_missing_handlers(&self.manifest, &fleet, &self.folder);
+        let fleet = Fleet::new(&self.manifest, self.folder.handlers(), &self.fleet.borrow());
+        warn_of_idle_topics(&self.manifest, &fleet, &self.folder);
         // The old fleet's last owner unmaps code and closes files: not in the reader's way.
         let old = self.fleet.send_replace(Arc::new(fleet));
         drop(tokio::task::spawn_blocking(move || drop(old)));
@@ -163,7 +163,11 @@ impl Reloader {
 
 fn report(changes: &Changes) {
     for Handler { name, component } in &changes.loaded {
-        tracing::info!(handler = %name, version = %component.version(), "handler loaded");
+        let made = match component.kind() {
+            Kind::Component => "",
+            Kind::CoreModule => ": its core module was made a component",
+        };
+        tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
     }
     for name in &changes.removed {
         tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
@@ -174,9 +178,15 @@ fn report(changes: &Changes) {
     }
 }
 
-fn warn_of_missing_handlers(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {
+fn warn_of_idle_topics(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {
     let available: Vec<_> = folder.handlers().keys().cloned().collect();
-    for seat in fleet.seats().filter(|seat| seat.handler.is_none()) {
-        tracing::warn!("{}", manifest.missing_handler(&seat.topic.id, &available));
+    for seat in fleet.seats() {
+        let Seat { topic, handler, lacking, .. } = &**seat;
+        if !lacking.is_empty() {
+            let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.version().to_string());
+            tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));
+        } else if handler.is_none() {
+            tracing::warn!("{}", manifest.missing_handler(&topic.id, &available));
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::outcome::{NotRun, Outcome};
 use crate::retry::{self, Tried};
 use crate::store::Settlement;
 use crate::topic::RetryPolicy;
-use crate::wasm::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report};
+use crate::wasm::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, LogSink, Report};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -89,11 +89,20 @@ async fn run(
             let attempt = attempt(claim, seat, clock_offset_ms, desk, cancellation);
             tokio::select! {
                 biased;
-                report = handler.component.invoke(attempt) => report,
+                report = invoke(seat, &handler.component, attempt) => report,
                 () = keep_lease(claim, desk, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
                 () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
             }
         }
+    }
+}
+
+/// In a fresh instance, or in one that the topic kept.
+async fn invoke(seat: &Seat, component: &Component, attempt: Attempt) -> Report {
+    match &seat.stash {
+        None => component.invoke(attempt).await,
+        // In a box: topics that keep nothing shall not carry it around.
+        Some(stash) => Box::pin(stash.invoke(component, attempt)).await,
     }
 }
 

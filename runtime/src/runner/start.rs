@@ -216,6 +216,7 @@ impl Runner {
         }
         self.desk.abort.cancel();
         self.end_guests().await;
+        self.fleet.borrow().seats().filter_map(|seat| seat.stash.as_ref()).for_each(|stash| stash.clear());
         let settled = self.end_settling().await;
         if settled {
             let fleet = self.fleet.borrow().clone();

@@ -11,7 +11,9 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use super::core_module;
 use super::error::SandboxError;
+use super::gate::Kind;
 
 /// Artifacts kept; beyond that the oldest go. Removing a loaded one is harmless: the mapping keeps the file alive.
 const ARTIFACTS_MAX: usize = 256;
@@ -73,10 +75,13 @@ impl ArtifactCache {
 }
 
 /// SHA-256 over everything that decides what the compiled code looks like: the engine's settings, its version, this
-/// host's CPU features, and the component.
-pub(super) fn artifact_key(engine: &Engine, wasm: &[u8]) -> String {
+/// host's CPU features, and the component, or the core module and what makes a component of it.
+pub(super) fn artifact_key(engine: &Engine, kind: Kind, wasm: &[u8]) -> String {
     let mut hasher = Sha256Hasher(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut hasher);
+    if kind == Kind::CoreModule {
+        core_module::ingredients().iter().for_each(|ingredient| hasher.0.update(ingredient));
+    }
     hasher.0.update(wasm);
     hasher.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

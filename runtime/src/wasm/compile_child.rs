@@ -1,11 +1,12 @@
-//! The compiler, seen from inside the child process: limits itself, reads a component, writes an artifact.
+//! The compiler, seen from inside the child process: limits itself, reads a component or a core module, writes an artifact.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
+use wasmparser::Parser;
 
-use super::engine;
+use super::{core_module, engine};
 
 /// What the compiling process may use. It sets these limits on itself, before it reads a byte.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +17,7 @@ pub struct ChildLimits {
     pub cpu_seconds: u64,
 }
 
-/// The whole of the hidden subcommand: a component on standard input becomes an artifact on standard output.
+/// The whole of the hidden subcommand: a component, or a core module that can be made one, on standard input becomes an artifact on standard output.
 ///
 /// Exit code 1 and one line on standard error: the component is refused. Any other end means that a limit was hit.
 pub fn compile_child(limits: ChildLimits) -> ExitCode {
@@ -47,6 +48,9 @@ fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
 pub(super) fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {
     let mut wasm = Vec::new();
     component.read_to_end(&mut wasm)?;
+    if Parser::is_core_wasm(&wasm) {
+        wasm = core_module::into_component(&wasm).map_err(wasmtime::Error::msg)?;
+    }
     artifact.write_all(&engine::compiling()?.precompile_component(&wasm)?)?;
     artifact.flush()?;
     Ok(())

@@ -107,12 +107,18 @@ impl Compiler {
     /// Exit code 0: the artifact. 1: the component is refused, and standard error says why. Anything else: it died.
     fn judge(&self, status: ExitStatus, artifact: Vec<u8>, message: &[u8]) -> Result<Vec<u8>, LoadError> {
         let message = String::from_utf8_lossy(message);
-        let first_line = message.lines().next().unwrap_or_default().trim();
+        let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first_line = lines.next().unwrap_or_default();
         match status.code() {
             Some(0) => Ok(artifact),
             Some(1) if !first_line.is_empty() => Err(LoadError::Compile { problem: first_line.to_owned() }),
             _ => Err(LoadError::CompilerDied {
-                how: if first_line.is_empty() { status.to_string() } else { format!("{status}: {first_line}") },
+                how: match (first_line, lines.next()) {
+                    ("", _) => status.to_string(),
+                    (only, None) => format!("{status}: {only}"),
+                    // A panic says where it was in one line, and what it was in the next.
+                    (first, Some(second)) => format!("{status}: {first} {second}"),
+                },
                 memory_bytes: self.settings.memory_bytes,
             }),
         }
@@ -192,6 +198,13 @@ mod tests {
     async fn a_child_that_takes_too_long_is_killed() {
         let error = script("exec sleep 600", Duration::from_millis(50)).compile(b"wasm").await.unwrap_err();
         assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_last_words_of_a_child_that_panicked_are_told() {
+        let panic = "printf '\\nthread main panicked at x.rs:1:\\nno room\\nnote: more\\n' >&2; exit 101";
+        let error = script(panic, LONG).compile(b"wasm").await.unwrap_err().to_string();
+        assert!(error.contains("exit status: 101: thread main panicked at x.rs:1: no room)"), "{error}");
     }
 
     #[tokio::test]

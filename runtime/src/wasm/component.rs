@@ -10,8 +10,11 @@ use wasmtime::{Engine, ResourcesRequired};
 use super::bindings::types::{Failure, Job, Outcome};
 use super::contract::Version;
 use super::error::LoadError;
-use super::host::ALLOWED_IMPORTS;
+use super::gate::Kind;
+use super::host::{ALLOWED_IMPORTS, needed};
+use super::shelf::Shelf;
 use super::state::State;
+use crate::topic::Capability;
 
 const HANDLER: &str = "gristmill:job/handler@0.1.0";
 const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
@@ -21,12 +24,17 @@ const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
 pub struct Component(pub(super) Arc<Loaded>);
 
 pub(super) struct Loaded {
+    kind: Kind,
     pub(super) version: Version,
     pub(super) pre: InstancePre<State>,
     /// Type-checked when the component was loaded.
     pub(super) handle: ComponentExportIndex,
     pub(super) self_test: Option<ComponentExportIndex>,
+    /// Where its sandbox keeps instances.
+    pub(super) shelf: Arc<Shelf>,
     imports: Vec<String>,
+    exports: Vec<String>,
+    capabilities: Vec<Capability>,
     resources: Option<ResourcesRequired>,
 }
 
@@ -42,9 +50,11 @@ pub struct Needs {
 impl Component {
     /// Checks imports and exports by type; runs nothing of the guest.
     pub(super) fn link(
+        kind: Kind,
         version: Version,
         component: &component::Component,
         linker: &Linker<State>,
+        shelf: &Arc<Shelf>,
     ) -> Result<Self, LoadError> {
         let pre = linker
             .instantiate_pre(component)
@@ -53,11 +63,30 @@ impl Component {
             .ok_or_else(|| LoadError::Exports { problem: format!("the component does not export `{HANDLER}`") })?;
         let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
         let imports = import_names(component, linker.engine());
+        let exports = component.component_type().exports(linker.engine()).map(|(name, _)| name.to_owned()).collect();
+        let capabilities = needed(&imports);
         let resources = component.resources_required();
-        Ok(Self(Arc::new(Loaded { version, pre, handle, self_test, imports, resources })))
+        let shelf = Arc::clone(shelf);
+        Ok(Self(Arc::new(Loaded {
+            kind,
+            version,
+            pre,
+            handle,
+            self_test,
+            shelf,
+            imports,
+            exports,
+            capabilities,
+            resources,
+        })))
     }
 
-    /// SHA-256 of the component's bytes.
+    /// What its file is.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// SHA-256 of the file's bytes.
     pub fn version(&self) -> Version {
         self.0.version
     }
@@ -65,6 +94,16 @@ impl Component {
     /// The interfaces it imports, such as `wasi:cli/stdout@0.2.6`: all that it could ever ask of the host.
     pub fn imports(&self) -> &[String] {
         &self.0.imports
+    }
+
+    /// The interfaces it exports.
+    pub fn exports(&self) -> &[String] {
+        &self.0.exports
+    }
+
+    /// What a topic must grant before this runs there.
+    pub fn capabilities(&self) -> &[Capability] {
+        &self.0.capabilities
     }
 
     /// None if the component brings in core modules from outside, which no handler can.

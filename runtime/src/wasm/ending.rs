@@ -9,7 +9,7 @@ use super::bindings::types::{self, PayloadResult};
 use super::state::{HostCallsUsedUp, State};
 use crate::job::Payload;
 use crate::outcome::{FailureDetail, LimitName, NotRun, Outcome};
-use crate::topic::Limits;
+use crate::topic::{Grants, Limits};
 
 /// What a guest that returned normally says.
 pub(super) type Answer = Result<types::Outcome, types::Failure>;
@@ -26,10 +26,11 @@ pub(super) enum Stopped {
 
 /// Bytes that one host call may pass, and the result too: more than any honest one, so that what is over its own limit
 /// is answered in kind and not with an end. The slack is the body of a follow-up job for a topic that takes more than
-/// this one does.
-pub(super) fn bytes_per_call(limits: &Limits) -> u64 {
+/// this one does, or a request's headers.
+pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
     const SLACK: u64 = 1 << 20;
-    let largest = [limits.payload_bytes, limits.output_bytes, limits.checkpoint_bytes, limits.log_bytes];
+    let request = grants.http.as_ref().map_or(0, |http| http.request_bytes);
+    let largest = [limits.payload_bytes, limits.output_bytes, limits.checkpoint_bytes, limits.log_bytes, request];
     largest.into_iter().fold(0, u64::max).saturating_add(SLACK)
 }
 
@@ -71,7 +72,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     } else if state.memory.denied() {
         Outcome::MemoryExceeded { limit: limits.memory_bytes, peak: state.memory.peak() }
     } else if is_host_call_fuel(error) {
-        too_many_bytes(error, limits)
+        too_many_bytes(error, state)
     } else if running || error.is::<Trap>() {
         trapped(error, state.logbook().last_words())
     } else {
@@ -107,9 +108,10 @@ fn is_host_call_fuel(error: &wasmtime::Error) -> bool {
 }
 
 /// With guest frames on the stack it was calling us; without, it was returning.
-fn too_many_bytes(error: &wasmtime::Error, limits: &Limits) -> Outcome {
+fn too_many_bytes(error: &wasmtime::Error, state: &State) -> Outcome {
+    let limits = &state.limits;
     if error.is::<WasmBacktrace>() {
-        Outcome::LimitExceeded { limit: LimitName::HostCallBytes, allowed: bytes_per_call(limits) }
+        Outcome::LimitExceeded { limit: LimitName::HostCallBytes, allowed: bytes_per_call(limits, &state.grants) }
     } else {
         Outcome::LimitExceeded { limit: LimitName::Output, allowed: limits.output_bytes }
     }

@@ -19,6 +19,9 @@ pub(crate) const FUEL_PER_YIELD: u64 = 100_000;
 const MEMORY_RESERVATION: u64 = 4 << 30;
 const MEMORY_GUARD: u64 = 32 << 20;
 
+/// Instances kept between jobs, at most. Each takes address space and what its guest's memory holds.
+const KEPT_MAX: u32 = 256;
+
 /// Elements of a table. CPython has about 6,000 functions in its own.
 const TABLE_ELEMENTS: usize = 1 << 16;
 
@@ -60,7 +63,9 @@ fn common() -> Config {
         .max_wasm_stack(512 << 10)
         .async_stack_size(1 << 20)
         .wasm_memory64(false)
-        .wasm_multi_memory(false)
+        // For the code that wasmtime itself puts between components of one file (componentize-qjs nests them). The pool
+        // refuses a module with two memories of its own.
+        .wasm_multi_memory(true)
         .wasm_relaxed_simd(false)
         .native_unwind_info(false)
         .generate_address_map(true)
@@ -106,9 +111,14 @@ fn pool(concurrency: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// With some to spare for self-tests.
+/// With some to spare for self-tests, and room for the instances that are kept beside those that run.
 fn sandboxes(concurrency: u32) -> u32 {
-    concurrency.saturating_add(concurrency / 8).saturating_add(8)
+    concurrency.saturating_add(concurrency / 8).saturating_add(8).saturating_add(kept(concurrency))
+}
+
+/// Instances that may be kept between jobs: as many as can have run at once, if that is not very many.
+pub(super) fn kept(concurrency: u32) -> u32 {
+    concurrency.min(KEPT_MAX)
 }
 
 fn memories(concurrency: u32) -> u32 {
@@ -119,12 +129,15 @@ fn memories(concurrency: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::wasm::cache::artifact_key;
+    use crate::wasm::gate::Kind;
 
     #[test]
     fn what_the_child_compiles_the_pool_can_load() {
         let (running, compiling) = (running(2).unwrap(), compiling().unwrap());
-        assert_eq!(artifact_key(&running, b"same"), artifact_key(&compiling, b"same"));
-        assert_ne!(artifact_key(&running, b"same"), artifact_key(&running, b"other"));
+        let key = |engine, wasm| artifact_key(engine, Kind::Component, wasm);
+        assert_eq!(key(&running, b"same"), key(&compiling, b"same"));
+        assert_ne!(key(&running, b"same"), key(&running, b"other"));
+        assert_ne!(key(&running, b"same"), artifact_key(&running, Kind::CoreModule, b"same"));
     }
 
     #[test]

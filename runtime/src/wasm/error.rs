@@ -44,8 +44,8 @@ pub enum LoadError {
     #[error("this is WebAssembly text; turn it into a binary with `wasm-tools parse <file> -o <name>.wasm`")]
     Text,
     #[error(
-        "this is a core module, not a component; build for wasm32-wasip2, or wrap it with \
-         `wasm-tools component new <file> -o <name>.wasm`"
+        "this is a core module and no handler: it neither carries a component type nor exports \
+         `gristmill:job/handler@0.1.0#handle`; build for wasm32-wasip2, or export that"
     )]
     CoreModule,
     #[error(

@@ -3,6 +3,7 @@
 use wasmparser::{BinaryReaderError, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
+use super::core_module::Signs;
 use super::engine::MEMORY_SLOT_BYTES;
 use super::error::LoadError;
 
@@ -14,11 +15,21 @@ const DATA_SEGMENTS_MAX: u64 = 100_000;
 const NESTED_MAX: u64 = 1_000;
 const PAGE_BYTES: u64 = 64 << 10;
 
-/// Passes a file that looks like a component of bearable size. Reads every byte once; compiles and runs nothing.
-pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> {
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Component,
+    /// Made into a component when it is loaded.
+    CoreModule,
+}
+
+/// Passes a file that looks like a component of bearable size, or like a core module that can be made into one. Reads
+/// every byte once; compiles and runs nothing.
+pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadError> {
     check_size(wasm.len() as u64, component_bytes)?;
-    check_kind(wasm)?;
+    let kind = kind(wasm)?;
     let mut counts = Counts::default();
+    let mut signs = Signs::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(|error| unreadable(&error, wasm))?;
         if let Payload::UnknownSection { id, range, .. } = &payload {
@@ -26,21 +37,22 @@ pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<(), LoadError> 
         }
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
         counts.check()?;
+        signs.look(&payload);
     }
-    Ok(())
+    if kind == Kind::CoreModule && !signs.of_handler() { Err(LoadError::CoreModule) } else { Ok(kind) }
 }
 
 pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {
     if bytes > limit { Err(LoadError::TooLarge { bytes, limit }) } else { Ok(()) }
 }
 
-fn check_kind(wasm: &[u8]) -> Result<(), LoadError> {
+fn kind(wasm: &[u8]) -> Result<Kind, LoadError> {
     if wasm.is_empty() {
         Err(LoadError::Empty)
     } else if Parser::is_component(wasm) {
-        Ok(())
+        Ok(Kind::Component)
     } else if Parser::is_core_wasm(wasm) {
-        Err(LoadError::CoreModule)
+        Ok(Kind::CoreModule)
     } else if matches!(Engine::detect_precompiled(wasm), Some(Precompiled::Component | Precompiled::Module)) {
         Err(LoadError::Precompiled)
     } else if is_text(wasm) {

@@ -1,9 +1,10 @@
 //! One attempt: a fresh store, a fresh instance, one call, and what came of it.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
-use wasmtime::Store;
-use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower, ResourceTable};
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
+use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::bindings::types::{Job, PayloadParam};
 use super::component::Component;
@@ -13,6 +14,7 @@ use super::engine::FUEL_PER_YIELD;
 use super::state::State;
 use crate::outcome::{LimitName, Outcome};
 use crate::time::Timestamp;
+use crate::topic::{Grants, Limits};
 
 /// Handles to resources that a guest may hold.
 const HANDLES_MAX: usize = 1_000;
@@ -33,7 +35,7 @@ impl Component {
         let metadata = borrowed(&attempt.job.spec.metadata);
         let job = guest_job(&attempt, &metadata, deadline);
         let answer = within(limits.timeout, self.call(&mut store, &self.0.handle, (job,))).await;
-        report(store, started, |state| match answer {
+        report(&mut store, started, |state| match answer {
             Ok((answer,)) => ending::answered(answer, &limits),
             Err(stopped) => ending::stopped(&stopped, state),
         })
@@ -42,7 +44,7 @@ impl Component {
     pub(super) fn store(&self, attempt: &Attempt) -> Store<State> {
         let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version()));
         store.limiter(|state| &mut state.memory);
-        store.set_hostcall_fuel(usize::try_from(ending::bytes_per_call(&attempt.limits)).unwrap_or(usize::MAX));
+        limit_calls(&mut store, &attempt.limits, &attempt.grants);
         store.set_max_component_handles(HANDLES_MAX);
         store
     }
@@ -64,11 +66,24 @@ impl Component {
     }
 
     /// Fuel counts from here on: a guest's initialisation is its own expense.
-    async fn start(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+    pub(super) async fn start(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
         store.set_fuel(store.data().limits.fuel)?;
         store.fuel_async_yield_interval(Some(FUEL_PER_YIELD))?;
-        self.0.pre.instantiate_async(store).await
+        loop {
+            match self.0.pre.instantiate_async(&mut *store).await {
+                // An instance that is kept for later must not be in the way of one that is wanted now.
+                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.0.shelf.free_oldest() => {
+                    store.data_mut().forget_memories();
+                }
+                answer => return answer,
+            }
+        }
     }
+}
+
+/// Bytes that each host call may pass.
+pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
+    store.set_hostcall_fuel(usize::try_from(ending::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
 }
 
 /// Wall clock for a call. When time is up the call's future is dropped, which unwinds the guest's stack; its store
@@ -78,16 +93,14 @@ pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Resu
     tokio::time::timeout(timeout, std::pin::pin!(call)).await.unwrap_or(Err(Stopped::Deadline))
 }
 
-/// Takes the store apart and frees the guest's slot.
-pub(super) fn report(store: Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
+/// Takes out of the store what is told of the attempt.
+pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
     let fuel_left = store.get_fuel().unwrap_or(0);
-    let mut state = store.into_data();
-    // The guest's streams hold lines that have no end yet; dropping them writes those out.
-    state.wasi = None;
-    state.resources = ResourceTable::new();
-    let outcome = judge(&state);
+    let state = store.data_mut();
+    state.logbook().end_lines();
+    let outcome = judge(state);
     let follow_ups = match outcome {
-        Outcome::Complete(_) | Outcome::Snooze(_) => state.follow_ups.split_off(0),
+        Outcome::Complete(_) | Outcome::Snooze(_) => mem::take(&mut state.follow_ups),
         _ => Vec::new(),
     };
     let log_lines_dropped = state.logbook().close();
@@ -102,13 +115,13 @@ pub(super) fn report(store: Store<State>, started: Instant, judge: impl FnOnce(&
 }
 
 /// What needs no guest to be decided.
-fn refuse(attempt: &Attempt) -> Option<Outcome> {
+pub(super) fn refuse(attempt: &Attempt) -> Option<Outcome> {
     let allowed = attempt.limits.payload_bytes;
     let bytes = attempt.job.spec.body.data.len() as u64;
     (bytes > allowed).then_some(Outcome::LimitExceeded { limit: LimitName::Payload, allowed })
 }
 
-fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
+pub(super) fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
     let job = &attempt.job;
     let spec = &job.spec;
     Job {
@@ -127,13 +140,13 @@ fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadl
     }
 }
 
-fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+pub(super) fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 impl Report {
     /// The report of an attempt for which no sandbox was needed.
-    fn of_nothing(outcome: Outcome) -> Self {
+    pub(super) fn of_nothing(outcome: Outcome) -> Self {
         Self {
             outcome,
             follow_ups: Vec::new(),

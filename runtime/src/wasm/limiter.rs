@@ -19,6 +19,17 @@ impl MemoryLimiter {
         Self { limit, in_use: 0, peak: 0, growing: 0, denied: false }
     }
 
+    /// For another attempt in the same instance: what it holds already counts, what was before does not.
+    pub(super) fn holding(mut self, before: &Self) -> Self {
+        (self.in_use, self.peak) = (before.in_use, before.in_use);
+        self
+    }
+
+    /// Bytes now. They never become fewer: a memory does not shrink.
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use as u64
+    }
+
     /// Bytes.
     pub(super) fn peak(&self) -> u64 {
         self.peak as u64
@@ -79,6 +90,16 @@ mod tests {
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         limiter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
         assert!(limiter.memory_growing(0, 100, None).unwrap());
+    }
+
+    #[test]
+    fn another_attempt_begins_with_what_the_instance_holds() {
+        let mut first = MemoryLimiter::new(100);
+        assert!(first.memory_growing(0, 60, None).unwrap());
+        assert!(!first.memory_growing(60, 200, None).unwrap());
+        let mut second = MemoryLimiter::new(100).holding(&first);
+        assert_eq!((second.in_use(), second.peak(), second.denied()), (60, 60, false));
+        assert!(!second.memory_growing(60, 101, None).unwrap());
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! What a guest says: bounded, and passed on with the attempt's name on it.
 
+use std::mem;
+
 use tracing::Level;
 
 use super::contract::{Attempt, LogLine, LogSink, Version};
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
 const LAST_WORDS_BYTES: usize = 1 << 10;
+
+/// A longer line of a stream is cut into several.
+const LINE_BYTES_MAX: usize = 8 << 10;
 
 /// How the advice begins that Rust's panic hook ends with. A guest has no environment, and its backtrace is kept anyway.
 const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
@@ -21,7 +26,19 @@ pub(super) struct Logbook {
     bytes_left: u64,
     dropped: u64,
     last_words: String,
+    stdout: Line,
+    stderr: Line,
 }
+
+/// A guest's standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Error,
+}
+
+/// The line that a stream has begun. Never longer than [`LINE_BYTES_MAX`].
+type Line = Vec<u8>;
 
 /// Which attempt a line belongs to.
 #[derive(Debug)]
@@ -48,6 +65,8 @@ impl Logbook {
             bytes_left: attempt.limits.log_bytes,
             dropped: 0,
             last_words: String::new(),
+            stdout: Line::new(),
+            stderr: Line::new(),
         }
     }
 
@@ -76,6 +95,48 @@ impl Logbook {
             }
             None => self.dropped += 1,
         }
+    }
+
+    /// Writes what goes to a stream, line by line; a line without an end waits for it.
+    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
+            for part in text.chunks(LINE_BYTES_MAX) {
+                if self.begun(stream).len() + part.len() > LINE_BYTES_MAX {
+                    self.end_line(stream);
+                }
+                self.begun(stream).extend_from_slice(part);
+            }
+            if ended {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    /// A last line without an end, such as the message of an abort, is a line too.
+    pub(super) fn end_lines(&mut self) {
+        for stream in [Stream::Out, Stream::Error] {
+            if !self.begun(stream).is_empty() {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    fn begun(&mut self, stream: Stream) -> &mut Line {
+        match stream {
+            Stream::Out => &mut self.stdout,
+            Stream::Error => &mut self.stderr,
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream) {
+        let line = mem::take(self.begun(stream));
+        let message = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line)).into_owned();
+        let (level, source) = match stream {
+            Stream::Out => (Level::INFO, "stdout"),
+            Stream::Error => (Level::WARN, "stderr"),
+        };
+        self.write(LogLine { level, source, message, fields: Vec::new() });
     }
 
     /// Says how many lines were dropped, and returns that number.

@@ -3,6 +3,7 @@
 //!
 //! [`Sandbox::load`] is a file's way in: gate, cache or compiler, link. [`Component::invoke`] is a job's way through: a
 //! fresh store, a fresh instance, one call bounded in fuel, memory, time, bytes and calls, and what it came to.
+//! [`Stash::invoke`] is the way of a topic that keeps instances for later jobs.
 
 mod bindings;
 mod cache;
@@ -10,6 +11,7 @@ mod compile_child;
 mod compiler;
 mod component;
 mod contract;
+mod core_module;
 mod ending;
 mod engine;
 mod error;
@@ -18,11 +20,16 @@ mod host;
 mod invoke;
 mod limiter;
 mod logbook;
+mod outbound;
 pub(crate) mod parts;
+mod producers;
+mod reuse;
 mod sandbox;
 mod self_test;
 mod settings;
+mod shelf;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -34,5 +41,10 @@ pub use contract::{
 };
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
+pub use gate::Kind;
+pub use producers::Producers;
+pub use reuse::Stash;
 pub use sandbox::Sandbox;
+pub use self_test::Started;
 pub use settings::{CompilerSettings, SandboxSettings};
+pub(crate) use steps::Steps;

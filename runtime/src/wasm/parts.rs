@@ -1,11 +1,16 @@
 //! The sandbox in parts, for `bench::parts`.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component as Compiled;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::component::Component;
 use super::contract::Version;
+use super::gate::Kind;
+use super::outbound::Outbound;
+use super::shelf::{Shelf, ShelfLimits};
 use super::{engine, host};
 
 pub(crate) use super::engine::FUEL_PER_YIELD;
@@ -28,5 +33,12 @@ pub(crate) fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = Engine::new(&config)?;
     let compiled = Compiled::from_binary(&engine, wasm)?;
-    Ok(Component::link(Version(Sha256::digest(wasm).into()), &compiled, &host::linker(&engine)?)?)
+    let shelf = Arc::new(Shelf::new(ShelfLimits::of(engine::kept(1))));
+    Ok(Component::link(
+        Kind::Component,
+        Version(Sha256::digest(wasm).into()),
+        &compiled,
+        &host::linker(&engine, &Outbound::new())?,
+        &shelf,
+    )?)
 }

@@ -12,7 +12,10 @@ use super::compiler::Compiler;
 use super::component::Component;
 use super::contract::Version;
 use super::error::{LoadError, SandboxError};
+use super::gate::Kind;
+use super::outbound::Outbound;
 use super::settings::SandboxSettings;
+use super::shelf::{Shelf, ShelfLimits};
 use super::state::State;
 use super::{engine, gate, host};
 
@@ -25,10 +28,12 @@ struct Inner {
     linker: Linker<State>,
     cache: ArtifactCache,
     compiler: Compiler,
+    shelf: Arc<Shelf>,
 }
 
 impl Sandbox {
-    /// Reserves address space for the pool and opens the artifact cache.
+    /// Reserves address space for the pool and opens the artifact cache. Guests' requests over HTTP run on the tokio
+    /// runtime that this is called on.
     ///
     /// # Errors
     /// The address space does not suffice, or the cache directory cannot be used or is not ours alone.
@@ -38,9 +43,10 @@ impl Sandbox {
 
     pub(super) fn with_compiler(settings: &SandboxSettings, compiler: Compiler) -> Result<Self, SandboxError> {
         let engine = engine::running(settings.concurrency)?;
-        let linker = host::linker(&engine).map_err(SandboxError::Link)?;
+        let linker = host::linker(&engine, &Outbound::new()).map_err(SandboxError::Link)?;
         let cache = ArtifactCache::open(&settings.cache)?;
-        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler })))
+        let shelf = Arc::new(Shelf::new(ShelfLimits::of(engine::kept(settings.concurrency))));
+        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler, shelf })))
     }
 
     /// Whether a file of so many bytes is worth reading.
@@ -61,7 +67,7 @@ impl Sandbox {
     /// What is wrong with the file, in words for its author; or the compiler could not be run.
     pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
         let wasm: Arc<[u8]> = wasm.into();
-        let (version, key) = self.blocking(&wasm, Inner::look).await?;
+        let (kind, version, key) = self.blocking(&wasm, Inner::look).await?;
         let found = self.blocking(&key, Inner::find).await?;
         let compiled = match found {
             Some(component) => component,
@@ -70,7 +76,7 @@ impl Sandbox {
                 self.blocking(&Arc::new((key, artifact)), Inner::keep).await?
             }
         };
-        Component::link(version, &compiled, &self.0.linker)
+        Component::link(kind, version, &compiled, &self.0.linker, &self.0.shelf)
     }
 
     /// Runs what takes long, or reads files, where it delays nobody.
@@ -89,9 +95,9 @@ impl Sandbox {
 }
 
 impl Inner {
-    fn look(&self, wasm: &[u8]) -> Result<(Version, Arc<str>), LoadError> {
-        gate::check(wasm, self.compiler.component_bytes())?;
-        Ok((Version::of(wasm), artifact_key(&self.engine, wasm).into()))
+    fn look(&self, wasm: &[u8]) -> Result<(Kind, Version, Arc<str>), LoadError> {
+        let kind = gate::check(wasm, self.compiler.component_bytes())?;
+        Ok((kind, Version::of(wasm), artifact_key(&self.engine, kind, wasm).into()))
     }
 
     /// An artifact that does not load (a damaged disk, a file from elsewhere) is as good as none: it is replaced.

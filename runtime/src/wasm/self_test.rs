@@ -1,4 +1,4 @@
-//! The optional self-test of a component: the last hurdle before a new version gets jobs.
+//! What a component is asked before it gets jobs: whether it starts, and its optional self-test.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,14 +6,42 @@ use std::time::Instant;
 
 use super::component::Component;
 use super::contract::{Attempt, Cancellation, LogSink};
-use super::ending;
+use super::ending::{self, Stopped};
 use super::invoke::{report, within};
 use crate::job::{BadName, Job, JobSpec, Payload};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 use crate::topic::{Grants, Limits};
 
+/// What an instance has cost before it does anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    pub fuel: u64,
+    /// Bytes, over all of its memories.
+    pub memory_bytes: u64,
+}
+
 impl Component {
+    /// Starts an instance and calls nothing. It runs like an attempt, with these limits, no grants and no topic to
+    /// enqueue to. Cancel-safe, like [`Component::invoke`].
+    ///
+    /// # Errors
+    /// In words for its author: how it ended instead.
+    pub async fn try_start(&self, limits: &Limits) -> Result<Started, String> {
+        let attempt = attempt(limits).map_err(|error| error.to_string())?;
+        let mut store = self.store(&attempt);
+        let start = async { self.start(&mut store).await.map_err(Stopped::Starting) };
+        let started = within(limits.timeout, start).await;
+        let report = report(&mut store, Instant::now(), |state| match started {
+            Ok(_) => Outcome::Complete(None),
+            Err(stopped) => ending::stopped(&stopped, state),
+        });
+        match report.outcome {
+            Outcome::Complete(_) => Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() }),
+            other => Err(format!("an instance does not start: it {}", in_words(&other))),
+        }
+    }
+
     /// Asks the component whether it is well; fine if it has no self-test. It runs like an attempt, with these limits,
     /// no grants and no topic to enqueue to. Cancel-safe, like [`Component::invoke`].
     ///
@@ -25,7 +53,7 @@ impl Component {
         let mut store = self.store(&attempt);
         let answer = within(limits.timeout, self.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
         let mut said = Ok(());
-        let report = report(store, Instant::now(), |state| match answer {
+        let report = report(&mut store, Instant::now(), |state| match answer {
             Ok((answer,)) => {
                 said = answer;
                 Outcome::Complete(None)

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::show::Figures;
-use super::{Args, On, Scenario};
+use super::{On, Scenario, ScenarioArgs};
 use crate::bench::{self, Neighbour, Rig, RigSettings};
 use crate::wasm::{Sandbox, SandboxSettings};
 
 /// Measures what is wanted; tells how many jobs started early.
 pub(super) async fn measure(
-    args: &Args,
+    args: &ScenarioArgs,
     settings: &RigSettings,
     pool: &SandboxSettings,
     figures: &mut Figures,
@@ -38,6 +38,9 @@ pub(super) async fn measure(
         let rig = Rig::new(settings.clone(), &sandbox).await?;
         figures.add(bench::start(&rig, pool, 5 * args.few(), args.few().min(5)).await?)?;
     }
+    if args.wants(Scenario::Reuse) {
+        reuse(args, settings, &sandbox, figures).await?;
+    }
     if args.wants(Scenario::Stores) {
         stores(args, settings, &sandbox, figures).await?;
     }
@@ -45,7 +48,7 @@ pub(super) async fn measure(
     Ok(early)
 }
 
-impl Args {
+impl ScenarioArgs {
     fn jobs(&self) -> usize {
         self.jobs as usize
     }
@@ -61,7 +64,12 @@ impl Args {
     }
 }
 
-async fn main(args: &Args, settings: &RigSettings, sandbox: &Sandbox, figures: &mut Figures) -> anyhow::Result<usize> {
+async fn main(
+    args: &ScenarioArgs,
+    settings: &RigSettings,
+    sandbox: &Sandbox,
+    figures: &mut Figures,
+) -> anyhow::Result<usize> {
     let rig = Rig::new(settings.clone(), sandbox).await?;
     let (mut floor, mut early) = (None, 0);
     if args.wants(Scenario::Floor) {
@@ -94,7 +102,7 @@ async fn main(args: &Args, settings: &RigSettings, sandbox: &Sandbox, figures: &
 
 /// What is kept in memory for each of many things; attempts a thousand at once.
 async fn memory(
-    args: &Args,
+    args: &ScenarioArgs,
     settings: &RigSettings,
     pool: &SandboxSettings,
     figures: &mut Figures,
@@ -113,7 +121,12 @@ async fn memory(
 }
 
 /// Each case with much is compared with the same case with little, measured right before.
-async fn scaling(args: &Args, settings: &RigSettings, sandbox: &Sandbox, figures: &mut Figures) -> anyhow::Result<()> {
+async fn scaling(
+    args: &ScenarioArgs,
+    settings: &RigSettings,
+    sandbox: &Sandbox,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let (jobs, little, much) = (args.jobs(), args.jobs().min(1_000), 10 * args.jobs());
     let rig = async || Rig::new(settings.clone(), sandbox).await;
     let few = figures.add(bench::backlog(&rig().await?, little, jobs).await?)?;
@@ -126,7 +139,7 @@ async fn scaling(args: &Args, settings: &RigSettings, sandbox: &Sandbox, figures
 }
 
 async fn isolation(
-    args: &Args,
+    args: &ScenarioArgs,
     settings: &RigSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
@@ -145,8 +158,25 @@ async fn isolation(
     Ok(())
 }
 
+async fn reuse(
+    args: &ScenarioArgs,
+    settings: &RigSettings,
+    sandbox: &Sandbox,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let rig = Rig::new(settings.clone(), sandbox).await?;
+    let fresh = figures.add(bench::reuse(&rig, args.jobs(), 1).await?)?;
+    figures.add(bench::reuse(&rig, args.jobs(), 1000).await?.rate_of(&fresh, "fresh"))?;
+    Ok(())
+}
+
 /// The same work on each kind of store, one store after the other.
-async fn stores(args: &Args, settings: &RigSettings, sandbox: &Sandbox, figures: &mut Figures) -> anyhow::Result<()> {
+async fn stores(
+    args: &ScenarioArgs,
+    settings: &RigSettings,
+    sandbox: &Sandbox,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     /// Single pushes wait for the disk each: fewer of them say as much.
     const SINGLE_SHARE: usize = 5;
     let mut redis: Option<Vec<bench::Figure>> = None;

@@ -1,5 +1,6 @@
 //! `gristmill bench`: figures.
 
+mod components;
 mod measure;
 mod show;
 
@@ -27,8 +28,24 @@ Examples:
   gristmill bench floor throughput --on redis     # and what share of the bare Redis that is
   gristmill bench stores                          # embedded beside Redis, step by step
   gristmill bench latency --json --store redis://127.0.0.1:6379/0
+  gristmill bench reuse --handler mine.wasm --data '{\"email\":\"ada@example.com\"}'
+  gristmill bench components handlers/*.wasm      # each by itself: start, call, fuel, memory
   gristmill bench all --on redis                  # everything, some ten minutes")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    scenarios: ScenarioArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Components(components::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct ScenarioArgs {
     /// What to measure [default: throughput, latency, lateness]
     #[arg(value_enum)]
     scenarios: Vec<Scenario>,
@@ -47,6 +64,9 @@ pub(super) struct Args {
     /// Bytes of each job's body
     #[arg(long, default_value_t = 200, value_name = "N")]
     payload: usize,
+    /// The body itself, for a component that takes no other [default: letters]
+    #[arg(long, value_name = "TEXT", conflicts_with = "payload")]
+    data: Option<String>,
     /// Write every attempt down in a journal, to see what that costs
     #[arg(long)]
     journal: bool,
@@ -81,6 +101,8 @@ enum Scenario {
     Reload,
     /// From nothing to a runner with a hundred components
     Start,
+    /// Throughput with a fresh instance for each job, and with instances that do a thousand (`reuse`)
+    Reuse,
     /// Push, claim and settle, and throughput, on a private Redis and on the embedded store
     Stores,
 }
@@ -105,11 +127,15 @@ impl From<On> for BenchStore {
     }
 }
 
-impl Args {
+impl ScenarioArgs {
     fn wants(&self, scenario: Scenario) -> bool {
         const USUAL: [Scenario; 3] = [Scenario::Throughput, Scenario::Latency, Scenario::Lateness];
         let named: &[Scenario] = if self.scenarios.is_empty() { &USUAL } else { &self.scenarios };
         named.contains(&scenario) || named.contains(&Scenario::All)
+    }
+
+    fn body(&self) -> Vec<u8> {
+        self.data.as_ref().map_or_else(|| vec![b'x'; self.payload], |data| data.clone().into_bytes())
     }
 
     fn rig(&self, global: &Global) -> Result<RigSettings, Usage> {
@@ -120,7 +146,7 @@ impl Args {
             store: redis(global)?.map_or(self.on.into(), BenchStore::RedisAt),
             concurrency: self.concurrency as usize,
             threads: self.threads,
-            payload_bytes: self.payload,
+            body: self.body().into(),
             journal: self.journal,
             progress: if watched { Progress::shown() } else { Progress::hidden() },
         })
@@ -128,6 +154,13 @@ impl Args {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Some(Command::Components(args)) => components::run(global, args).await,
+        None => run_scenarios(global, args.scenarios).await,
+    }
+}
+
+async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     // Components that only a measurement needs must not push others out of the user's cache.
     let cache = tempfile::TempDir::with_prefix("gristmill-bench-").context("failed to make a temporary folder")?;

@@ -1,22 +1,22 @@
-//! WASI for guests whose toolchain imports it: an empty world. No files, no sockets, no environment, no arguments;
-//! clocks and random numbers; standard output and error become log lines.
+//! WASI for guests whose toolchain imports it: an empty world. No files, no sockets, no arguments; the environment, clocks
+//! and random numbers that the topic is granted; standard output and error become log lines.
 
+use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{io, mem};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use tracing::Level;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use super::super::contract::LogLine;
-use super::super::logbook::Logbook;
+use super::super::logbook::{Logbook, Stream};
 use super::super::state::{State, store_time};
+use crate::topic::Grants;
 
 /// One call for random bytes; filling more takes longer than a guest may go without yielding.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
@@ -24,21 +24,41 @@ const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// What a guest may write at once. It asks first, and waits never.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// A longer line is cut into several.
-const LINE_BYTES_MAX: usize = 8 << 10;
-
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, resources, logbook, clock_offset_ms, .. } = self;
-        WasiCtxView { ctx: wasi.get_or_insert_with(|| empty_world(logbook, *clock_offset_ms)), table: resources }
+        let Self { wasi, resources, logbook, grants, clock_offset_ms, .. } = self;
+        let World { context, .. } = wasi.get_or_insert_with(|| World::new(logbook, grants, *clock_offset_ms));
+        WasiCtxView { ctx: context, table: resources }
     }
 }
 
-fn empty_world(logbook: &Arc<Mutex<Logbook>>, clock_offset_ms: i64) -> WasiCtx {
-    WasiCtxBuilder::new()
-        .stdout(Lines::new(logbook, Level::INFO, "stdout"))
-        .stderr(Lines::new(logbook, Level::WARN, "stderr"))
-        .wall_clock(StoreClock { offset_ms: clock_offset_ms })
+/// All that a guest sees through WASI. An instance keeps its own, since the guest holds on to parts of it.
+pub(in crate::wasm) struct World {
+    context: WasiCtx,
+    clock: StoreClock,
+}
+
+impl World {
+    fn new(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock_offset_ms: i64) -> Self {
+        let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
+        Self { context: context(logbook, grants, clock.clone()), clock }
+    }
+
+    /// Another attempt's.
+    pub(in crate::wasm) fn set_clock(&self, offset_ms: i64) {
+        self.clock.offset_ms.store(offset_ms, Ordering::Relaxed);
+    }
+}
+
+fn context(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock: StoreClock) -> WasiCtx {
+    let mut world = WasiCtxBuilder::new();
+    for (name, value) in &grants.env {
+        world.env(name, value);
+    }
+    world
+        .stdout(Lines::new(logbook, Stream::Out))
+        .stderr(Lines::new(logbook, Stream::Error))
+        .wall_clock(clock)
         .max_random_size(RANDOM_BYTES_MAX)
         .allow_tcp(false)
         .allow_udp(false)
@@ -47,8 +67,9 @@ fn empty_world(logbook: &Arc<Mutex<Logbook>>, clock_offset_ms: i64) -> WasiCtx {
 }
 
 /// The clock that deadlines and `context.now` are told by.
+#[derive(Clone)]
 struct StoreClock {
-    offset_ms: i64,
+    offset_ms: Arc<AtomicI64>,
 }
 
 impl HostWallClock for StoreClock {
@@ -57,63 +78,24 @@ impl HostWallClock for StoreClock {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_millis(store_time(self.offset_ms).as_millis())
+        Duration::from_millis(store_time(self.offset_ms.load(Ordering::Relaxed)).as_millis())
     }
 }
 
-/// Standard output or error, cut into lines. All handles to it share one buffer.
+/// Standard output or error. Knows no attempt: an instance that is kept writes the next one's lines with it.
 #[derive(Clone)]
-struct Lines(Arc<Mutex<Buffer>>);
-
-struct Buffer {
+struct Lines {
     logbook: Arc<Mutex<Logbook>>,
-    level: Level,
-    source: &'static str,
-    /// The line begun. Never longer than [`LINE_BYTES_MAX`].
-    line: Vec<u8>,
+    stream: Stream,
 }
 
 impl Lines {
-    fn new(logbook: &Arc<Mutex<Logbook>>, level: Level, source: &'static str) -> Self {
-        let logbook = Arc::clone(logbook);
-        Self(Arc::new(Mutex::new(Buffer { logbook, level, source, line: Vec::new() })))
+    fn new(logbook: &Arc<Mutex<Logbook>>, stream: Stream) -> Self {
+        Self { logbook: Arc::clone(logbook), stream }
     }
 
-    fn write_bytes(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write(bytes);
-    }
-}
-
-impl Buffer {
-    fn write(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
-            for part in text.chunks(LINE_BYTES_MAX) {
-                if self.line.len() + part.len() > LINE_BYTES_MAX {
-                    self.end_line();
-                }
-                self.line.extend_from_slice(part);
-            }
-            if ended {
-                self.end_line();
-            }
-        }
-    }
-
-    fn end_line(&mut self) {
-        let line = mem::take(&mut self.line);
-        let message = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line)).into_owned();
-        let line = LogLine { level: self.level, source: self.source, message, fields: Vec::new() };
-        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write(line);
-    }
-}
-
-impl Drop for Buffer {
-    /// A last line without an end, such as the message of an abort, is a line too.
-    fn drop(&mut self) {
-        if !self.line.is_empty() {
-            self.end_line();
-        }
+    fn print(&self, bytes: &[u8]) {
+        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).print(self.stream, bytes);
     }
 }
 
@@ -140,7 +122,7 @@ impl Pollable for Lines {
 
 impl OutputStream for Lines {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.write_bytes(&bytes);
+        self.print(&bytes);
         Ok(())
     }
 
@@ -155,7 +137,7 @@ impl OutputStream for Lines {
 
 impl AsyncWrite for Lines {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.write_bytes(bytes);
+        self.print(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 

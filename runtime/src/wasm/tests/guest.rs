@@ -51,12 +51,27 @@ pub(super) fn handler(functions: &str, handle: &str) -> Vec<u8> {
     component(&core(functions, handle), &[], "gristmill:job/job-handler")
 }
 
+/// The same as a core module, which carries no component type.
+pub(super) fn core_module(functions: &str, handle: &str) -> Vec<u8> {
+    wat::parse_str(core(functions, handle)).unwrap()
+}
+
+/// A core module that carries the type of every handler.
+pub(super) fn typed_core_module(core: &str) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    let (contract, _) = resolve.push_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../wit")).unwrap();
+    let world = resolve.select_world(&[contract], Some("job-handler")).unwrap();
+    let mut module = wat::parse_str(core).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    module
+}
+
 /// A handler in a world with more in it.
 pub(super) fn handler_in(packages: &[&str], world: &str, functions: &str, handle: &str) -> Vec<u8> {
     component(&core(functions, handle), packages, world)
 }
 
-fn core(functions: &str, handle: &str) -> String {
+pub(super) fn core(functions: &str, handle: &str) -> String {
     let (imports, functions): (Vec<&str>, Vec<&str>) =
         functions.lines().partition(|line| line.trim_start().starts_with("(import"));
     format!(

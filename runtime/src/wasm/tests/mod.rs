@@ -1,10 +1,13 @@
 //! The sandbox, tried with guests written in WebAssembly text: small, exact, and quick to compile.
 
+mod core_modules;
 mod guest;
 mod host_calls;
+mod http;
 mod limits;
 mod lives;
 mod refusals;
+mod reuse;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,7 +35,7 @@ async fn load(wasm: &[u8]) -> Component {
 }
 
 /// The first attempt at a job with this body, default limits, and nothing granted.
-fn attempt(body: impl Into<Vec<u8>>) -> Attempt {
+pub(super) fn attempt(body: impl Into<Vec<u8>>) -> Attempt {
     let body = Payload { data: body.into(), content_type: None };
     let spec = JobSpec::new("resize".parse().unwrap(), body);
     Attempt {

@@ -28,7 +28,7 @@ async fn what_is_no_component_is_refused_with_the_remedy() {
     assert_says(&refusal(b"").await, &["empty"]);
     assert_says(&refusal(b"#!/bin/sh\n").await, &["no WebAssembly"]);
     assert_says(&refusal(b" (module)").await, &["text", "wasm-tools parse"]);
-    assert_says(&refusal(&core_module).await, &["core module", "wasm32-wasip2", "wasm-tools component new"]);
+    assert_says(&refusal(&core_module).await, &["core module", "wasm32-wasip2", "gristmill:job/handler@0.1.0#handle"]);
     assert_says(&refusal(&artifact).await, &["precompiled", ".wasm"]);
 }
 
@@ -82,6 +82,11 @@ async fn code_that_does_not_validate_is_refused_by_the_compiler() {
     let call = wasm.windows(4).position(|bytes| bytes == [0x28, 0x02, 24, 0x0b]).unwrap();
     wasm[call + 1] = 0x1f;
     assert_says(&refusal(&wasm).await, &["does not compile"]);
+}
+
+#[tokio::test]
+async fn a_module_with_two_memories_is_refused_by_the_pool() {
+    assert_says(&refusal(&handler("(memory 1)", "(call $done)")).await, &["memories"]);
 }
 
 #[tokio::test]

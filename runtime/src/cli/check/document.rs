@@ -1,0 +1,50 @@
+//! What `check` says to programs. Described in `docs/cli.md`.
+
+use serde_json::{Value, json};
+
+use super::examine::{Checked, Examined};
+use crate::config::Diagnostic;
+use crate::job::Name;
+use crate::topic::Capability;
+use crate::wasm::Kind;
+
+pub(super) fn component(checked: &Checked) -> Value {
+    let Checked { found, topics, component } = checked;
+    let examined = component.as_ref().ok();
+    let of = |tell: fn(&Examined) -> Value| examined.map(tell);
+    let names = |capabilities: &[Capability]| capabilities.iter().map(|it| it.name()).collect::<Vec<_>>();
+    let topics: Vec<_> = topics
+        .iter()
+        .map(|topic| json!({ "topic": topic.id.to_string(), "grants_missing": names(&checked.lacking(topic)) }))
+        .collect();
+    json!({
+        "kind": "component",
+        "handler": found.name.as_ref().ok().map(Name::as_str),
+        "path": found.path.to_string_lossy(),
+        "component_bytes": found.bytes,
+        "core_module": of(|it| json!(it.component.kind() == Kind::CoreModule)),
+        "version": of(|it| json!(it.component.version().to_string())),
+        "language": of(|it| json!(it.producers.language)),
+        "tools": of(|it| it.producers.tools.iter().map(|(name, version)| json!({ "name": name, "version": version })).collect()),
+        "imports": of(|it| json!(it.component.imports())),
+        "exports": of(|it| json!(it.component.exports())),
+        "self_test": of(|it| json!(it.component.has_self_test())),
+        "grants_needed": examined.map(|it| names(it.component.capabilities())),
+        "topics": topics,
+        "start_fuel": of(|it| json!(it.started.fuel)),
+        "start_memory_bytes": of(|it| json!(it.started.memory_bytes)),
+        "problem": component.as_ref().err(),
+    })
+}
+
+pub(super) fn problem(problem: &Diagnostic) -> Value {
+    let place = problem.place();
+    json!({
+        "kind": "problem",
+        "title": problem.title(),
+        "path": problem.path().to_string_lossy(),
+        "line": place.map(|(line, _)| line),
+        "column": place.map(|(_, column)| column),
+        "message": problem.to_string(),
+    })
+}

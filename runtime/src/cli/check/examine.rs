@@ -1,0 +1,55 @@
+//! What there is to say of one component.
+
+use super::super::folder::Found;
+use crate::config::{Diagnostic, Manifest};
+use crate::topic::{Capability, Topic};
+use crate::wasm::{Component, Producers, Sandbox, Started};
+
+/// A component file, and what the sandbox says of it.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) found: Found,
+    /// The topics whose jobs it does.
+    pub(super) topics: Vec<Topic>,
+    pub(super) component: Result<Examined, String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Examined {
+    pub(super) component: Component,
+    pub(super) producers: Producers,
+    pub(super) started: Started,
+}
+
+impl Checked {
+    pub(super) async fn examine(found: Found, manifest: &Manifest, sandbox: &Sandbox) -> Self {
+        let topics = found.name.as_ref().map(|name| manifest.topics_of(name)).unwrap_or_default();
+        let component = match &found.name {
+            Ok(_) => examine(&found, manifest, &topics, sandbox).await,
+            Err(problem) => Err(problem.clone()),
+        };
+        Self { found, topics, component }
+    }
+
+    /// Of each topic of it, what the topic does not grant.
+    pub(super) fn missing_grants(&self, manifest: &Manifest) -> Vec<Diagnostic> {
+        let lacking = self.topics.iter().map(|topic| (topic, self.lacking(topic)));
+        lacking
+            .filter(|(_, lacking)| !lacking.is_empty())
+            .map(|(topic, lacking)| manifest.missing_grants(topic, &lacking))
+            .collect()
+    }
+
+    pub(super) fn lacking(&self, topic: &Topic) -> Vec<Capability> {
+        self.component.as_ref().map(|it| topic.grants.lack(it.component.capabilities())).unwrap_or_default()
+    }
+}
+
+async fn examine(found: &Found, manifest: &Manifest, topics: &[Topic], sandbox: &Sandbox) -> Result<Examined, String> {
+    let bytes = found.read(manifest.handlers.component_bytes).map_err(|error| format!("{error:#}"))?;
+    let component = sandbox.load(&bytes).await.map_err(|error| format!("{:#}", anyhow::Error::new(error)))?;
+    // The narrowest: what does not start within it would not do that topic's jobs.
+    let limits = topics.iter().map(|topic| topic.limits).min_by_key(|limits| limits.fuel).unwrap_or_default();
+    let started = component.try_start(&limits).await?;
+    Ok(Examined { component, producers: Producers::of(&bytes), started })
+}

@@ -1,0 +1,100 @@
+//! `gristmill new`: a folder in which to write a handler.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::super::exit::{Exit, Usage};
+use super::super::global::Global;
+use super::super::screen;
+use super::language::Language;
+use super::template;
+
+/// Write a project for a new handler, ready to be built
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The project is a small working handler with tests of its own, a README, and the
+contract between handlers and the runner. It is built with its language's own
+tools: `gristmill build` calls them and says if one is missing.
+
+Examples:
+  gristmill new thumbnail --lang rust
+  gristmill new thumbnail --lang python --path services/thumbnail")]
+pub(in crate::cli) struct Args {
+    /// The handler's name, and so its topic's: lower-case letters, digits and hyphens
+    #[arg(value_parser = project_name)]
+    name: String,
+    /// The language to write it in
+    #[arg(long, short, value_enum)]
+    lang: Language,
+    /// The folder to make [default: the name]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+}
+
+/// A name that is one for every language's packages, too.
+fn project_name(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let bounded = (1..=64).contains(&text.len()) && text.starts_with(|c: char| c.is_ascii_lowercase());
+    if bounded && text.chars().all(good) && !text.ends_with('-') {
+        Ok(text.to_owned())
+    } else {
+        Err("a name begins with a lower-case letter and goes on with up to 63 of them, digits and hyphens".to_owned())
+    }
+}
+
+pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let Args { name, lang, path } = args;
+    let folder = path.unwrap_or_else(|| PathBuf::from(&name));
+    check_free(&folder)?;
+    let files = template::files(lang, &name);
+    for (path, text) in &files {
+        write(&folder.join(path), text).with_context(|| format!("failed to write {path} in {}", folder.display()))?;
+    }
+    if global.json {
+        let files: Vec<_> = files.iter().map(|(path, _)| path).collect();
+        screen::document(&json!({ "handler": name, "path": folder.to_string_lossy(), "files": files }))?;
+    } else {
+        let folder = folder.display();
+        screen::note(&format!(
+            "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  gristmill run\n\n\
+             and in another terminal, in the same folder:\n\n  \
+             gristmill push {name} --data '{{\"email\": \"ada@example.org\", \"name\": \"Ada\"}}' --wait"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Nothing of the user's is ever overwritten.
+fn check_free(folder: &Path) -> anyhow::Result<()> {
+    let is_empty = match std::fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => bail!("failed to look at {}: {error}", folder.display()),
+    };
+    if is_empty {
+        return Ok(());
+    }
+    Err(Usage(format!("{} is there and not empty: name another with --path", folder.display())).into())
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_in_every_language() {
+        assert!(["a", "thumbnail", "resize-image-2"].iter().all(|name| project_name(name).is_ok()));
+        let bad = ["", "-a", "a-", "2a", "A", "a.b", "a_b", "../a", "größe", &"a".repeat(65)];
+        assert!(bad.iter().all(|name| project_name(name).is_err()));
+    }
+}

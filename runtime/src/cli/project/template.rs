@@ -1,0 +1,99 @@
+//! The files of a new project: those of `examples/welcome-*`, with another name in them.
+
+use super::language::Language;
+
+/// The name that the examples have. It stands in these files as the handler's name and nothing else; all others are
+/// copied as they are.
+const EXAMPLE: &str = "welcome";
+const NAMED: [&str; 7] =
+    ["handler.toml", "gristmill.toml", "README.md", "Cargo.toml", "package.json", "go.mod", ".gitignore"];
+
+/// Where the examples find in this repository what a project has in its own folder.
+const CONTRACT: (&str, &str) = ("../../wit", "wit");
+const GUEST_SDK: (&str, &str) = ("../../guest-sdk", "gristmill-guest");
+
+/// What the SDK takes from this repository's workspace.
+const LINTS: &str = "[lints]\nworkspace = true\n\n";
+
+const WIT: &str = include_str!("../../../../wit/job.wit");
+
+type Files = &'static [(&'static str, &'static str)];
+
+/// The files of an example, by their paths below it.
+macro_rules! files {
+    ($folder:literal: $($path:literal)*) => {
+        &[$(($path, include_str!(concat!("../../../../", $folder, "/", $path)))),*]
+    };
+}
+
+/// Every file of a project, by its path.
+pub(super) fn files(language: Language, name: &str) -> Vec<(String, String)> {
+    let mut files: Vec<_> =
+        example(language).iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name))).collect();
+    files.push(("wit/job.wit".to_owned(), WIT.to_owned()));
+    if language == Language::Rust {
+        // Until it is published, a project has a copy of its own.
+        files.extend(RUST_SDK.iter().map(|(path, text)| (format!("{}/{path}", GUEST_SDK.1), text.replace(LINTS, ""))));
+    }
+    files
+}
+
+fn rendered(path: &str, text: &str, name: &str) -> String {
+    if !NAMED.contains(&path) {
+        return text.to_owned();
+    }
+    let text = text.replace(EXAMPLE, name);
+    [CONTRACT, GUEST_SDK].iter().fold(text, |text, (here, there)| text.replace(here, there))
+}
+
+fn example(language: Language) -> Files {
+    match language {
+        Language::Rust => RUST,
+        Language::JavaScript => JAVASCRIPT,
+        Language::TypeScript => TYPESCRIPT,
+        Language::Python => PYTHON,
+        Language::Go => GO,
+        Language::C => C,
+        Language::AssemblyScript => ASSEMBLYSCRIPT,
+        Language::Zig => ZIG,
+    }
+}
+
+const RUST: Files = files!("examples/welcome-rust":
+    ".cargo/config.toml" ".gitignore" "Cargo.toml" "README.md" "gristmill.toml" "handler.toml" "src/lib.rs"
+    "src/tests.rs");
+
+const RUST_SDK: Files = files!("guest-sdk":
+    "Cargo.toml" "src/bindings.rs" "src/config.rs" "src/context.rs" "src/export.rs" "src/failure.rs" "src/host.rs"
+    "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/testing/answer.rs" "src/testing/fake.rs"
+    "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
+
+const JAVASCRIPT: Files = files!("examples/welcome-javascript":
+    ".gitignore" "README.md" "gristmill-host.js" "gristmill-testing.js" "gristmill.js" "gristmill.toml" "handler.js"
+    "handler.test.js" "handler.toml" "package.json");
+
+const TYPESCRIPT: Files = files!("examples/welcome-typescript":
+    ".gitignore" "README.md" "gristmill-host.ts" "gristmill-testing.ts" "gristmill.toml" "gristmill.ts"
+    "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
+
+const PYTHON: Files = files!("examples/welcome-python":
+    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_testing.py" "handler.py"
+    "handler.toml" "requirements.txt" "test_handler.py");
+
+const GO: Files = files!("examples/welcome-go":
+    ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"
+    "gristmill/gristmill.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/wasm.go" "handler.go" "handler.toml"
+    "handler_test.go");
+
+const C: Files = files!("examples/welcome-c":
+    ".gitignore" "README.md" "gristmill.c" "gristmill.h" "gristmill.toml" "gristmill_fake.h" "handler.c"
+    "handler.toml" "handler_test.c" "json.c" "json.h");
+
+const ASSEMBLYSCRIPT: Files = files!("examples/welcome-assemblyscript":
+    ".gitignore" "README.md" "asconfig.json" "assembly/glue.ts" "assembly/gristmill.ts" "assembly/handler.ts"
+    "assembly/json.ts" "assembly/wire.ts" "gristmill.toml" "handler.toml" "names.mjs" "package.json"
+    "tests/handler.test.mjs" "tests/host.mjs");
+
+const ZIG: Files = files!("examples/welcome-zig":
+    ".gitignore" "README.md" "fake.zig" "gristmill.toml" "gristmill.zig" "handler.toml" "handler.zig"
+    "handler_test.zig" "wasm.zig");

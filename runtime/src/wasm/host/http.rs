@@ -1,0 +1,38 @@
+//! `http`: requests to what the topic is granted.
+
+use std::sync::Arc;
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::Linker;
+
+use super::super::bindings::http::{HttpError, Request, Response};
+use super::super::outbound::Outbound;
+use super::super::state::State;
+
+/// Links the interface by hand, like `context`: the guest waits while others go on.
+///
+/// It is always there, so that a component which imports it links; who is not granted anything is told so.
+pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> wasmtime::Result<()> {
+    let outbound = outbound.clone();
+    let mut http = linker.instance("gristmill:job/http@0.1.0")?;
+    http.func_wrap_async("send", move |mut store: StoreContextMut<'_, State>, (request,): (Request,)| {
+        let outbound = outbound.clone();
+        Box::new(async move {
+            store.data_mut().count_call()?;
+            Ok((send(store.data_mut(), &outbound, request).await,))
+        })
+    })
+}
+
+async fn send(state: &mut State, outbound: &Outbound, request: Request) -> Result<Response, HttpError> {
+    let Some(grant) = state.grants.http.as_ref().map(Arc::clone) else {
+        return Err(HttpError::Denied("this topic may send no requests: grant it [topics.NAME.http]".to_owned()));
+    };
+    let left = grant.requests.saturating_sub(state.http_requests);
+    if left == 0 {
+        return Err(HttpError::TooMany(grant.requests));
+    }
+    let sent = outbound.send(&state.topic, &grant, request, left).await;
+    state.http_requests += sent.requests;
+    sent.answer
+}
