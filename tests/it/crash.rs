@@ -10,7 +10,7 @@ use gristmill::job::{Due, NewJob, TopicId};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, Produce, TopicCounts};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{drop_in, spec, tenant};
+use gristmill_tests::mill::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::site::FREE_PORT;
@@ -34,7 +34,7 @@ impl Load {
         let load = Self { redis, store, folder };
         std::fs::create_dir(load.folder.path().join("handlers")).unwrap();
         drop_in(&load.folder.path().join("handlers"), "order-timeout", &std::fs::read(guests::ORDER_TIMEOUT).unwrap());
-        std::fs::write(load.manifest(), load.manifest_text()).unwrap();
+        std::fs::write(load.manifest(), with_clock(&load.manifest_text())).unwrap();
         load.push(0..jobs).await;
         load
     }
@@ -181,7 +181,7 @@ async fn a_thousand_idle_topics_cost_next_to_nothing() {
     const SAMPLE: u64 = 40;
     let load = Load::of(0).await;
     let topics: String = (0..1000).map(|topic| format!("[topics.t{topic}]\nhandler = \"order-timeout\"\n")).collect();
-    std::fs::write(load.manifest(), load.manifest_text() + &topics).unwrap();
+    std::fs::write(load.manifest(), with_clock(&(load.manifest_text() + &topics))).unwrap();
     let _process = started(&load.manifest()).await;
 
     let client = redis::Client::open(load.redis.url()).unwrap();

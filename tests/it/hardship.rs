@@ -6,7 +6,7 @@ use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{ClaimFrom, Inspect, JobState, Produce, Store};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, drop_in, spec, tenant};
+use gristmill_tests::mill::{Mill, drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::site::FREE_PORT;
@@ -22,7 +22,7 @@ async fn rig(redis: &Redis, topics: &str) -> (RedisStore, TempDir) {
     std::fs::create_dir(folder.path().join("handlers")).unwrap();
     drop_in(&folder.path().join("handlers"), "puppet", &std::fs::read(guests::PUPPET).unwrap());
     let text = format!("[server]\nconcurrency = 200\n{FREE_PORT}[store]\nurl = \"{}\"\n{topics}", redis.url());
-    std::fs::write(folder.path().join("gristmill.toml"), text).unwrap();
+    std::fs::write(folder.path().join("gristmill.toml"), with_clock(&text)).unwrap();
     (store, folder)
 }
 

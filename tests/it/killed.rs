@@ -13,7 +13,7 @@ use gristmill::store::embedded::{Durability, EmbeddedStore, owner};
 use gristmill::store::{Inspect, Produce, Settled, Settlement, Store, StoreError, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::load::{FILE, topic};
-use gristmill_tests::mill::{drop_in, spec, tenant};
+use gristmill_tests::mill::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::{Process, program};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
@@ -117,7 +117,7 @@ impl Load {
         let handlers = load.folder.path().join("handlers");
         std::fs::create_dir(&handlers).unwrap();
         drop_in(&handlers, "order-timeout", &std::fs::read(guests::ORDER_TIMEOUT).unwrap());
-        std::fs::write(load.manifest(), MANIFEST).unwrap();
+        std::fs::write(load.manifest(), with_clock(MANIFEST)).unwrap();
         let jobs = (0..orders).map(|order| {
             let body = format!(r#"{{"order_id": "{order}", "customer": "c"}}"#);
             NewJob { spec: JobSpec { keep_result: None, ..spec("order-timeout", body.as_bytes()) }, due: Due::Now }

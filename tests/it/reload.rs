@@ -15,6 +15,7 @@ const MANIFEST: &str = r#"
     [handlers]
     rescan = "1h"
     [defaults]
+    clock = true
     memory = "16MiB"
     [topics.puppet]
     attempts = 1

@@ -5,7 +5,7 @@ use gristmill::job::{Due, JobId};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, JobState, Produce};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{drop_in, spec, tenant};
+use gristmill_tests::mill::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::site::FREE_PORT;
@@ -22,7 +22,7 @@ async fn ended_while_running(script: Script, grace: &str) -> JobState {
     let manifest = folder.path().join("gristmill.toml");
     let url = redis.url();
     let text = format!("[server]\nshutdown-grace = \"{grace}\"\n{FREE_PORT}[store]\nurl = \"{url}\"\n[topics.puppet]");
-    std::fs::write(&manifest, text).unwrap();
+    std::fs::write(&manifest, with_clock(&text)).unwrap();
     std::fs::create_dir(folder.path().join("handlers")).unwrap();
     drop_in(&folder.path().join("handlers"), "puppet", &std::fs::read(guests::PUPPET).unwrap());
 

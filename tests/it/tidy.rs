@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ROOMS: [(&str, u8); 13] = [
+const ROOMS: [(&str, u8); 14] = [
+    ("http_grant", 0),
     ("job", 0),
     ("topic", 0),
     ("outcome", 0),
@@ -29,7 +30,7 @@ fn sources(extension: &str) -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() && name != "target" && !name.starts_with('.') {
+            if path.is_dir() && name != "target" && name != "node_modules" && !name.starts_with('.') {
                 walk(&path, extension, found);
             } else if path.extension().is_some_and(|found| found == extension) {
                 found.push((path.clone(), fs::read_to_string(&path).unwrap()));

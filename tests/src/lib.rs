@@ -8,6 +8,7 @@ pub mod parts;
 pub mod process;
 pub mod queue;
 pub mod redis;
+pub mod server;
 pub mod site;
 pub mod text;
 pub mod wait;

@@ -67,7 +67,7 @@ impl Mill {
         for (name, component) in handlers {
             mill.drop_in(name, &std::fs::read(component).unwrap());
         }
-        std::fs::write(mill.manifest(), manifest).unwrap();
+        std::fs::write(mill.manifest(), with_clock(manifest)).unwrap();
         mill.run().await;
         mill
     }
@@ -159,6 +159,18 @@ pub fn spec(topic: &str, body: &[u8]) -> JobSpec {
 
 pub fn tenant() -> Name {
     gristmill::job::DEFAULT_TENANT.parse().unwrap()
+}
+
+/// A manifest whose topics are granted the clock, unless it speaks of that itself: the puppet waits and looks at it.
+pub fn with_clock(manifest: &str) -> String {
+    const DEFAULTS: &str = "[defaults]\n";
+    if manifest.contains("clock = ") {
+        manifest.to_owned()
+    } else if manifest.contains(DEFAULTS) {
+        manifest.replacen(DEFAULTS, "[defaults]\nclock = true\n", 1)
+    } else {
+        format!("{manifest}\n[defaults]\nclock = true\n")
+    }
 }
 
 /// Writes a component beside the folder and renames it in: it is never there half.

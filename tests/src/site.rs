@@ -9,7 +9,7 @@ use gristmill::store::embedded::owner;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mill::drop_in;
+use crate::mill::{drop_in, with_clock};
 use crate::process::{Process, command};
 use crate::redis::Redis;
 use crate::wait::{SOON, until};
@@ -53,7 +53,8 @@ impl Site {
         }
         let store = site.redis.as_ref().map(|redis| format!("[store]\nurl = \"{}\"\n", redis.url()));
         let store = store.unwrap_or_default();
-        site.write_manifest(&format!("[server]\nconcurrency = 16\n{FREE_PORT}{store}{manifest}"));
+        let manifest = with_clock(&format!("[server]\nconcurrency = 16\n{FREE_PORT}{store}{manifest}"));
+        site.write_manifest(&manifest);
         site
     }
 

@@ -18,8 +18,14 @@ async fn a_good_folder_has_no_problems() {
     assert!(said.text().contains("shout echo"), "the topics that it serves: {}", said.text());
 
     let document = site.run(&["check", "--json"]).ended(0).document();
-    let documented = ["component_bytes", "handler", "imports", "kind", "path", "problem", "self_test", "version"];
-    assert_eq!(fields(&document), documented);
+    let documented = "component_bytes core_module exports grants_needed handler imports kind language path problem self_test \
+                      start_fuel start_memory_bytes tools topics version";
+    assert_eq!(fields(&document).join(" "), documented);
+    assert_eq!((&document["language"], &document["core_module"]), (&json!("Rust"), &json!(false)));
+    assert_eq!(document["exports"], json!(["gristmill:job/handler@0.1.0"]));
+    let topics = [json!({"topic": "shout", "grants_missing": []}), json!({"topic": "echo", "grants_missing": []})];
+    assert_eq!((&document["grants_needed"], &document["topics"]), (&json!([]), &json!(topics)));
+    assert!(document["start_memory_bytes"].as_u64().unwrap() >= 64 << 10, "{document}");
     assert_eq!((&document["kind"], &document["handler"]), (&json!("component"), &json!("echo")));
     assert_eq!((&document["problem"], &document["self_test"]), (&json!(null), &json!(false)));
 }
@@ -30,7 +36,7 @@ async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
     let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];
     let bad: [(&str, &[u8], &str); 5] = [
         ("garbage", b"garbage", "this is no WebAssembly"),
-        ("core", CORE_MODULE, "wasm-tools component new"),
+        ("core", CORE_MODULE, "neither carries a component type nor exports"),
         ("text", b"(component)", "wasm-tools parse"),
         ("short", truncated, "ends early, after 30000 bytes"),
         ("bad name", b"", "`bad name` is no name"),
@@ -103,4 +109,18 @@ async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
         assert!(said.ended(2).err.contains("gristmill.toml cannot be read"), "{command}: {}", said.err);
         assert!(said.err.contains("No such file"), "{command}: {}", said.err);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_named_is_told_all_about_wherever_it_is() {
+    let site = site("").await;
+    let said = site.run(&["check", guests::PUPPET]);
+    let text = said.done();
+    for part in
+        ["language  Rust", "gristmill:job/handler@0.1.0", "wasi:clocks/monotonic-clock@0.2", "clock\n", "to start"]
+    {
+        assert!(text.contains(part), "{part} is missing from\n{text}");
+    }
+    assert!(!text.contains("echo"), "the folder is left alone: {text}");
+    assert!(site.run(&["check", "/no/such/file.wasm"]).ended(1).err.contains("/no/such/file.wasm"));
 }

@@ -29,7 +29,8 @@ fn positive(value: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_embedded_store_is_measured_without_a_server() {
-    let wanted = ["memory", "floor", "throughput", "latency", "lateness", "scaling", "isolation", "reload", "start"];
+    let wanted =
+        ["memory", "floor", "throughput", "latency", "lateness", "scaling", "isolation", "reload", "start", "reuse"];
     let figures =
         bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat()).await;
     assert_eq!(scenarios(&figures), BTreeSet::from(wanted));
@@ -41,6 +42,7 @@ async fn the_embedded_store_is_measured_without_a_server() {
     assert!(positive(&case(&figures, "memory", "an idle runner")["memory_bytes"]));
     assert!(positive(&case(&figures, "scaling", "1000 delayed")["ratio"]["value"]));
     assert!(positive(&case(&figures, "isolation", "beside 2 busy computing")["ratio"]["value"]));
+    assert!(positive(&case(&figures, "reuse", "1000 jobs an instance")["ratio"]["value"]));
     for how in ["compiled before", "never compiled"] {
         assert_eq!(case(&figures, "reload", how)["jobs"], 2);
     }
@@ -53,4 +55,35 @@ async fn redis_is_told_as_a_share_of_what_it_can_do_and_with_a_journal() {
     let ratio = &case(&figures, "throughput", "")["ratio"];
     assert_eq!(ratio["of"], "bare Redis");
     assert!(positive(&floor["jobs_per_second"]) && positive(&ratio["value"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn components_are_measured_by_themselves() {
+    let site = Site::new("[topics.echo]\nmemory = \"8MiB\"\n", &[]).await;
+    let measured = ["bench", "components", guests::ECHO, guests::SIMULATE, "--topic", "echo", "--data", "{}"];
+    let figures = site.run(&[&measured[..], &["--rounds", "3", "--json"]].concat()).ended(0).documents();
+    assert_eq!(figures.len(), 2);
+    for figure in &figures {
+        assert_eq!((&figure["language"], &figure["outcome"]), (&"Rust".into(), &"complete".into()));
+        assert!(figure["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "rustc"));
+        let figures = ["bytes", "artifact_bytes", "compile_ms", "load_ms", "start_us", "first_call_us", "kept_call_us"];
+        let figures = [&figures[..], &["start_fuel", "job_fuel", "kept_job_fuel", "start_memory_bytes"]].concat();
+        for name in figures {
+            assert!(positive(&figure[name]), "{name} of {figure}");
+        }
+        assert!(figure["memory_bytes"].as_u64() >= figure["start_memory_bytes"].as_u64());
+        assert_eq!(figure["rounds"], 3);
+    }
+    let table = site.run(&[&measured[..], &["--rounds", "1"]].concat()).done();
+    assert!(table.lines().next().unwrap().contains("KEPT CALL") && table.lines().count() == 3, "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_measured_is_named_with_the_remedy() {
+    let site = Site::new("", &[]).await;
+    let said = site.run(&["bench", "components", "nowhere.wasm"]);
+    assert!(said.ended(1).err.contains("nowhere.wasm"), "{}", said.err);
+    let unreachable = r#"{"do": [{"end": "unreachable"}]}"#;
+    let said = site.run(&["bench", "components", guests::PUPPET, "--data", unreachable]);
+    assert!(said.ended(1).err.contains("puppet.wasm") && said.err.contains("--data"), "{}", said.err);
 }

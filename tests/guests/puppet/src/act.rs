@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_guest::{EnqueueError, Failure, IntoOutcome, Job, Json, NewJob, Outcome, Payload, context, log, snooze};
@@ -9,8 +10,12 @@ use gristmill_guest::{EnqueueError, Failure, IntoOutcome, Job, Json, NewJob, Out
 use crate::script::{Cause, Count, End, Enqueue, Script, Step};
 use crate::{Report, evil, version};
 
+/// That this instance has begun.
+static JOBS: AtomicU64 = AtomicU64::new(0);
+
 /// The handler.
 pub(crate) fn play(job: Job) -> Result<Outcome, Failure> {
+    JOBS.fetch_add(1, Ordering::Relaxed);
     let script: Script = job.json()?;
     // What a step allocates to keep lives until the attempt ends.
     let mut kept = Vec::new();
@@ -49,7 +54,9 @@ fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
         Step::SleepMs(millis) => evil::sleep(Duration::from_millis(millis)),
         Step::Burn(rounds) => evil::burn(rounds),
         Step::HostCalls(calls) => evil::call_host(calls),
+        Step::Leak(bytes) => _ = black_box(vec![1_u8; bytes].leak()),
         Step::Allocate(bytes) => kept.push(black_box(vec![1; bytes])),
+        Step::TrapIfUsed if JOBS.load(Ordering::Relaxed) > 1 => evil::unreachable(),
         Step::WaitUntilCancelled => {
             while !context::is_cancelled() {
                 evil::sleep(Duration::from_millis(5));
@@ -62,7 +69,7 @@ fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
             context::checkpoint(state)?;
             return Err(Failure::retry("not-yet", "saved a checkpoint"));
         }
-        Step::RetryUntilAttempt { .. } | Step::RetryUntilCheckpoint(_) | Step::End(_) => {}
+        Step::TrapIfUsed | Step::RetryUntilAttempt { .. } | Step::RetryUntilCheckpoint(_) | Step::End(_) => {}
     }
     Ok(())
 }
@@ -74,6 +81,7 @@ fn end(end: End, job: &Job) -> Result<Outcome, Failure> {
         End::Bytes(bytes) => vec![b'x'; bytes].into_outcome(),
         End::Report { config, secrets } => Json(Report::of(job, config, secrets)).into_outcome(),
         End::Version => Payload::from(version().to_vec()).into_outcome(),
+        End::JobCount => JOBS.load(Ordering::Relaxed).to_string().into_outcome(),
         End::SnoozeMs(millis) => Ok(snooze(Duration::from_millis(millis))),
         End::Retry(cause) => Err(retry(cause)),
         End::Reject(cause) => Err(context_of(&cause, Failure::reject(cause.code.as_str(), cause.message.as_str()))),

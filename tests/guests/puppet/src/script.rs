@@ -66,6 +66,8 @@ pub enum Step {
     HostCalls(u64),
     /// Allocates and touches this many bytes and keeps them.
     Allocate(usize),
+    /// Allocates and touches this many bytes and never frees them.
+    Leak(usize),
     /// Sleeps 5 ms at a time until the host says that the attempt is cancelled.
     WaitUntilCancelled,
     /// Goes on only from this attempt on; before it, ends with a retry after these milliseconds.
@@ -75,6 +77,8 @@ pub enum Step {
     },
     /// Goes on only if there is a checkpoint; if there is none, saves this one and ends with a retry.
     RetryUntilCheckpoint(String),
+    /// Traps, unless this is the first job of its instance.
+    TrapIfUsed,
     /// Ends the attempt. Steps after it are not reached.
     End(End),
 }
@@ -122,6 +126,8 @@ pub enum End {
     },
     /// The 25 bytes of the version marker as the result.
     Version,
+    /// How many jobs this instance has begun, this one included, as text.
+    JobCount,
     SnoozeMs(u64),
     Retry(Cause),
     Reject(Cause),

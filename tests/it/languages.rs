@@ -1,0 +1,147 @@
+//! Every language: a new project as `gristmill new` writes it is tested, built and run, and all of them make the same of
+//! the same jobs (`tests/welcome-cases.json`).
+
+mod cases;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gristmill::config::Manifest;
+use gristmill::topic::Topic;
+use gristmill::wasm::Component;
+use gristmill_tests::mill::sandbox;
+use gristmill_tests::process::{Process, command, program};
+use gristmill_tests::wait::{SOON, until};
+use tempfile::TempDir;
+
+/// Programs that a language's projects need. Where they are not there, its test has nothing to say, but for our CI.
+pub(crate) fn has(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap();
+    let missing = programs.iter().find(|program| !std::env::split_paths(&path).any(|at| at.join(program).is_file()));
+    if let Some(missing) = missing {
+        assert!(std::env::var_os("CI").is_none(), "there is no `{missing}`: scripts/setup.sh --tests installs it");
+        eprintln!("left out: there is no `{missing}`");
+    }
+    missing.is_none()
+}
+
+/// From nothing to a component in the project's handlers folder, by the commands that a user types.
+fn new_project(language: &str) -> TempDir {
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    let project = folder.path().join("welcome");
+    let new = std::process::Command::new(program())
+        .args(["new", "welcome", "--lang", language, "--path"])
+        .arg(&project)
+        .output()
+        .unwrap();
+    assert!(new.status.success(), "{}", String::from_utf8_lossy(&new.stderr));
+    let build = command(&project.join("gristmill.toml"))
+        .current_dir(&project)
+        // Shared from run to run, and by nobody else.
+        .env("CARGO_TARGET_DIR", program().with_file_name("projects"))
+        .args(["build", "--test"])
+        .output()
+        .unwrap();
+    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+    folder
+}
+
+async fn tried(language: &str) {
+    let folder = new_project(language);
+    let project = folder.path().join("welcome");
+    let (component, topic) = loaded(&project).await;
+    assert_eq!(topic.grants.lack(component.capabilities()), [], "its manifest grants what it imports");
+    for case in cases::all() {
+        case.hold(&component, &topic).await;
+    }
+    served(&project).await;
+}
+
+async fn loaded(project: &Path) -> (Component, Topic) {
+    let wasm = std::fs::read(project.join("handlers/welcome.wasm")).unwrap();
+    let manifest = Manifest::load(&project.join("gristmill.toml")).unwrap();
+    let topic = manifest.topics.values().next().expect("its manifest has its topic").clone();
+    (sandbox().load(&wasm).await.unwrap(), topic)
+}
+
+/// `gristmill run` and `gristmill push --wait` in the project's folder.
+async fn served(project: &Path) {
+    let manifest = project.join("gristmill.toml");
+    let runner = Process::run(&manifest);
+    until("the runner to be ready", SOON, async || runner.log().contains("ready for jobs").then_some(())).await;
+    let signup = r#"{"email": "ada@example.org", "name": "Ada"}"#;
+    let push = command(&manifest).args(["push", "welcome", "--data", signup, "--wait"]).output().unwrap();
+    let greeting = r#"{"email":"ada@example.org","name":"Ada","plan":"free","greeting":"Welcome, Ada!"}"#;
+    assert_eq!(String::from_utf8_lossy(&push.stdout), greeting, "{}", String::from_utf8_lossy(&push.stderr));
+}
+
+/// What a new project has is what the example has, but for what is built there; with the contract, and in Rust the SDK.
+#[test]
+fn a_new_project_has_every_file_of_its_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut compared = 0;
+    for entry in std::fs::read_dir(root.join("examples")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let Some(language) = name.strip_prefix("welcome-") else { continue };
+        let mut expected = files(&root.join("examples").join(&name));
+        expected.insert("wit/job.wit".to_owned());
+        if language == "rust" {
+            expected.extend(files(&root.join("guest-sdk")).iter().map(|file| format!("gristmill-guest/{file}")));
+        }
+        let folder = TempDir::with_prefix("gristmill-").unwrap();
+        let project = folder.path().join("welcome");
+        let new = std::process::Command::new(program())
+            .args(["new", "welcome", "--lang", language, "--path"])
+            .arg(&project)
+            .status();
+        assert!(new.unwrap().success());
+        assert_eq!(files(&project), expected, "{language}");
+        compared += 1;
+    }
+    assert!(compared >= 6, "{compared} examples");
+}
+
+/// Every file below a folder that is not made by building.
+fn files(folder: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    list(folder, Path::new(""), &mut found);
+    found
+}
+
+fn list(root: &Path, below: &Path, found: &mut BTreeSet<String>) {
+    const MADE: [&str; 8] =
+        ["build", "handlers", "node_modules", "target", ".venv", "__pycache__", ".zig-cache", "Cargo.lock"];
+    for entry in std::fs::read_dir(root.join(below)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let path = below.join(&name);
+        if MADE.contains(&name.as_str()) || name.starts_with("gristmill.db") {
+            continue;
+        } else if root.join(&path).is_dir() {
+            list(root, &path, found);
+        } else {
+            found.insert(path.to_str().unwrap().to_owned());
+        }
+    }
+}
+
+macro_rules! languages {
+    ($($name:ident: $($program:literal)+;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            if has(&[$($program),+]) {
+                tried(stringify!($name)).await;
+            }
+        }
+    )*};
+}
+
+languages! {
+    rust: "cargo";
+    javascript: "node" "npm";
+    typescript: "node" "npm";
+    python: "python3";
+    go: "go";
+    c: "clang" "wasm-ld";
+    assemblyscript: "node" "npm";
+    zig: "zig";
+}
