@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gristmill::config::Manifest;
 use gristmill::handlers::Reloader;
+use gristmill::http::{HttpServer, Phase};
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::store::embedded::EmbeddedStore;
@@ -13,9 +14,11 @@ use gristmill::store::redis::RedisStore;
 use gristmill::store::{JobState, JobView, Store};
 use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::asker::Asker;
 use crate::process::{caches, program};
 use crate::redis::Redis;
 use crate::wait::{SOON, until};
@@ -35,6 +38,7 @@ pub struct Mill {
     pub redis: Option<Redis>,
     folder: TempDir,
     runner: Option<Runner>,
+    door: Option<HttpServer>,
     reloader: Option<JoinHandle<()>>,
     stop: CancellationToken,
     records: Arc<Mutex<Vec<AttemptRecord>>>,
@@ -59,6 +63,7 @@ impl Mill {
             redis,
             folder,
             runner: None,
+            door: None,
             reloader: None,
             stop: CancellationToken::new(),
             records: Arc::default(),
@@ -83,8 +88,18 @@ impl Mill {
             shutdown_grace: Duration::from_secs(10),
             observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
         };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = HttpServer::start(listener, self.store.clone(), "the mill's").unwrap();
+        door.set_fleet(reloader.fleet());
         self.runner = Some(Runner::start(self.store.clone(), reloader.fleet(), settings).unwrap());
+        door.set_phase(Phase::Ready);
+        self.door = Some(door);
         self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));
+    }
+
+    /// Somebody who asks at the server's door.
+    pub fn asker(&self) -> Asker {
+        Asker::new(self.door.as_ref().expect("the mill is running").address())
     }
 
     pub fn manifest(&self) -> PathBuf {
@@ -143,6 +158,9 @@ impl Mill {
     pub async fn shutdown(&mut self) {
         if let Some(runner) = self.runner.take() {
             runner.shutdown(CancellationToken::new()).await;
+        }
+        if let Some(door) = self.door.take() {
+            door.shutdown().await;
         }
         self.stop.cancel();
         if let Some(reloader) = self.reloader.take() {

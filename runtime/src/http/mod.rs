@@ -6,11 +6,13 @@
 //! Whoever can reach the door may do everything, so it opens on loopback addresses only, and `guard` keeps out what a web
 //! page makes a browser send there.
 
+mod caller;
 mod client;
 mod dead;
 mod extract;
 mod guard;
 mod health;
+mod hub;
 mod jobs;
 mod listen;
 mod problem;

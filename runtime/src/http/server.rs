@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,8 +14,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::hub::Hub;
 use super::problem::{Code, Problem};
 use super::{dead, guard, health, jobs, signals, topics, wire};
+use crate::handlers::Fleet;
 use crate::store::Produce;
 
 /// The most that a request may bring, if its route does not say otherwise.
@@ -37,6 +39,7 @@ pub enum Phase {
 pub struct HttpServer {
     address: SocketAddr,
     phase: watch::Sender<Phase>,
+    fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
@@ -48,6 +51,9 @@ pub(super) struct Room {
     /// The store's address, for people.
     store_name: Arc<str>,
     phase: watch::Receiver<Phase>,
+    fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
+    /// For requests that wait.
+    pub(super) hub: Arc<Hub>,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
 }
@@ -55,6 +61,15 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn phase(&self) -> Phase {
         *self.phase.borrow()
+    }
+
+    /// The topics and who does their jobs, as they are now.
+    ///
+    /// # Errors
+    /// The handlers are still being compiled for the first time.
+    pub(super) fn fleet(&self) -> Result<Arc<Fleet>, Problem> {
+        let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
+        self.fleet.get().map(|fleet| fleet.borrow().clone()).ok_or_else(starting)
     }
 }
 
@@ -66,15 +81,28 @@ impl HttpServer {
     pub fn start(listener: TcpListener, store: Arc<dyn Produce>, store_name: &str) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (phase, stop) = (watch::Sender::new(Phase::Starting), CancellationToken::new());
-        let room = Room { store, store_name: store_name.into(), phase: phase.subscribe(), stop: stop.clone() };
+        let fleet = Arc::new(OnceLock::new());
+        let room = Room {
+            hub: Arc::new(Hub::new(store.clone())),
+            store,
+            store_name: store_name.into(),
+            phase: phase.subscribe(),
+            fleet: fleet.clone(),
+            stop: stop.clone(),
+        };
         let ended = stop.clone().cancelled_owned();
         let serve = axum::serve(listener, router(room)).with_graceful_shutdown(ended);
         let serving = tokio::spawn(serve.into_future());
-        Ok(Self { address, phase, stop, serving })
+        Ok(Self { address, phase, fleet, stop, serving })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Says which topics there are and who does their jobs, from now on. Once.
+    pub fn set_fleet(&self, fleet: watch::Receiver<Arc<Fleet>>) {
+        self.fleet.set(fleet).ok();
     }
 
     /// What `/readyz` is to say.
