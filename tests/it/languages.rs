@@ -35,7 +35,11 @@ fn new_project(language: &str) -> TempDir {
         .output()
         .unwrap();
     assert!(new.status.success(), "{}", String::from_utf8_lossy(&new.stderr));
-    let build = command(&project.join("gristmill.toml"))
+    let manifest = project.join("gristmill.toml");
+    // CPython takes seconds to compile, minutes on a machine that is busy with other tests.
+    let patient = format!("[handlers]\ncompile-timeout = \"10m\"\n\n{}", std::fs::read_to_string(&manifest).unwrap());
+    std::fs::write(&manifest, patient).unwrap();
+    let build = command(&manifest)
         .current_dir(&project)
         // Shared from run to run, and by nobody else.
         .env("CARGO_TARGET_DIR", program().with_file_name("projects"))

@@ -202,7 +202,7 @@ pub fn drop_in(folder: &Path, name: &str, component: &[u8]) {
 pub fn sandbox() -> Sandbox {
     let compiler = CompilerSettings {
         program: program(),
-        timeout: Duration::from_secs(120),
+        timeout: Duration::from_secs(600),
         memory_bytes: 4 << 30,
         component_bytes: 64 << 20,
     };
