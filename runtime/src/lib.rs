@@ -6,7 +6,7 @@
 //!
 //! | floor | rooms | what |
 //! |---|---|---|
-//! | 0 | [`job`] [`topic`] [`http_grant`] [`outcome`] [`retry`] [`time`] | facts, no I/O |
+//! | 0 | [`job`] [`topic`] [`http_grant`] [`outcome`] [`retry`] [`time`] [`token`] | facts, no I/O |
 //! | 1 | [`config`] | settings and the topic manifest |
 //! | 2 | [`store`] | where jobs are; knows no Wasm |
 //! | 2' | [`wasm`] | the sandbox; knows no store |
@@ -23,6 +23,7 @@ pub mod job;
 pub mod outcome;
 pub mod retry;
 pub mod time;
+pub mod token;
 pub mod topic;
 
 pub mod config;

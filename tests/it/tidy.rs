@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ROOMS: [(&str, u8); 14] = [
+const ROOMS: [(&str, u8); 15] = [
     ("http_grant", 0),
     ("job", 0),
     ("topic", 0),
     ("outcome", 0),
     ("retry", 0),
     ("time", 0),
+    ("token", 0),
     ("config", 1),
     ("store", 2),
     ("wasm", 2),

@@ -44,6 +44,21 @@ pub(super) enum Code {
     Unreadable,
     Starting,
     Ending,
+    /// The request says no token, where one is needed.
+    TokenMissing,
+    /// The token is none, has expired, or was revoked.
+    TokenInvalid,
+    /// The caller may not do that there. The same whether or not there is such a tenant or job.
+    Forbidden,
+    /// More than a token or a tenant may ask for at a time.
+    RateLimited,
+    /// The tenant may not have more jobs in the store.
+    TooManyJobs,
+    TokenUnknown,
+    /// The text is a token already.
+    TokenExists,
+    /// The tenant may not have more tokens.
+    TooManyTokens,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -56,7 +71,11 @@ impl Code {
             Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotFound | Self::JobUnknown => StatusCode::NOT_FOUND,
+            Self::TokenMissing | Self::TokenInvalid => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::RateLimited | Self::TooManyJobs => StatusCode::TOO_MANY_REQUESTS,
+            Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
+            Self::NotFound | Self::JobUnknown | Self::TokenUnknown => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
             Self::StoreRefused | Self::Unreadable | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,

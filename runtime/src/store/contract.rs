@@ -8,12 +8,13 @@ use tokio::sync::mpsc;
 
 use super::error::StoreError;
 use super::inspect::Inspect;
+use super::tokens::{Doorkeeper, Tokens};
 use crate::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
 use crate::outcome::Verdict;
 
 /// The producer's side of a store.
 #[async_trait]
-pub trait Produce: Inspect {
+pub trait Produce: Inspect + Tokens {
     /// Stores jobs: due ones ready, others delayed. Answers in the order given.
     ///
     /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
@@ -27,7 +28,7 @@ pub trait Produce: Inspect {
 
 /// A queue of jobs. See the [module](super) for the rules.
 #[async_trait]
-pub trait Store: Produce {
+pub trait Store: Produce + Doorkeeper {
     /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](crate::job::Priority::TURNS),
     /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
     ///

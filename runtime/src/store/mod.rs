@@ -19,6 +19,7 @@ mod clock;
 mod contract;
 mod error;
 mod inspect;
+mod tokens;
 mod transfer;
 
 pub use clock::Clock;
@@ -27,4 +28,5 @@ pub use contract::{
 };
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
+pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
 pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};

@@ -42,6 +42,7 @@ mod results;
 mod settle;
 mod signals;
 mod sweep;
+mod tokens;
 mod transfer;
 mod ttl;
 mod unique;

@@ -47,9 +47,21 @@ impl Question {
     }
 
     pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
+        Self::bring(Method::POST, path, body, doing)
+    }
+
+    pub(super) fn put<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
+        Self::bring(Method::PUT, path, body, doing)
+    }
+
+    pub(super) fn delete(path: String, doing: &'static str) -> Self {
+        Self { method: Method::DELETE, path, body: Some(Vec::new()), doing }
+    }
+
+    fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
         // Nothing that we send can fail to be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Self { method: Method::POST, path, body: Some(body), doing }
+        Self { method, path, body: Some(body), doing }
     }
 }
 

@@ -3,5 +3,6 @@
 mod exchange;
 mod signals;
 mod store;
+mod tokens;
 
 pub use store::RemoteStore;

@@ -21,7 +21,7 @@ const PUSH_BYTES: usize = 4 << 20;
 /// No call waits longer than half a minute; none is repeated. Batches go in chunks of at most 1000.
 #[derive(Debug, Clone)]
 pub struct RemoteStore {
-    server: Server,
+    pub(super) server: Server,
     /// The store's address, as its owner knows it.
     store: String,
     pid: u32,

@@ -25,6 +25,7 @@ mod signals;
 mod start;
 mod statements;
 mod store;
+mod tokens;
 mod topics;
 mod transfer;
 mod unique;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::job::Name;
 use crate::store::Signal;
+use crate::token::TokenId;
 
 /// How many signals may wait for a receiver. One that is further behind had better look for itself.
 const WAITING: usize = 1024;
@@ -21,28 +22,44 @@ struct Listener {
 
 /// Everybody who listens.
 #[derive(Debug, Default)]
-pub(super) struct Listeners(Mutex<Vec<Listener>>);
+pub(super) struct Listeners {
+    signals: Mutex<Vec<Listener>>,
+    tokens: Mutex<Vec<mpsc::Sender<TokenId>>>,
+}
 
 impl Listeners {
     pub(super) fn add(&self, tenants: &[Name]) -> mpsc::Receiver<Signal> {
         // One place more than may wait, for the news that there was no place.
         let (signals, receiver) = mpsc::channel(WAITING + 1);
-        self.lock().push(Listener { tenants: tenants.iter().cloned().collect(), signals, behind: false });
+        lock(&self.signals).push(Listener { tenants: tenants.iter().cloned().collect(), signals, behind: false });
         receiver
     }
 
     /// Tells everybody what concerns them, and forgets those who listen no more. Never waits.
     pub(super) fn tell(&self, signals: Vec<Signal>) {
-        let mut listeners = self.lock();
+        let mut listeners = lock(&self.signals);
         listeners.retain(|listener| !listener.signals.is_closed());
         for signal in &signals {
             listeners.iter_mut().for_each(|listener| listener.tell(signal));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn add_for_tokens(&self) -> mpsc::Receiver<TokenId> {
+        let (changes, receiver) = mpsc::channel(WAITING);
+        lock(&self.tokens).push(changes);
+        receiver
     }
+
+    /// Tells everybody which tokens have changed, and gives up those who are too far behind: they see the end of it.
+    pub(super) fn tell_of_tokens(&self, changed: &[TokenId]) {
+        if !changed.is_empty() {
+            lock(&self.tokens).retain(|changes| changed.iter().all(|id| changes.try_send(id.clone()).is_ok()));
+        }
+    }
+}
+
+fn lock<T>(listeners: &Mutex<T>) -> MutexGuard<'_, T> {
+    listeners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener {

@@ -24,6 +24,7 @@ use crate::store::{
     Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer, Wanted,
 };
 use crate::time::Timestamp;
+use crate::token::TokenId;
 
 /// How many requests may wait for the writer; then whoever asks waits too.
 const QUEUE: usize = 1024;
@@ -188,6 +189,10 @@ impl EmbeddedStore {
         // A reader that is gone drops the question, and the answer says so.
         let _ = reader.queue.send(question).await;
         self.answer(doing, answer).await
+    }
+
+    pub(super) fn listen_for_tokens(&self) -> mpsc::Receiver<TokenId> {
+        self.shared.listeners.add_for_tokens()
     }
 
     pub(super) fn told(&self, fault: Fault, doing: &'static str) -> StoreError {

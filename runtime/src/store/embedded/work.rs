@@ -10,6 +10,7 @@ use super::topics::{Number, Topics};
 use crate::job::{JobId, Name};
 use crate::store::Signal;
 use crate::time::Timestamp;
+use crate::token::TokenId;
 
 /// Numbers that only grow: of jobs, and of places in line.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub(super) struct Work<'a> {
     pub(super) time: Moment,
     /// Told once the transaction is committed.
     pub(super) signals: Vec<Signal>,
+    /// Tokens that are no longer what they were: told likewise.
+    pub(super) tokens: Vec<TokenId>,
     /// The earliest job that each topic got by this request, in the order of the topics' first appearance.
     pub(super) later: Vec<(Number, Timestamp)>,
 }
@@ -74,9 +77,9 @@ impl Waiting {
 
 impl<'a> Work<'a> {
     pub(super) fn new(connection: &'a Connection, topics: &'a mut Topics, sequence: &'a Sequence) -> Self {
-        let (signals, later) = (Vec::new(), Vec::new());
+        let (signals, tokens, later) = (Vec::new(), Vec::new(), Vec::new());
         let statements = Statements::on(connection);
-        Self { connection, statements, topics, sequence, time: Moment::default(), signals, later }
+        Self { connection, statements, topics, sequence, time: Moment::default(), signals, tokens, later }
     }
 
     pub(super) fn now(&self) -> Timestamp {

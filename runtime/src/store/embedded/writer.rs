@@ -18,6 +18,7 @@ use super::topics::Topics;
 use super::work::{Sequence, Work};
 use crate::store::Signal;
 use crate::time::Timestamp;
+use crate::token::TokenId;
 
 /// What one commit may hold: about ten milliseconds of the writer, and what its journal may grow by. A single request may
 /// be larger, if it has a single job that is.
@@ -65,8 +66,9 @@ impl Writer {
     /// Carries out requests in one transaction, and answers them.
     fn serve(&mut self, mut requests: Vec<Request>) {
         match self.commit(&mut requests) {
-            Ok(signals) => {
+            Ok((signals, tokens)) => {
                 self.listeners.tell(signals);
+                self.listeners.tell_of_tokens(&tokens);
                 requests.into_iter().for_each(|request| request.answer(Ok(())));
             }
             // One request cost them all the transaction, and nothing was done: each gets one of its own.
@@ -81,7 +83,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, requests: &mut [Request]) -> Result<Vec<Signal>, Failed> {
+    fn commit(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
         let outcome = self.transact(requests);
         if outcome.is_err() {
             self.roll_back();
@@ -89,7 +91,7 @@ impl Writer {
         outcome
     }
 
-    fn transact(&mut self, requests: &mut [Request]) -> Result<Vec<Signal>, Failed> {
+    fn transact(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
         let run = |connection: &Connection, sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         let failed = |error: rusqlite::Error| Failed::Commit(error.into());
         let mut latest = Timestamp::default();
@@ -109,10 +111,10 @@ impl Writer {
             }
             work.announce_due();
         }
-        let Work { topics, signals, .. } = work;
+        let Work { topics, signals, tokens, .. } = work;
         topics.save(&self.connection, latest).map_err(Failed::Commit)?;
         run(&self.connection, "COMMIT").map_err(failed)?;
-        Ok(signals)
+        Ok((signals, tokens))
     }
 
     /// Takes the transaction back, in the file and in the memory.
@@ -159,6 +161,9 @@ impl Writer {
         drop(lock);
     }
 }
+
+/// What is told once it is committed: wake-ups, and tokens that have changed.
+type News = (Vec<Signal>, Vec<TokenId>);
 
 /// Why nothing was committed.
 enum Failed {

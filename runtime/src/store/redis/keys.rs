@@ -185,6 +185,41 @@ impl Keys {
     }
 }
 
+/// The keys of what is known about tokens: of all tenants, in a slot of their own.
+#[derive(Debug, Clone)]
+pub(super) struct TokenKeys {
+    base: String,
+}
+
+impl TokenKeys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { base: [prefix, ":{tokens}:"].concat() }
+    }
+
+    /// HASH id → what is stored of the token, JSON.
+    pub(super) fn all(&self) -> String {
+        [&self.base, "all"].concat()
+    }
+
+    /// HASH id → the token's limits, JSON.
+    pub(super) fn limits(&self) -> String {
+        [&self.base, "limits"].concat()
+    }
+
+    /// SET of ids of a tenant's tokens, or of those that are for all tenants.
+    pub(super) fn of(&self, tenant: Option<&Name>) -> String {
+        match tenant {
+            Some(tenant) => [&self.base, "of:", tenant.as_str()].concat(),
+            None => [&self.base, "operators"].concat(),
+        }
+    }
+
+    /// Channel of ids of tokens that have changed.
+    pub(super) fn channel(&self) -> String {
+        [&self.base, "changed"].concat()
+    }
+}
+
 /// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
 pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
@@ -228,6 +263,14 @@ mod tests {
         assert_eq!(keys.processing(&WorkerId::new("host-1-x")), "gm:{acme/0}:processing:host-1-x");
         assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
         assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");
+    }
+
+    #[test]
+    fn no_tenants_tokens_have_the_key_of_somebody_elses() {
+        let (keys, tenant) = (TokenKeys::new(DEFAULT_PREFIX), "operators".parse().unwrap());
+        assert_eq!(keys.of(Some(&tenant)), "gm:{tokens}:of:operators");
+        assert_eq!(keys.of(None), "gm:{tokens}:operators");
+        assert_eq!(tenant_of(DEFAULT_PREFIX, &keys.all()), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod error;
 mod inspect;
 mod keys;
 mod lease;
+mod line;
 mod link;
 mod migrate;
 mod push;
@@ -25,6 +26,7 @@ mod settle;
 mod signals;
 mod store;
 mod sweep;
+mod tokens;
 mod transfer;
 mod wanted;
 

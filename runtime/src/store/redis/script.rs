@@ -33,6 +33,9 @@ pub(super) static SETTLE: Script = script!("lua/waiting.lua", "lua/insert.lua", 
 pub(super) static SILENT: Script = script!("lua/silent.lua");
 pub(super) static SWEEP: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/sweep.lua");
 pub(super) static TAKE_IN: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/take_in.lua");
+pub(super) static TOKEN_ADD: Script = script!("lua/token_add.lua");
+pub(super) static TOKEN_LIMIT: Script = script!("lua/token_limit.lua");
+pub(super) static TOKEN_REVOKE: Script = script!("lua/token_revoke.lua");
 
 /// A call of a script. What its keys and arguments mean stands at the head of its file.
 #[derive(Debug)]

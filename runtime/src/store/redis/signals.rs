@@ -7,24 +7,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, cmd};
+use redis::RedisResult;
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::clock::wait;
-use super::error::timed_out;
-use super::link::{CONNECT_TIMEOUT, Link, RESPONSE_TIMEOUT};
+use super::line::{Line, Trouble};
+use super::link::Link;
 use super::store::RedisStore;
 use crate::job::{Name, TopicId};
 use crate::store::{Signal, StoreError};
 
 /// How many signals may wait for the receiver. One that is further behind had better look for itself.
 const WAITING: usize = 1024;
-
-/// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
-const PING_EVERY: Duration = Duration::from_secs(10);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -41,13 +37,6 @@ struct Listener {
     link: Arc<Link>,
     channels: Arc<HashMap<String, Channel>>,
     signals: mpsc::Sender<Signal>,
-}
-
-/// A connection that is subscribed to all channels.
-struct Line {
-    connection: MultiplexedConnection,
-    broken: Arc<Notify>,
-    overflowed: Arc<Notify>,
 }
 
 impl RedisStore {
@@ -82,20 +71,16 @@ impl Listener {
     /// True: the connection is broken. False: nobody listens any more.
     async fn until_broken(&self, line: &mut Line) -> bool {
         loop {
-            tokio::select! {
+            let trouble = tokio::select! {
                 () = self.signals.closed() => return false,
-                () = line.broken.notified() => return true,
-                () = line.overflowed.notified() => {
-                    // Waits for room; what arrives meanwhile is dropped, and is among what is lost.
-                    if self.signals.send(Signal::Lost).await.is_err() {
-                        return false;
-                    }
-                }
-                () = sleep(PING_EVERY) => {
-                    if cmd("PING").exec_async(&mut line.connection).await.is_err() {
-                        return true;
-                    }
-                }
+                trouble = line.trouble() => trouble,
+            };
+            if trouble == Trouble::Broken {
+                return true;
+            }
+            // Waits for room; what arrives meanwhile is dropped, and is among what is lost.
+            if self.signals.send(Signal::Lost).await.is_err() {
+                return false;
             }
         }
     }
@@ -117,45 +102,14 @@ impl Listener {
         }
     }
 
-    /// RESP3, because there messages come as pushes beside replies, so that the same connection can be pinged.
     async fn subscribe(&self) -> RedisResult<Line> {
-        let info = self.link.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = redis::Client::open(info.set_redis_settings(settings))?;
-        let (broken, overflowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_push_sender(self.receiver(Arc::clone(&broken), Arc::clone(&overflowed)));
-        let connect = async {
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            connection.subscribe(self.channels.keys().collect::<Vec<_>>()).await?;
-            Ok::<_, RedisError>(Line { connection, broken, overflowed })
-        };
-        timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("subscribing took too long")))
-    }
-
-    /// What the connection calls for every push. It must not wait, so a full queue is only noted.
-    fn receiver(
-        &self,
-        broken: Arc<Notify>,
-        overflowed: Arc<Notify>,
-    ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
         let (channels, signals) = (Arc::clone(&self.channels), self.signals.downgrade());
-        move |push| {
-            if push.kind == PushKind::Disconnection {
-                broken.notify_one();
-                return Ok(());
-            }
-            let signal = Msg::from_push_info(push)
-                .and_then(|message| read(channels.get(message.get_channel_name())?, message.get_payload_bytes()));
-            if let (Some(signal), Some(signals)) = (signal, signals.upgrade())
-                && let Err(TrySendError::Full(_)) = signals.try_send(signal)
-            {
-                overflowed.notify_one();
-            }
-            Ok(())
-        }
+        let hear = move |channel: &str, message: &[u8]| {
+            let signal = channels.get(channel).and_then(|channel| read(channel, message));
+            let (Some(signal), Some(signals)) = (signal, signals.upgrade()) else { return true };
+            !matches!(signals.try_send(signal), Err(TrySendError::Full(_)))
+        };
+        self.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await
     }
 }
 

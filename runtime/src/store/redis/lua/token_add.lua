@@ -1,0 +1,12 @@
+-- Adds a token.
+--
+-- KEYS  1 tokens  2 their limits  3 ids of the tenant's tokens
+-- ARGV  1 id  2 what is stored of it  3 its limits  4 how many a tenant may have  5 channel of changes
+-- Returns 1 added, 0 there is one with this id, -1 the tenant has too many.
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+if redis.call('SCARD', KEYS[3]) >= tonumber(ARGV[4]) then return -1 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+redis.call('SADD', KEYS[3], ARGV[1])
+redis.call('PUBLISH', ARGV[5], ARGV[1])
+return 1

@@ -1,0 +1,317 @@
+//! What a token is: what somebody at the door says to be let in, and what they may do then.
+//!
+//! Its text is shown once, to whoever makes it. Stores keep its SHA-256, which is enough to know it again; a text as long as
+//! those that are made here cannot be found from it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZero;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::job::Name;
+use crate::time::Timestamp;
+
+/// How many tokens a tenant may have, and how many may be for all tenants.
+pub const TOKENS_PER_TENANT: usize = 1000;
+
+/// Bytes of a description.
+pub const DESCRIPTION_BYTES: usize = 1024;
+
+/// What the texts begin with that are made here, so that people and scanners for secrets know them.
+const MARK: &str = "gm_";
+
+/// What somebody may do in a tenant, or in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Bring jobs.
+    Push,
+    /// Claim and settle jobs.
+    Work,
+    /// Look at jobs and topics.
+    Read,
+    /// Everything else: cancel, pause, respawn, delete, components, tokens.
+    Admin,
+}
+
+/// A token's text. Not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenText(String);
+
+/// SHA-256 of a token's text. As text: 64 hex digits.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TokenHash([u8; 32]);
+
+/// The first 16 hex digits of a token's hash: enough for people to tell tokens apart, and nothing that lets anybody in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TokenId(Arc<str>);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no token's id: it is 16 of 0-9 a-f, as `gristmill token list` shows them")]
+pub struct BadTokenId(pub String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a token's hash is 64 of 0-9 a-f")]
+pub struct BadTokenHash;
+
+/// A token that is to be stored.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    pub hash: TokenHash,
+    /// None: for all tenants.
+    pub tenant: Option<Name>,
+    pub scopes: BTreeSet<Scope>,
+    /// For people; at most [`DESCRIPTION_BYTES`].
+    pub description: String,
+    pub limits: TokenLimits,
+    /// How long it is good for; none: until it is revoked.
+    pub expires_in: Option<Duration>,
+}
+
+/// A token as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    pub id: TokenId,
+    /// None: for all tenants.
+    pub tenant: Option<Name>,
+    pub scopes: BTreeSet<Scope>,
+    pub description: String,
+    /// By the store's clock, as everything here.
+    pub created_at: Timestamp,
+    /// From then on it lets nobody in.
+    pub expires_at: Option<Timestamp>,
+    pub limits: TokenLimits,
+}
+
+/// How much may be asked for with a token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenLimits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Rate>,
+    /// For clients of lmstfy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+}
+
+/// Requests a second in the long run, and how many may come at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    pub per_second: NonZero<u32>,
+    pub burst: NonZero<u32>,
+}
+
+/// lmstfy's limits: publishes and consumes in each interval; 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throttle {
+    pub read: u32,
+    pub write: u32,
+    pub interval_s: NonZero<u32>,
+}
+
+impl Scope {
+    pub const ALL: [Self; 4] = [Self::Push, Self::Work, Self::Read, Self::Admin];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Work => "work",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no scope: there are push, work, read and admin")]
+pub struct BadScope(pub String);
+
+impl FromStr for Scope {
+    type Err = BadScope;
+
+    fn from_str(text: &str) -> Result<Self, BadScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| BadScope(text.into()))
+    }
+}
+
+impl TokenText {
+    /// A new one: `gm_` and 43 characters, which are 256 bits of the system's randomness.
+    ///
+    /// # Errors
+    /// The system has none to give.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)?;
+        Ok(Self(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(random))))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> TokenHash {
+        TokenHash::of(&self.0)
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenText(***)")
+    }
+}
+
+impl TokenHash {
+    /// Of any text: who comes from elsewhere brings their own tokens.
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text.as_bytes()).into())
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadTokenHash> {
+        bytes.try_into().map(Self).map_err(|_| BadTokenHash)
+    }
+
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub fn id(&self) -> TokenId {
+        let digits: String = self.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        TokenId(digits.into())
+    }
+
+    /// Whether both are the same. Takes as long whether they differ early, late or not at all.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenHash({}…)", self.id())
+    }
+}
+
+impl TryFrom<String> for TokenHash {
+    type Error = BadTokenHash;
+
+    fn try_from(text: String) -> Result<Self, BadTokenHash> {
+        let digits = text.as_bytes();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        let digit = |c: u8| match c {
+            b'0'..=b'9' => Ok(c - b'0'),
+            b'a'..=b'f' => Ok(c - b'a' + 10),
+            _ => Err(BadTokenHash),
+        };
+        let bytes: Result<Vec<u8>, _> = pairs.iter().map(|&[high, low]| Ok(digit(high)? << 4 | digit(low)?)).collect();
+        if rest.is_empty() { Self::from_bytes(&bytes?) } else { Err(BadTokenHash) }
+    }
+}
+
+impl From<TokenHash> for String {
+    fn from(hash: TokenHash) -> Self {
+        hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TokenId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = BadTokenId;
+
+    fn from_str(text: &str) -> Result<Self, BadTokenId> {
+        let fits = text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if fits { Ok(Self(text.into())) } else { Err(BadTokenId(text.into())) }
+    }
+}
+
+impl TryFrom<String> for TokenId {
+    type Error = BadTokenId;
+
+    fn try_from(text: String) -> Result<Self, BadTokenId> {
+        text.parse()
+    }
+}
+
+impl From<TokenId> for String {
+    fn from(id: TokenId) -> Self {
+        id.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl NewToken {
+    /// The token as it is from now on.
+    pub fn stored_at(&self, now: Timestamp) -> Token {
+        Token {
+            id: self.hash.id(),
+            tenant: self.tenant.clone(),
+            scopes: self.scopes.clone(),
+            description: self.description.clone(),
+            created_at: now,
+            expires_at: self.expires_in.map(|time| now.plus(time)),
+            limits: self.limits,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_long_and_never_the_same() {
+        let (one, other) = (TokenText::generate().unwrap(), TokenText::generate().unwrap());
+        assert_ne!(one, other);
+        assert!(one.as_str().starts_with("gm_") && one.as_str().len() == 46, "{}", one.as_str().len());
+        assert!(!format!("{one:?}").contains(one.as_str()));
+    }
+
+    #[test]
+    fn an_id_is_the_beginning_of_the_hash() {
+        // sha256("abc"), FIPS 180-2.
+        let hash = TokenHash::of("abc");
+        let hex = String::from(hash);
+        assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(hash.id().as_str(), "ba7816bf8f01cfea");
+        assert_eq!(hash.id().to_string().parse(), Ok(hash.id()));
+        assert!(TokenHash::try_from(hex.clone()).unwrap().is(&hash));
+        assert!(!TokenHash::of("abd").is(&hash));
+        for bad in ["", "ba78", &hex[1..], &hex.to_uppercase(), &format!("{hex}0"), &format!("{hex}00")] {
+            assert!(TokenHash::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+        for bad in ["", "ba7816bf8f01cfe", "ba7816bf8f01cfeaa", "BA7816BF8F01CFEA", "ba7816bf8f01cfe/"] {
+            assert!(bad.parse::<TokenId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_read_as_they_are_written() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.as_str().parse(), Ok(scope));
+            assert_eq!(serde_json::to_value(scope).unwrap(), scope.as_str());
+        }
+        assert!("all".parse::<Scope>().is_err());
+    }
+}

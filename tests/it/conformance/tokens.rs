@@ -1,0 +1,232 @@
+//! Tokens: who may come in.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::time::Duration;
+
+use gristmill::job::Name;
+use gristmill::store::{FoundToken, TokenAdded};
+use gristmill::token::{NewToken, Rate, Scope, TOKENS_PER_TENANT, Throttle, Token, TokenHash, TokenLimits};
+use gristmill_tests::queue::{Queue, tenant};
+use gristmill_tests::wait::SOON;
+use tokio::time::timeout;
+
+super::cases![
+    a_token_is_found_as_it_was_added,
+    a_text_that_is_a_token_already_stays_what_it_is,
+    a_token_that_nobody_added_is_not_found,
+    a_revoked_token_is_gone,
+    a_tenants_tokens_are_listed_without_those_of_others,
+    a_tenant_named_like_something_of_ours_has_tokens_of_its_own,
+    tokens_are_listed_in_the_order_in_which_they_were_made,
+    a_token_lets_in_until_it_expires_and_not_a_moment_longer,
+    one_that_has_expired_is_listed_and_counts_until_it_is_revoked,
+    limits_are_replaced_whole,
+    limits_of_no_token_are_not_kept,
+    a_tenant_may_have_so_many_tokens_and_no_more,
+    whoever_listens_hears_of_every_change,
+    a_change_that_changed_nothing_is_not_told,
+    a_listener_that_falls_behind_sees_the_end,
+    tokens_outlive_the_process,
+];
+
+fn other() -> Name {
+    "other".parse().unwrap()
+}
+
+fn new(text: &str) -> NewToken {
+    NewToken {
+        hash: TokenHash::of(text),
+        tenant: Some(tenant()),
+        scopes: BTreeSet::from([Scope::Push, Scope::Read]),
+        description: "for ü".into(),
+        limits: TokenLimits::default(),
+        expires_in: None,
+    }
+}
+
+fn some(n: u32) -> NonZero<u32> {
+    NonZero::new(n).unwrap()
+}
+
+fn limits() -> TokenLimits {
+    let requests = Some(Rate { per_second: some(5), burst: some(7) });
+    TokenLimits { requests, throttle: Some(Throttle { read: 1, write: 0, interval_s: some(60) }) }
+}
+
+async fn add(queue: &Queue, token: &NewToken) -> Token {
+    match queue.store.add_token(token).await.unwrap() {
+        TokenAdded::Added(token) => token,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+async fn find(queue: &Queue, text: &str) -> Option<FoundToken> {
+    queue.store.find_token(&TokenHash::of(text).id()).await.unwrap()
+}
+
+async fn listed(queue: &Queue, tenant: Option<&Name>) -> Vec<Token> {
+    queue.store.tokens(tenant).await.unwrap()
+}
+
+async fn a_token_is_found_as_it_was_added(queue: Queue) {
+    assert!(!queue.store.has_tokens().await.unwrap());
+    let full = NewToken { limits: limits(), expires_in: Some(Duration::from_secs(60)), ..new("a") };
+    let operator = NewToken { tenant: None, scopes: BTreeSet::new(), description: String::new(), ..new("b") };
+    for (text, token) in [("a", &full), ("b", &operator)] {
+        let added = add(&queue, token).await;
+        assert_eq!(added, token.stored_at(queue.now()));
+        let found = find(&queue, text).await.unwrap();
+        assert_eq!(found.token, added);
+        assert!(found.hash.is(&token.hash) && !found.hash.is(&TokenHash::of("c")));
+        assert_eq!(found.expires_in, token.expires_in);
+    }
+    assert!(queue.store.has_tokens().await.unwrap());
+}
+
+async fn a_text_that_is_a_token_already_stays_what_it_is(queue: Queue) {
+    let first = add(&queue, &new("a")).await;
+    let again = NewToken { tenant: None, scopes: Scope::ALL.into(), limits: limits(), ..new("a") };
+    assert_eq!(queue.store.add_token(&again).await.unwrap(), TokenAdded::Exists);
+    assert_eq!(find(&queue, "a").await.unwrap().token, first);
+    assert_eq!(listed(&queue, None).await, [first]);
+}
+
+async fn a_token_that_nobody_added_is_not_found(queue: Queue) {
+    add(&queue, &new("a")).await;
+    for text in ["", "A", "b", "a "] {
+        assert!(find(&queue, text).await.is_none(), "{text}");
+    }
+}
+
+async fn a_revoked_token_is_gone(queue: Queue) {
+    let (a, b) = (add(&queue, &NewToken { limits: limits(), ..new("a") }).await, add(&queue, &new("b")).await);
+    assert!(queue.store.revoke_token(&a.id).await.unwrap());
+    assert!(!queue.store.revoke_token(&a.id).await.unwrap());
+    assert!(find(&queue, "a").await.is_none());
+    assert_eq!(listed(&queue, Some(&tenant())).await, [b.clone()]);
+    // The same text may become a token again, of which the old limits are not true.
+    assert_eq!(add(&queue, &new("a")).await.limits, TokenLimits::default());
+    assert!(queue.store.revoke_token(&a.id).await.unwrap() && queue.store.revoke_token(&b.id).await.unwrap());
+    assert!(!queue.store.has_tokens().await.unwrap());
+}
+
+async fn a_tenants_tokens_are_listed_without_those_of_others(queue: Queue) {
+    let mine = add(&queue, &new("a")).await;
+    let theirs = add(&queue, &NewToken { tenant: Some(other()), ..new("b") }).await;
+    let operators = add(&queue, &NewToken { tenant: None, ..new("c") }).await;
+    assert_eq!(listed(&queue, Some(&tenant())).await, [mine.clone()]);
+    assert_eq!(listed(&queue, Some(&other())).await, [theirs.clone()]);
+    assert!(listed(&queue, Some(&"nobody".parse().unwrap())).await.is_empty());
+    let mut all = [mine, theirs, operators];
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(listed(&queue, None).await, all);
+}
+
+async fn a_tenant_named_like_something_of_ours_has_tokens_of_its_own(queue: Queue) {
+    add(&queue, &NewToken { tenant: None, ..new("a") }).await;
+    for name in ["operators", "all", "limits", "tokens", "null"] {
+        let tenant: Name = name.parse().unwrap();
+        assert!(listed(&queue, Some(&tenant)).await.is_empty(), "{name}");
+        let token = add(&queue, &NewToken { tenant: Some(tenant.clone()), ..new(name) }).await;
+        assert_eq!(listed(&queue, Some(&tenant)).await, [token], "{name}");
+    }
+    assert!(queue.store.tenants().await.unwrap().is_empty(), "a token makes no tenant");
+}
+
+async fn tokens_are_listed_in_the_order_in_which_they_were_made(queue: Queue) {
+    let mut made = Vec::new();
+    for n in 0..20 {
+        made.push(add(&queue, &new(&format!("t{n}"))).await);
+        queue.pass(1);
+    }
+    assert_eq!(listed(&queue, Some(&tenant())).await, made);
+    assert_eq!(listed(&queue, None).await, made);
+}
+
+async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: Queue) {
+    add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
+    queue.pass(9);
+    assert_eq!(find(&queue, "a").await.unwrap().expires_in, Some(Duration::from_millis(1)));
+    queue.pass(1);
+    assert!(find(&queue, "a").await.is_none());
+}
+
+async fn one_that_has_expired_is_listed_and_counts_until_it_is_revoked(queue: Queue) {
+    let token = add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
+    queue.pass(86_400_000);
+    assert_eq!(listed(&queue, Some(&tenant())).await, [token.clone()]);
+    assert!(queue.store.has_tokens().await.unwrap(), "the end of the last token must not open a door");
+    assert!(queue.store.revoke_token(&token.id).await.unwrap());
+    assert!(!queue.store.has_tokens().await.unwrap());
+}
+
+async fn limits_are_replaced_whole(queue: Queue) {
+    let token = add(&queue, &NewToken { limits: limits(), ..new("a") }).await;
+    let fewer = TokenLimits { throttle: None, ..limits() };
+    for limits in [fewer, TokenLimits::default(), limits()] {
+        assert!(queue.store.set_token_limits(&token.id, limits).await.unwrap());
+        assert_eq!(find(&queue, "a").await.unwrap().token, Token { limits, ..token.clone() });
+        assert_eq!(listed(&queue, None).await, [Token { limits, ..token.clone() }]);
+    }
+}
+
+async fn limits_of_no_token_are_not_kept(queue: Queue) {
+    let id = TokenHash::of("a").id();
+    assert!(!queue.store.set_token_limits(&id, limits()).await.unwrap());
+    assert_eq!(add(&queue, &new("a")).await.limits, TokenLimits::default());
+}
+
+async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: Queue) {
+    for n in 0..TOKENS_PER_TENANT {
+        add(&queue, &new(&format!("t{n}"))).await;
+    }
+    assert_eq!(queue.store.add_token(&new("more")).await.unwrap(), TokenAdded::TooMany);
+    assert_eq!(listed(&queue, Some(&tenant())).await.len(), TOKENS_PER_TENANT);
+    assert!(find(&queue, "more").await.is_none());
+    add(&queue, &NewToken { tenant: Some(other()), ..new("others") }).await;
+    add(&queue, &NewToken { tenant: None, ..new("operator") }).await;
+    assert_eq!(listed(&queue, None).await.len(), TOKENS_PER_TENANT + 2);
+    assert!(queue.store.revoke_token(&TokenHash::of("t7").id()).await.unwrap());
+    add(&queue, &new("more")).await;
+}
+
+async fn whoever_listens_hears_of_every_change(queue: Queue) {
+    let mut listeners = [queue.store.token_changes().await.unwrap(), queue.store.token_changes().await.unwrap()];
+    let (a, b) = (add(&queue, &new("a")).await, add(&queue, &NewToken { tenant: None, ..new("b") }).await);
+    queue.store.set_token_limits(&b.id, limits()).await.unwrap();
+    queue.store.revoke_token(&a.id).await.unwrap();
+    for changes in &mut listeners {
+        for id in [&a.id, &b.id, &b.id, &a.id] {
+            assert_eq!(timeout(SOON, changes.recv()).await.unwrap().as_ref(), Some(id));
+        }
+    }
+}
+
+async fn a_change_that_changed_nothing_is_not_told(queue: Queue) {
+    let a = add(&queue, &new("a")).await;
+    let mut changes = queue.store.token_changes().await.unwrap();
+    queue.store.add_token(&new("a")).await.unwrap();
+    queue.store.revoke_token(&TokenHash::of("nobody").id()).await.unwrap();
+    queue.store.set_token_limits(&TokenHash::of("nobody").id(), limits()).await.unwrap();
+    queue.store.revoke_token(&a.id).await.unwrap();
+    assert_eq!(timeout(SOON, changes.recv()).await.unwrap(), Some(a.id));
+    assert!(changes.try_recv().is_err());
+}
+
+async fn a_listener_that_falls_behind_sees_the_end(queue: Queue) {
+    let mut changes = queue.store.token_changes().await.unwrap();
+    let token = add(&queue, &new("a")).await;
+    // More is said than may wait; what could not be said must not be taken for silence.
+    for _ in 0..1100 {
+        queue.store.set_token_limits(&token.id, limits()).await.unwrap();
+    }
+    let heard = async { while changes.recv().await.is_some() {} };
+    timeout(SOON, heard).await.expect("the end of it");
+}
+
+async fn tokens_outlive_the_process(mut queue: Queue) {
+    let token = add(&queue, &NewToken { limits: limits(), ..new("a") }).await;
+    queue.reopen().await;
+    assert_eq!(listed(&queue, None).await, [token]);
+}
