@@ -57,9 +57,14 @@ pub(super) fn view(view: &JobView) -> Value {
     let (state, place) = match &view.state {
         JobState::Ready => ("ready", json!({})),
         JobState::Delayed { until } => ("delayed", json!({ "until_ms": until.as_millis() })),
-        JobState::Running { worker, lease_until, cancelled } => {
-            let lease_until = lease_until.as_millis();
-            ("running", json!({ "worker": worker, "lease_until_ms": lease_until, "cancelled": cancelled }))
+        JobState::Running { worker, delivery, lease_until, cancelled } => {
+            let place = json!({
+                "worker": worker,
+                "delivery": delivery,
+                "lease_until_ms": lease_until.as_millis(),
+                "cancelled": cancelled,
+            });
+            ("running", place)
         }
         JobState::Dead { since } => ("dead", json!({ "since_ms": since.as_millis() })),
         JobState::Finished => ("finished", json!({})),

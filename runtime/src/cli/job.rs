@@ -116,7 +116,7 @@ fn state(state: &JobState, now: Timestamp) -> String {
     match state {
         JobState::Ready => "ready: waits for a free runner".into(),
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
-        JobState::Running { worker, lease_until, cancelled } => {
+        JobState::Running { worker, lease_until, cancelled, .. } => {
             let told = if *cancelled { "; cancelled, and told so" } else { "" };
             format!("running on {worker}, leased until {lease_until} ({}){told}", distance(*lease_until, now))
         }

@@ -77,7 +77,7 @@ pub(super) fn name(topic: &TopicId, paused: bool) -> String {
 fn table(counts: &[TopicCounts]) -> Table {
     let now = ["TOPIC", ">READY", ">DELAYED", ">RUNNING", ">DEAD"];
     let mut table = Table::new(&now.into_iter().chain(TOTALS.map(|(title, _)| title)).collect::<Vec<_>>());
-    for TopicCounts { topic, ready, delayed, running, dead, paused, totals } in counts {
+    for TopicCounts { topic, ready, delayed, running, dead, paused, totals, .. } in counts {
         let mut row = vec![name(topic, *paused)];
         row.extend([ready, delayed, running, dead].map(u64::to_string));
         row.extend(TOTALS.map(|(_, name)| totals.get(name).copied().unwrap_or(0).to_string()));

@@ -155,6 +155,7 @@ mod tests {
             delayed: 0,
             running: 0,
             dead: 0,
+            oldest_ready: None,
             paused: false,
             totals: BTreeMap::new(),
         };

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::{FailureDetail, Reason};
-    use crate::store::{Cancelled, DeadJob, JobView, TopicCounts};
+    use crate::store::{Cancelled, Cursor, DeadJob, JobView, Page, Place, TopicCounts};
     use crate::time::Timestamp;
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
@@ -208,6 +208,10 @@ mod tests {
 
         async fn counts(&self, _: &Name) -> Result<Vec<TopicCounts>, StoreError> {
             unreachable!("nobody who waits counts")
+        }
+
+        async fn jobs(&self, _: &TopicId, _: Place, _: Option<&Cursor>, _: usize) -> Result<Page, StoreError> {
+            unreachable!("nobody who waits lists jobs")
         }
 
         async fn dead(&self, _: &TopicId, _: usize, _: usize) -> Result<Vec<DeadJob>, StoreError> {

@@ -14,6 +14,7 @@ mod guard;
 mod health;
 mod hub;
 mod jobs;
+mod list;
 mod listen;
 mod problem;
 mod server;

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
 use super::problem::{Code, Problem};
-use super::{dead, guard, health, jobs, signals, topics, wire};
+use super::{dead, guard, health, jobs, list, signals, topics, wire};
 use crate::handlers::Fleet;
-use crate::store::Produce;
+use crate::store::Store;
 
 /// The most that a request may bring, if its route does not say otherwise.
 const BODY_BYTES: usize = 1 << 20;
@@ -47,7 +47,7 @@ pub struct HttpServer {
 /// What every route can reach.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
-    pub(super) store: Arc<dyn Produce>,
+    pub(super) store: Arc<dyn Store>,
     /// The store's address, for people.
     store_name: Arc<str>,
     phase: watch::Receiver<Phase>,
@@ -78,7 +78,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// The listener does not know its own address.
-    pub fn start(listener: TcpListener, store: Arc<dyn Produce>, store_name: &str) -> io::Result<Self> {
+    pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (phase, stop) = (watch::Sender::new(Phase::Starting), CancellationToken::new());
         let fleet = Arc::new(OnceLock::new());
@@ -124,6 +124,7 @@ fn router(room: Room) -> Router {
     let v1 = Router::new()
         .route("/", get(about))
         .merge(jobs::routes())
+        .merge(list::routes())
         .merge(topics::routes())
         .merge(dead::routes())
         .merge(signals::routes())

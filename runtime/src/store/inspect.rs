@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::error::StoreError;
+use super::list::{Cursor, Page, Place};
 use crate::job::{Job, JobId, Name, Payload, TopicId};
 use crate::outcome::Failure;
 use crate::time::Timestamp;
@@ -18,6 +19,30 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+    /// A page of a topic's jobs of one place: the first one, or the one behind a cursor of that place, which is refused in
+    /// another. At most `limit` jobs and never more than a thousand or a few MiB; only [`Page::next`] says that there are no more.
+    ///
+    /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
+    /// - delayed: as they come due, those of one millisecond by id;
+    /// - running: by id;
+    /// - dead: the latest first, those of one millisecond by id, the greatest first.
+    ///
+    /// Jobs may come and go between pages. One that stays where it is, from the first page to the last, is listed once; one
+    /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
+    /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
+    /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
+    /// twice; none is left out.
+    ///
+    /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs looks
+    /// at the ids of all that run, of which there are no more than workers have room for.
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError>;
 
     /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
     /// most `limit`.
@@ -63,6 +88,9 @@ pub struct TopicCounts {
     pub delayed: u64,
     pub running: u64,
     pub dead: u64,
+    /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
+    /// earliest. None: nothing is ready.
+    pub oldest_ready: Option<Timestamp>,
     /// Nothing is handed out; see [`Inspect::set_paused`].
     pub paused: bool,
     /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
@@ -79,6 +107,8 @@ pub enum JobState {
     },
     Running {
         worker: String,
+        /// How often the job has been claimed, this time included.
+        delivery: u64,
         lease_until: Timestamp,
         /// Somebody cancelled it.
         cancelled: bool,

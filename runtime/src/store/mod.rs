@@ -20,6 +20,7 @@ mod contract;
 mod error;
 mod inspect;
 mod tokens;
+mod list;
 mod transfer;
 
 pub use clock::Clock;
@@ -29,4 +30,5 @@ pub use contract::{
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
 pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
+pub use list::{BadCursor, Cursor, Page, Place};
 pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};

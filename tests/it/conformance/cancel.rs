@@ -56,8 +56,12 @@ async fn a_delayed_job_is_gone_at_once(queue: Queue) {
 async fn a_running_job_is_marked(queue: Queue) {
     let claim = queue.running().await;
     assert_eq!(cancel(&queue, &claim.lease.job).await, Cancelled::Stopping);
-    let state =
-        JobState::Running { worker: claim.lease.worker.to_string(), lease_until: claim.lease_until, cancelled: true };
+    let state = JobState::Running {
+        worker: claim.lease.worker.to_string(),
+        delivery: 1,
+        lease_until: claim.lease_until,
+        cancelled: true,
+    };
     assert_eq!(queue.state(&claim.lease.job).await, Some(state));
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([0, 0, 1, 0], 0));
     assert_eq!(queue.store.extend(&[claim.lease], LEASE).await.unwrap(), [true], "its deadline stops it");

@@ -68,7 +68,12 @@ async fn the_attempt_is_counted_at_the_claim(queue: Queue) {
 async fn a_claimed_job_is_running_and_nowhere_else(queue: Queue) {
     let claim = queue.running().await;
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
-    let state = JobState::Running { worker: worker().to_string(), lease_until: claim.lease_until, cancelled: false };
+    let state = JobState::Running {
+        worker: worker().to_string(),
+        delivery: 1,
+        lease_until: claim.lease_until,
+        cancelled: false,
+    };
     assert_eq!(queue.state(&claim.lease.job).await, Some(state));
     assert!(queue.claim_as(&WorkerId::new("other"), "mail", 9).await.claims.is_empty());
     queue.settle(&claim, Verdict::Ack(None)).await;

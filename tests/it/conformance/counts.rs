@@ -90,7 +90,7 @@ async fn a_job_is_seen_wherever_it_is(queue: Queue) {
     assert_eq!(queue.state(id).await, Some(JobState::Ready));
     let claim = queue.claim_one().await;
     let worker = claim.lease.worker.to_string();
-    let running = JobState::Running { worker, lease_until: claim.lease_until, cancelled: false };
+    let running = JobState::Running { worker, delivery: 1, lease_until: claim.lease_until, cancelled: false };
     assert_eq!(queue.state(id).await, Some(running));
     queue.settle(&claim, retry(0)).await;
     let view = queue.view(id).await.unwrap();

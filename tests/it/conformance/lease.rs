@@ -77,7 +77,12 @@ async fn a_lease_that_was_extended_is_not_reaped(queue: Queue) {
     let claim = queue.running().await;
     queue.pass(29_000);
     assert_eq!(queue.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
-    let state = JobState::Running { worker: worker().to_string(), lease_until: queue.in_ms(30_000), cancelled: false };
+    let state = JobState::Running {
+        worker: worker().to_string(),
+        delivery: 1,
+        lease_until: queue.in_ms(30_000),
+        cancelled: false,
+    };
     assert_eq!(queue.state(&claim.lease.job).await, Some(state));
     queue.pass(29_999);
     assert!(overdue(&queue).await.is_empty());

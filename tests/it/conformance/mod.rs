@@ -34,6 +34,7 @@ mod delay;
 mod fence;
 mod follow_ups;
 mod lease;
+mod list;
 mod pause;
 mod priority;
 mod promises;

@@ -183,7 +183,12 @@ impl Model {
             let record = self.jobs.get_mut(&(from.topic.tenant.clone(), id)).unwrap();
             record.attempts += 1;
             record.deliveries += 1;
-            record.place = JobState::Running { worker: worker.to_string(), lease_until, cancelled: false };
+            record.place = JobState::Running {
+                worker: worker.to_string(),
+                delivery: record.deliveries,
+                lease_until,
+                cancelled: false,
+            };
             record.claim(worker, now, lease_until)
         });
         (claims.collect(), drained)

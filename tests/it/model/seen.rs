@@ -49,8 +49,18 @@ impl Model {
             self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && (topic.held_a_job || topic.paused));
         let counts = topics.map(|(id, topic)| {
             let (paused, totals) = (topic.paused, topic.totals.clone());
-            let mut counts =
-                TopicCounts { topic: id.clone(), ready: 0, delayed: 0, running: 0, dead: 0, paused, totals };
+            let heads = topic.ready.iter().filter_map(|line| self.jobs.get(&(tenant.clone(), line.front()?.clone())));
+            let oldest_ready = heads.map(|record| record.job.due_at).min();
+            let mut counts = TopicCounts {
+                topic: id.clone(),
+                ready: 0,
+                delayed: 0,
+                running: 0,
+                dead: 0,
+                oldest_ready,
+                paused,
+                totals,
+            };
             for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
                 *match record.place {
                     JobState::Ready => &mut counts.ready,

@@ -11,7 +11,10 @@ use super::signals;
 use crate::http::problem::Code;
 use crate::http::wire::{self, BATCH};
 use crate::job::{JobId, Name, NewJob, TopicId};
-use crate::store::{Cancelled, DeadJob, Inspect, JobView, Produce, Pushed, Signal, StoreError, TopicCounts};
+use crate::store::{
+    BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Place, Produce, Pushed, Signal, StoreError,
+    TopicCounts,
+};
 
 /// Bytes of bodies in one request, unless a single job is larger.
 const PUSH_BYTES: usize = 4 << 20;
@@ -123,6 +126,27 @@ impl Inspect for RemoteStore {
             Err(problem) if problem.code == Code::JobUnknown => Ok(None),
             Err(problem) => Err(self.server.refused(DOING, &problem)),
         }
+    }
+
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        const DOING: &str = "list jobs";
+        let after = after.map_or_else(String::new, |after| format!("&after={after}"));
+        let (state, limit) = (place.as_str(), limit.min(BATCH));
+        let path = format!("{}/jobs?state={state}&limit={limit}{after}", topic_path(topic));
+        let wire::Listed { jobs, next } = self.server.ask(Question::get(path, DOING)).await?;
+        let misread = |error: BadCursor| StoreError::Refused {
+            store: self.server.name.clone(),
+            doing: DOING,
+            source: anyhow!(error),
+        };
+        let next = next.map(|next| next.parse::<Cursor>()).transpose().map_err(misread)?;
+        Ok(Page { jobs: jobs.into_iter().map(Into::into).collect(), next })
     }
 
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {

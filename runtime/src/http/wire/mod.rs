@@ -91,6 +91,24 @@ pub(super) struct Page {
     pub(super) limit: usize,
 }
 
+/// Which of a topic's jobs are wanted.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    /// `ready`, `delayed`, `running` or `dead`.
+    pub(super) state: String,
+    /// The `next` of the page before.
+    pub(super) after: Option<String>,
+    pub(super) limit: usize,
+}
+
+/// A page, and where the next one begins. None: there are no more.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub(super) jobs: Vec<JobView>,
+    pub(super) next: Option<String>,
+}
+
 /// May be fewer than asked for, so that an answer does not become too long; none only if there are no more.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Dead {

@@ -22,7 +22,7 @@ pub(in crate::http) struct JobView {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Job {
+pub(in crate::http) struct Job {
     spec: Spec,
     enqueued_at_ms: Timestamp,
     due_at_ms: Timestamp,
@@ -33,7 +33,7 @@ struct Job {
 enum JobState {
     Ready,
     Delayed { until_ms: Timestamp },
-    Running { worker: String, lease_until_ms: Timestamp, cancelled: bool },
+    Running { worker: String, delivery: u64, lease_until_ms: Timestamp, cancelled: bool },
     Dead { since_ms: Timestamp },
     Finished,
 }
@@ -73,6 +73,7 @@ pub(in crate::http) struct TopicCounts {
     delayed: u64,
     running: u64,
     dead: u64,
+    oldest_ready_ms: Option<Timestamp>,
     paused: bool,
     totals: BTreeMap<String, u64>,
 }
@@ -90,8 +91,8 @@ impl From<store::JobView> for JobView {
         let state = match view.state {
             store::JobState::Ready => JobState::Ready,
             store::JobState::Delayed { until } => JobState::Delayed { until_ms: until },
-            store::JobState::Running { worker, lease_until, cancelled } => {
-                JobState::Running { worker, lease_until_ms: lease_until, cancelled }
+            store::JobState::Running { worker, delivery, lease_until, cancelled } => {
+                JobState::Running { worker, delivery, lease_until_ms: lease_until, cancelled }
             }
             store::JobState::Dead { since } => JobState::Dead { since_ms: since },
             store::JobState::Finished => JobState::Finished,
@@ -112,8 +113,8 @@ impl From<JobView> for store::JobView {
         let state = match view.state {
             JobState::Ready => store::JobState::Ready,
             JobState::Delayed { until_ms } => store::JobState::Delayed { until: until_ms },
-            JobState::Running { worker, lease_until_ms, cancelled } => {
-                store::JobState::Running { worker, lease_until: lease_until_ms, cancelled }
+            JobState::Running { worker, delivery, lease_until_ms, cancelled } => {
+                store::JobState::Running { worker, delivery, lease_until: lease_until_ms, cancelled }
             }
             JobState::Dead { since_ms } => store::JobState::Dead { since: since_ms },
             JobState::Finished => store::JobState::Finished,
@@ -195,16 +196,17 @@ impl From<DeadJob> for store::DeadJob {
 
 impl From<store::TopicCounts> for TopicCounts {
     fn from(counts: store::TopicCounts) -> Self {
-        let store::TopicCounts { topic: TopicId { tenant, topic }, ready, delayed, running, dead, paused, totals } =
-            counts;
-        Self { tenant, topic, ready, delayed, running, dead, paused, totals }
+        let store::TopicCounts { topic, ready, delayed, running, dead, oldest_ready, paused, totals } = counts;
+        let TopicId { tenant, topic } = topic;
+        Self { tenant, topic, ready, delayed, running, dead, oldest_ready_ms: oldest_ready, paused, totals }
     }
 }
 
 impl From<TopicCounts> for store::TopicCounts {
     fn from(counts: TopicCounts) -> Self {
-        let TopicCounts { tenant, topic, ready, delayed, running, dead, paused, totals } = counts;
-        Self { topic: TopicId { tenant, topic }, ready, delayed, running, dead, paused, totals }
+        let TopicCounts { tenant, topic, ready, delayed, running, dead, oldest_ready_ms, paused, totals } = counts;
+        let topic = TopicId { tenant, topic };
+        Self { topic, ready, delayed, running, dead, oldest_ready: oldest_ready_ms, paused, totals }
     }
 }
 

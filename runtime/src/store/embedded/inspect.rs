@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
 use super::lease::topic;
@@ -10,14 +10,20 @@ use super::request::Weight;
 use super::result;
 use super::row::{Known, MORE, at, job_columns, read_job, text, whole};
 use super::store::EmbeddedStore;
+use super::topics::Lines;
 use super::work::Work;
-use crate::job::{JobId, Name, TopicId};
+use crate::job::{JobId, Name, Priority, TopicId};
 use crate::store::{JobState, JobView, Signal, StoreError, TopicCounts};
 use crate::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
-const TOPICS: &str = "SELECT topic, ready, delayed, running, dead, paused FROM topics
-                      WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
+const TOPICS: &str =
+    "SELECT topic, ready, delayed, running, dead, paused, number, claimed_high, claimed_normal, claimed_low
+                      FROM topics WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
+
+/// When the job at the head of a line became due.
+const HEAD: &str =
+    "SELECT due_at FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3 ORDER BY seq LIMIT 1";
 
 /// What became of a tenant's jobs.
 const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
@@ -103,10 +109,25 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
             delayed: count(2)?,
             running: count(3)?,
             dead: count(4)?,
+            oldest_ready: match count(1)? {
+                0 => None,
+                _ => oldest(connection, row.get(6)?, Lines::new(row.get(7)?, row.get(8)?, row.get(9)?))?,
+            },
             paused: row.get(5)?,
         });
     }
     Ok(topics)
+}
+
+/// The earliest due time at the heads of a topic's lines.
+fn oldest(connection: &Connection, topic: i64, claimed: Lines) -> Done<Option<Timestamp>> {
+    let mut head = connection.prepare_cached(HEAD)?;
+    let mut oldest: Option<i64> = None;
+    for line in Priority::ALL {
+        let due = head.query_row(params![topic, line.as_str(), claimed.get(line)], |row| row.get(0)).optional()?;
+        oldest = oldest.into_iter().chain(due).min();
+    }
+    Ok(oldest.map(at))
 }
 
 fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> Done<Option<JobView>> {
@@ -128,7 +149,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let known = Known::read(row)?;
     Ok(Some(JobView {
         id: id.clone(),
-        state: state(row)?,
+        state: state(row, &known)?,
         job: Some(job),
         attempts: known.attempts,
         last_failure: known.failure,
@@ -136,11 +157,13 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     }))
 }
 
-fn state(row: &Row<'_>) -> Done<JobState> {
+/// Where a job is, given a row with topic, state, and what belongs to each state, from [`MORE`] on.
+pub(super) fn state(row: &Row<'_>, known: &Known) -> Done<JobState> {
     Ok(match text(row, MORE + 1)?.unwrap_or_default() {
         "delayed" => JobState::Delayed { until: at(row.get(MORE + 2)?) },
         "running" => JobState::Running {
             worker: row.get(MORE + 3)?,
+            delivery: known.deliveries,
             lease_until: at(row.get(MORE + 4)?),
             cancelled: row.get(MORE + 5)?,
         },

@@ -11,6 +11,7 @@ mod dead;
 mod fault;
 mod inspect;
 mod lease;
+mod list;
 mod migrate;
 mod open;
 mod owner;

@@ -63,6 +63,10 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    pub(super) const fn new(high: i64, normal: i64, low: i64) -> Self {
+        Self { high, normal, low }
+    }
+
     pub(super) fn get(self, priority: Priority) -> i64 {
         match priority {
             Priority::High => self.high,

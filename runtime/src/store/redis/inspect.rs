@@ -47,15 +47,24 @@ impl RedisStore {
         }
         let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
         let (sizes, _) = sizes.as_chunks::<5>();
+        let with_ready: Vec<&Name> = topics
+            .iter()
+            .zip(sizes)
+            .filter(|(_, [high, normal, low, ..])| high + normal + low > 0)
+            .map(|(topic, _)| topic)
+            .collect();
+        let oldest = self.find_oldest(tenant, &with_ready).await?;
+        let oldest: HashMap<Name, Option<Timestamp>> = with_ready.into_iter().cloned().zip(oldest).collect();
         Ok(topics
             .into_iter()
             .zip(sizes)
             .map(|(topic, &[high, normal, low, delayed, dead])| {
+                let oldest_ready = oldest.get(&topic).copied().flatten();
                 let (ready, paused) = (high + normal + low, paused.contains(topic.as_str()));
                 let topic = TopicId { tenant: tenant.clone(), topic };
                 let mut totals = totals.remove(&topic).unwrap_or_default();
                 let running = totals.remove(RUNNING).unwrap_or(0);
-                TopicCounts { topic, ready, delayed, running, dead, paused, totals }
+                TopicCounts { topic, ready, delayed, running, dead, oldest_ready, paused, totals }
             })
             .collect())
     }
@@ -112,10 +121,10 @@ impl RedisStore {
             // It ended between the two questions.
             return Ok(result.and_then(|result| finished(id, &result)));
         };
-        let (_, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        let (delivery, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
         Ok(Some(JobView {
             id: id.clone(),
-            state: state(worker, cancelled, lease, delayed, dead),
+            state: state((worker, delivery), cancelled, lease, delayed, dead),
             job: Some(self.read(&topic.tenant, id, &stored)?),
             attempts,
             last_failure: failure.as_deref().and_then(read_failure),
@@ -234,10 +243,16 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
     })
 }
 
-fn state(worker: &str, cancelled: bool, lease: Option<u64>, delayed: Option<u64>, dead: Option<u64>) -> JobState {
+fn state(
+    (worker, delivery): (&str, u64),
+    cancelled: bool,
+    lease: Option<u64>,
+    delayed: Option<u64>,
+    dead: Option<u64>,
+) -> JobState {
     let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
     match (at(lease), at(delayed), at(dead)) {
-        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), lease_until, cancelled },
+        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), delivery, lease_until, cancelled },
         (_, Some(until), _) => JobState::Delayed { until },
         (_, _, Some(since)) => JobState::Dead { since },
         _ => JobState::Ready,

@@ -16,6 +16,7 @@ mod keys;
 mod lease;
 mod line;
 mod link;
+mod list;
 mod migrate;
 mod push;
 mod reap;

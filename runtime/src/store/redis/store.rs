@@ -14,8 +14,9 @@ use super::link::Link;
 use super::migrate::DueNext;
 use crate::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use crate::store::{
-    Cancelled, ClaimFrom, Claimed, Clock, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Produce, Pushed,
-    Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer, Wanted,
+    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page,
+    Place, Produce, Pushed, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer,
+    Wanted,
 };
 use crate::time::Timestamp;
 
@@ -216,6 +217,16 @@ impl Inspect for RedisStore {
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         self.view_job(tenant, id).await
+    }
+
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.list_jobs(topic, place, after, limit).await
     }
 
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {

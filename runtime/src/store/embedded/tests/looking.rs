@@ -21,7 +21,12 @@ async fn a_job_is_seen_wherever_it_is() {
     mill.migrate().await;
     assert_eq!(mill.state(&pushed.spec).await, Some(JobState::Ready));
     let claim = mill.claim(1).await.pop().unwrap();
-    let running = JobState::Running { worker: worker().to_string(), lease_until: claim.lease_until, cancelled: false };
+    let running = JobState::Running {
+        worker: worker().to_string(),
+        delivery: 1,
+        lease_until: claim.lease_until,
+        cancelled: false,
+    };
     assert_eq!(mill.state(&pushed.spec).await, Some(running));
     mill.settle(&claim, bury()).await;
     let view = mill.store.job(&tenant(), &pushed.spec.id).await.unwrap().unwrap();
