@@ -18,12 +18,6 @@ use tokio::sync::Semaphore;
 
 use super::problem::{Code, Problem};
 
-/// From the request's head to the beginning of the answer.
-const REQUEST_TIME: Duration = Duration::from_secs(20);
-
-/// Requests that are read and answered at once; others wait their turn, within their time. Each may hold a whole batch.
-pub(super) const AT_ONCE: usize = 32;
-
 /// Only so many at once.
 pub(super) async fn take_turn(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     // Nobody closes it.
@@ -31,13 +25,13 @@ pub(super) async fn take_turn(State(turns): State<Arc<Semaphore>>, request: Requ
     next.run(request).await
 }
 
-pub(super) async fn guard(request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(time): State<Duration>, request: Request, next: Next) -> Response {
     if let Err(problem) = check_host(&request).and_then(|()| check_media_type(&request)) {
         return problem.into_response();
     }
-    match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
+    match tokio::time::timeout(time, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::new(Code::Timeout, format!("not done within {} s", REQUEST_TIME.as_secs())).into_response(),
+        Err(_) => Problem::new(Code::Timeout, format!("not done within {time:?}")).into_response(),
     }
 }
 

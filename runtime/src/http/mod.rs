@@ -6,14 +6,17 @@
 //! Whoever can reach the door may do everything, so it opens on loopback addresses only, and `guard` keeps out what a web
 //! page makes a browser send there.
 
+mod accept;
 mod caller;
 mod client;
+mod crowd;
 mod dead;
 mod extract;
 mod guard;
 mod health;
 mod hub;
 mod jobs;
+mod limits;
 mod list;
 mod listen;
 mod problem;
@@ -26,5 +29,6 @@ mod wire;
 mod tests;
 
 pub use client::RemoteStore;
+pub use limits::HttpLimits;
 pub use listen::{ListenError, listen};
 pub use server::{HttpServer, Phase};

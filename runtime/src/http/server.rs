@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
+use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
-use super::{dead, guard, health, jobs, list, signals, topics, wire};
+use super::{accept, dead, guard, health, jobs, list, signals, topics, wire};
 use crate::handlers::Fleet;
 use crate::store::Store;
 
@@ -41,7 +42,7 @@ pub struct HttpServer {
     phase: watch::Sender<Phase>,
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
     stop: CancellationToken,
-    serving: JoinHandle<io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 /// What every route can reach.
@@ -79,6 +80,19 @@ impl HttpServer {
     /// # Errors
     /// The listener does not know its own address.
     pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> io::Result<Self> {
+        Self::start_with(listener, store, store_name, HttpLimits::default())
+    }
+
+    /// The same within other limits.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_with(
+        listener: TcpListener,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        limits: HttpLimits,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (phase, stop) = (watch::Sender::new(Phase::Starting), CancellationToken::new());
         let fleet = Arc::new(OnceLock::new());
@@ -90,9 +104,7 @@ impl HttpServer {
             fleet: fleet.clone(),
             stop: stop.clone(),
         };
-        let ended = stop.clone().cancelled_owned();
-        let serve = axum::serve(listener, router(room)).with_graceful_shutdown(ended);
-        let serving = tokio::spawn(serve.into_future());
+        let serving = tokio::spawn(accept::run(listener, router(room, limits), limits, stop.clone()));
         Ok(Self { address, phase, fleet, stop, serving })
     }
 
@@ -120,7 +132,7 @@ impl HttpServer {
     }
 }
 
-fn router(room: Room) -> Router {
+fn router(room: Room, limits: HttpLimits) -> Router {
     let v1 = Router::new()
         .route("/", get(about))
         .merge(jobs::routes())
@@ -129,14 +141,14 @@ fn router(room: Room) -> Router {
         .merge(dead::routes())
         .merge(signals::routes())
         // Health is not behind them: a process whose store is slow lives all the same.
-        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(guard::AT_ONCE)), guard::take_turn));
+        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(limits.at_once)), guard::take_turn));
     Router::new()
         .nest("/v1", v1)
         .merge(health::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn(guard::guard))
+        .layer(middleware::from_fn_with_state(limits.request_time, guard::guard))
         .with_state(room)
 }
 

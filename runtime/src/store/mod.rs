@@ -19,8 +19,8 @@ mod clock;
 mod contract;
 mod error;
 mod inspect;
-mod tokens;
 mod list;
+mod tokens;
 mod transfer;
 
 pub use clock::Clock;
@@ -29,6 +29,6 @@ pub use contract::{
 };
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
-pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
 pub use list::{BadCursor, Cursor, Page, Place};
+pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
 pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};
