@@ -22,7 +22,7 @@ pub struct Figure {
     pub payload_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs_per_second: Option<f64>,
-    /// All threads of this process, which is the runner's.
+    /// All threads of this process, which is the runner's; over HTTP, of the server's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_cpu_us_per_job: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

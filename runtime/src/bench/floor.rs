@@ -25,7 +25,7 @@ const BATCH: usize = 50;
 /// # Errors
 /// If the rig's store is no Redis, or fails.
 pub async fn redis_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    let Some(url) = rig.place.redis.clone() else {
+    let Some((url, _)) = rig.place.redis.clone() else {
         return Err(RigError::Failed("the floor of Redis needs a rig on Redis".into()));
     };
     rig.settings.progress.begin("floor: bare Redis", 2 * jobs);

@@ -4,6 +4,7 @@
 //! Machines are noisy: compare figures of one run with each other, and CPU time rather than rates.
 
 mod components;
+mod door;
 mod figure;
 mod floor;
 mod isolation;
@@ -25,6 +26,7 @@ mod variant;
 mod watch;
 
 pub use components::{ComponentFigure, Trial, component};
+pub use door::pushes_over_http;
 pub use figure::{Figure, Ratio, Spread};
 pub use floor::{redis_floor, sandbox_floor};
 pub use isolation::{Neighbour, isolation};

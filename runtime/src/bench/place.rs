@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::rig::RigError;
-use super::server::PrivateServer;
+use super::server::{PREFIX, PrivateServer};
 use crate::store::Store;
 use crate::store::embedded::{Durability, EmbeddedStore};
 use crate::store::redis::RedisStore;
@@ -45,8 +45,8 @@ impl fmt::Display for BenchStore {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) store: Arc<dyn Store>,
-    /// The address of the Redis that it is in, if it is in one.
-    pub(super) redis: Option<String>,
+    /// The address of the Redis that it is in, if it is in one, and what its keys begin with.
+    pub(super) redis: Option<(String, String)>,
     server: Option<PrivateServer>,
     /// Dropped after the store that is in it.
     folder: Option<TempDir>,
@@ -63,11 +63,13 @@ impl Place {
             BenchStore::PrivateRedis => {
                 let server = PrivateServer::start().map_err(RigError::StartServer)?;
                 let store = Arc::new(server.connect().await?);
-                Ok(Self { store, redis: Some(server.url()), server: Some(server), folder: None })
+                let redis = Some((server.url(), PREFIX.to_owned()));
+                Ok(Self { store, redis, server: Some(server), folder: None })
             }
             BenchStore::RedisAt(url) => {
-                let store = RedisStore::connect(url, &format!("gm-bench-{}", std::process::id())).await?;
-                Ok(Self { store: Arc::new(store), redis: Some(url.clone()), server: None, folder: None })
+                let prefix = format!("gm-bench-{}", std::process::id());
+                let store = RedisStore::connect(url, &prefix).await?;
+                Ok(Self { store: Arc::new(store), redis: Some((url.clone(), prefix)), server: None, folder: None })
             }
         }
     }
@@ -80,7 +82,7 @@ impl Place {
     /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if nobody says.
     pub(super) async fn bytes(&self) -> Option<u64> {
         match (&self.redis, &self.folder) {
-            (Some(url), _) => used_memory(url.clone()).await,
+            (Some((url, _)), _) => used_memory(url.clone()).await,
             (None, Some(folder)) => {
                 let files = std::fs::read_dir(folder.path()).ok()?;
                 Some(files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum())

@@ -59,11 +59,15 @@ pub enum RigError {
     Journal(#[from] JournalError),
     #[error("failed to start a runner")]
     StartRunner(#[source] std::io::Error),
+    #[error("failed to connect with the server")]
+    Connect(#[source] std::io::Error),
+    #[error("failed to ask the server")]
+    Ask(#[source] hyper::Error),
     #[error("failed to use the store")]
     Store(#[from] StoreError),
     #[error("failed to measure the bare Redis")]
     Floor(#[from] redis::RedisError),
-    #[error("a handler of the measurement failed, which measures nothing: {0}")]
+    #[error("a part of the measurement failed, which measures nothing: {0}")]
     Failed(String),
 }
 

@@ -12,6 +12,9 @@ use crate::store::redis::RedisStore;
 /// How long it may take to answer.
 const SERVER_START: Duration = Duration::from_secs(5);
 
+/// What the keys in it begin with.
+pub(super) const PREFIX: &str = "gm";
+
 /// A `redis-server` on a socket in a folder of its own, without a log on disk. Ends when dropped.
 #[derive(Debug)]
 pub(super) struct PrivateServer {
@@ -42,7 +45,7 @@ impl PrivateServer {
     pub(super) async fn connect(&self) -> Result<RedisStore, StoreError> {
         let begun = tokio::time::Instant::now();
         loop {
-            match RedisStore::connect(&self.url(), "gm").await {
+            match RedisStore::connect(&self.url(), PREFIX).await {
                 Err(error) if error.is_away() && begun.elapsed() < SERVER_START => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

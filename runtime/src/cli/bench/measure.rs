@@ -44,6 +44,12 @@ pub(super) async fn measure(
     if args.wants(Scenario::Stores) {
         stores(args, settings, &sandbox, figures).await?;
     }
+    if args.wants(Scenario::Http) {
+        let rig = Rig::new(settings.clone(), &sandbox).await?;
+        for figure in bench::pushes_over_http(&rig, args.jobs()).await? {
+            figures.add(figure)?;
+        }
+    }
     figures.print()?;
     Ok(early)
 }

@@ -105,6 +105,8 @@ enum Scenario {
     Reuse,
     /// Push, claim and settle, and throughput, on a private Redis and on the embedded store
     Stores,
+    /// Pushes over HTTP: one by one on 16 connections, and 1,000 a request; the runner's CPU is the server's
+    Http,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
