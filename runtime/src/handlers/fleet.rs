@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Manifest;
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
-use crate::topic::{Capability, Topic};
+use crate::topic::{Capability, Limits, Topic};
 use crate::wasm::{Component, FollowUpRule, Stash, Version};
 
 /// A component that passed every check, under the name of its file.
@@ -42,6 +42,8 @@ pub struct Fleet {
     seats: HashMap<TopicId, Arc<Seat>>,
     tenants: BTreeSet<Name>,
     raw_topics: HashMap<Name, Vec<Name>>,
+    /// What a topic is like that only its component's file makes; none: no file makes one.
+    auto: Option<Topic>,
 }
 
 impl Fleet {
@@ -64,7 +66,8 @@ impl Fleet {
         {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
-        Self { seats, tenants, raw_topics }
+        let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
+        Self { seats, tenants, raw_topics, auto }
     }
 
     pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
@@ -73,6 +76,26 @@ impl Fleet {
 
     pub fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
         self.seats.values()
+    }
+
+    /// The topic as it is, or as it will be once its component is there; none if nothing makes it a topic.
+    pub fn topic(&self, id: &TopicId) -> Option<Topic> {
+        let auto = self.auto.as_ref().filter(|auto| auto.id.tenant == id.tenant);
+        let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
+        self.seat(id).map(|seat| seat.topic.clone()).or_else(made)
+    }
+
+    /// Bytes that the body of a topic's job may have. Jobs of a topic that nobody has set up wait until somebody does.
+    pub fn payload_bytes(&self, id: &TopicId) -> u64 {
+        self.topic(id).map_or_else(|| Limits::default().payload_bytes, |topic| topic.limits.payload_bytes)
+    }
+
+    /// The topics whose jobs this handler does, or would do if it were there.
+    pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
+        let named = self.seats.values().map(|seat| &seat.topic).filter(|topic| topic.handler == *handler).cloned();
+        let auto = self.auto.as_ref().map(|auto| TopicId { topic: handler.clone(), ..auto.id.clone() });
+        let made = auto.filter(|id| !self.seats.contains_key(id)).and_then(|id| self.topic(&id));
+        named.chain(made).collect()
     }
 
     /// The tenant's topics that raw producers write to.
@@ -84,6 +107,10 @@ impl Fleet {
     pub fn tenants(&self) -> &BTreeSet<Name> {
         &self.tenants
     }
+}
+
+fn default_tenant() -> Option<Name> {
+    DEFAULT_TENANT.parse().ok()
 }
 
 /// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
@@ -100,7 +127,7 @@ fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -
 
 fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
     let mut topics = manifest.topics.clone();
-    let Ok(tenant) = DEFAULT_TENANT.parse::<Name>() else { return topics };
+    let Some(tenant) = default_tenant() else { return topics };
     for name in handlers.keys().filter(|_| manifest.handlers.auto_topics) {
         let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
         topics.entry(id).or_insert_with(|| manifest.auto_topic(name));

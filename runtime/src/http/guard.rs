@@ -1,37 +1,33 @@
-//! Keeps out what a web page can make a browser send, and ends what takes too long.
+//! Keeps out what a web page can make a browser send.
 //!
-//! A page of any site may send requests to this machine. Two rules are enough against it: a request that changes
-//! something must be JSON, for which a browser asks first and gets no leave (we answer no CORS); and the `Host` must be a
+//! A page of any site may send requests to this machine. Two rules are enough against it: a request that changes something
+//! must be one that a browser asks leave for first, which it does not get (we answer no CORS); and the `Host` must be a
 //! name of this machine, or a site could have its own name resolved to 127.0.0.1 and read the answers as its own
 //! ("DNS rebinding").
+//!
+//! What a browser sends without asking is listed in the Fetch standard ("CORS-safelisted"): GET, HEAD and POST, three media
+//! types and a few headers.
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
 
 use super::problem::{Code, Problem};
 
-/// Only so many at once.
-pub(super) async fn take_turn(State(turns): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    // Nobody closes it.
-    let _turn = turns.acquire().await;
-    next.run(request).await
-}
+/// Whatever a browser sends without asking leave has one of these, or none.
+const OF_FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+/// Headers that no browser sends to another site without asking.
+const NEVER_UNASKED: [&str; 3] = ["authorization", "idempotency-key", "x-request-id"];
 
-pub(super) async fn guard(State(time): State<Duration>, request: Request, next: Next) -> Response {
-    if let Err(problem) = check_host(&request).and_then(|()| check_media_type(&request)) {
-        return problem.into_response();
-    }
-    match tokio::time::timeout(time, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => Problem::new(Code::Timeout, format!("not done within {time:?}")).into_response(),
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let checked = check_host(&request).and_then(|()| check_origin(&request)).and_then(|()| check_coding(&request));
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
     }
 }
 
@@ -57,12 +53,27 @@ fn is_loopback(authority: &Authority) -> bool {
         && (host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
 }
 
-fn check_media_type(request: &Request) -> Result<(), Problem> {
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !(changes || has_body(request.headers())) || is_json(request.headers()) {
+fn check_origin(request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) && !has_body(headers);
+    let asks_first = !matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let unusual = asks_first && !has_body(headers);
+    let announced = media_type(headers).is_some_and(|media| !OF_FORMS.contains(&media.as_str()));
+    if harmless || unusual || announced || NEVER_UNASKED.iter().any(|name| headers.contains_key(*name)) {
         return Ok(());
     }
-    Err(Problem::new(Code::MediaType, "say `Content-Type: application/json`"))
+    let what = "say `Content-Type: application/json`, or, where the bytes themselves are the job, what they are; what a web \
+                page could send by itself is refused, unless it brings an `Idempotency-Key` or an `X-Request-Id`";
+    Err(Problem::new(Code::MediaType, what))
+}
+
+fn check_coding(request: &Request) -> Result<(), Problem> {
+    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    let known = |coding: &[u8]| coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"identity");
+    if codings.all(|coding| known(coding.as_bytes())) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::MediaType, "a body may be compressed by `Content-Encoding: gzip`, and by nothing else"))
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -70,10 +81,19 @@ fn has_body(headers: &HeaderMap) -> bool {
     length.is_some_and(|length| length.as_bytes() != b"0") || headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let written = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = written.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+/// What the body is announced to be: `type/subtype` in small letters, without parameters. None if it is not announced, or in a
+/// way that others may read in another way.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(written), None) = (all.next(), all.next()) else { return None };
+    let essence = written.to_str().ok()?.split(';').next()?.trim().to_ascii_lowercase();
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
+    let (kind, subtype) = essence.split_once('/')?;
+    (is_token(kind) && is_token(subtype)).then_some(essence)
+}
+
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'!' | b'#' | b'$' | b'&' | b'-' | b'^' | b'_' | b'.' | b'+')
 }
 
 #[cfg(test)]

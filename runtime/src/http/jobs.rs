@@ -1,50 +1,46 @@
-//! Push jobs, look at one, cancel some.
+//! Push jobs and cancel some, as the commands do.
 
 use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum::{Json, Router};
 
+use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::problem::{Code, Problem};
 use super::server::Room;
 use super::wire::{self, BATCH};
-use crate::job::{JobId, Name, NewJob};
+use crate::job::{Name, NewJob};
+use std::collections::BTreeSet;
 
 /// A job's body is at most 64 MiB, which is 86 in base64; what else belongs to the job fits into the rest.
-const PUSH_BYTES: usize = 96 << 20;
+pub(super) const PUSH_BYTES: usize = 96 << 20;
 
 pub(super) fn routes() -> Router<Room> {
     Router::new()
         .route("/jobs", post(push).layer(DefaultBodyLimit::max(PUSH_BYTES)))
-        .route("/tenants/{tenant}/jobs/{id}", get(job))
         .route("/tenants/{tenant}/cancel", post(cancel))
 }
 
 async fn push(
     State(room): State<Room>,
+    caller: Caller,
     Document(push): Document<wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     within_batch(push.jobs.len())?;
     let jobs: Vec<NewJob> = push.jobs.into_iter().map(Into::into).collect();
+    let tenants: BTreeSet<&Name> = jobs.iter().map(|job| &job.spec.topic.tenant).collect();
+    tenants.into_iter().try_for_each(|tenant| caller.may(Scope::Push, tenant))?;
     let pushed = room.store.push(&jobs).await?;
     Ok(Json(wire::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
 }
 
-async fn job(
-    State(room): State<Room>,
-    Head(Path((tenant, id))): Head<Path<(Name, JobId)>>,
-) -> Result<Json<wire::JobView>, Problem> {
-    match room.store.job(&tenant, &id).await? {
-        Some(view) => Ok(Json(view.into())),
-        None => Err(Problem::new(Code::JobUnknown, format!("job {id} is not known to tenant `{tenant}`"))),
-    }
-}
-
 async fn cancel(
     State(room): State<Room>,
+    caller: Caller,
     Head(Path(tenant)): Head<Path<Name>>,
     Document(wire::Ids { ids }): Document<wire::Ids>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {
+    caller.may(Scope::Admin, &tenant)?;
     within_batch(ids.len())?;
     let cancelled = room.store.cancel(&tenant, &ids).await?;
     Ok(Json(wire::CancelAnswer { cancelled: cancelled.into_iter().map(Into::into).collect() }))

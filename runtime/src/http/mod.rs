@@ -15,14 +15,21 @@ mod extract;
 mod guard;
 mod health;
 mod hub;
+mod idempotency;
+mod job;
 mod jobs;
 mod limits;
 mod list;
 mod listen;
 mod problem;
+mod push;
+mod request_id;
 mod server;
 mod signals;
+mod sse;
 mod topics;
+mod turns;
+mod watch;
 mod wire;
 
 #[cfg(test)]

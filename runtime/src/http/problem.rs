@@ -1,7 +1,7 @@
 //! Errors as they go over the wire: RFC 9457, with a stable `code` of our own.
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,15 @@ pub(super) enum Code {
     TokenExists,
     /// The tenant may not have more tokens.
     TooManyTokens,
+    /// Too many requests wait.
+    Busy,
+    /// With another request than the first time.
+    IdempotencyKeyReused,
+    /// The job is over.
+    TooLate,
+    /// The component failed a check.
+    HandlerRefused,
+    HandlerUnknown,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -75,9 +84,13 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::RateLimited | Self::TooManyJobs => StatusCode::TOO_MANY_REQUESTS,
             Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
-            Self::NotFound | Self::JobUnknown | Self::TokenUnknown => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLate => StatusCode::CONFLICT,
+            Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::StoreRefused | Self::Unreadable | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -94,8 +107,12 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
+        let passes_soon = matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway);
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        if passes_soon {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }
@@ -126,6 +143,13 @@ impl From<JsonRejection> for Problem {
             _ => Code::BadRequest,
         };
         Self::new(code, rejection.body_text())
+    }
+}
+
+impl From<BytesRejection> for Problem {
+    fn from(rejection: BytesRejection) -> Self {
+        let too_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+        Self::new(if too_large { Code::TooLarge } else { Code::BadRequest }, rejection.body_text())
     }
 }
 

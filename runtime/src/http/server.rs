@@ -10,14 +10,18 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::decompression::RequestDecompressionLayer;
 
 use super::hub::Hub;
 use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
-use super::{accept, dead, guard, health, jobs, list, signals, topics, wire};
+use super::turns::{Turns, take_turn};
+use super::{accept, dead, guard, health, job, jobs, list, push, request_id, signals, topics, wire};
 use crate::handlers::Fleet;
 use crate::store::Store;
 
@@ -55,6 +59,7 @@ pub(super) struct Room {
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
     /// For requests that wait.
     pub(super) hub: Arc<Hub>,
+    pub(super) turns: Turns,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
 }
@@ -98,13 +103,14 @@ impl HttpServer {
         let fleet = Arc::new(OnceLock::new());
         let room = Room {
             hub: Arc::new(Hub::new(store.clone())),
+            turns: Turns::new(&limits),
             store,
             store_name: store_name.into(),
             phase: phase.subscribe(),
             fleet: fleet.clone(),
             stop: stop.clone(),
         };
-        let serving = tokio::spawn(accept::run(listener, router(room, limits), limits, stop.clone()));
+        let serving = tokio::spawn(accept::run(listener, router(room), limits, stop.clone()));
         Ok(Self { address, phase, fleet, stop, serving })
     }
 
@@ -132,8 +138,8 @@ impl HttpServer {
     }
 }
 
-fn router(room: Room, limits: HttpLimits) -> Router {
-    let v1 = Router::new()
+fn router(room: Room) -> Router {
+    let quick = Router::new()
         .route("/", get(about))
         .merge(jobs::routes())
         .merge(list::routes())
@@ -141,15 +147,31 @@ fn router(room: Room, limits: HttpLimits) -> Router {
         .merge(dead::routes())
         .merge(signals::routes())
         // Health is not behind them: a process whose store is slow lives all the same.
-        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(limits.at_once)), guard::take_turn));
+        .layer(middleware::from_fn_with_state(room.turns.clone(), take_turn));
     Router::new()
-        .nest("/v1", v1)
+        .nest("/v1", quick.merge(waiting()))
         .merge(health::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(limits.request_time, guard::guard))
+        // The limits are on what comes out of a compressed body.
+        .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+        .layer(CompressionLayer::new().compress_when(worth_compressing()))
+        .layer(middleware::from_fn(guard::guard))
+        .layer(middleware::from_fn(request_id::name_request))
         .with_state(room)
+}
+
+/// Routes that may take longer than a turn: each sees to its turns itself.
+fn waiting() -> Router<Room> {
+    Router::new().merge(push::routes()).merge(job::routes())
+}
+
+/// Lines and events must leave one by one, and what is short is not worth it.
+fn worth_compressing() -> impl Predicate {
+    SizeAbove::new(1024)
+        .and(NotForContentType::const_new("text/event-stream"))
+        .and(NotForContentType::const_new("application/x-ndjson"))
 }
 
 /// Who answers, so that a command knows whom it has reached.

@@ -56,7 +56,7 @@ pub(super) struct Payload {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unique {
+pub(super) struct Unique {
     value: String,
     window_ms: Option<u64>,
 }
@@ -64,7 +64,7 @@ struct Unique {
 /// 1 to 1000, as in the manifest.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(try_from = "u32")]
-struct Attempts(u32);
+pub(super) struct Attempts(pub(super) u32);
 
 impl TryFrom<u32> for Attempts {
     type Error = &'static str;
@@ -126,7 +126,6 @@ impl From<&JobSpec> for Spec {
 
 impl From<Spec> for JobSpec {
     fn from(spec: Spec) -> Self {
-        let unique = |Unique { value, window_ms }| job::Unique { value, window: window_ms.map(Duration::from_millis) };
         Self {
             id: spec.id,
             topic: TopicId { tenant: spec.tenant, topic: spec.topic },
@@ -134,11 +133,17 @@ impl From<Spec> for JobSpec {
             metadata: spec.metadata,
             key: spec.key,
             priority: spec.priority,
-            unique: spec.unique.map(unique),
+            unique: spec.unique.map(Into::into),
             max_attempts: spec.attempts_max.map(|Attempts(attempts)| attempts),
             ttl: spec.ttl_ms.map(Duration::from_millis),
             keep_result: spec.keep_result_ms.map(Duration::from_millis),
         }
+    }
+}
+
+impl From<Unique> for job::Unique {
+    fn from(Unique { value, window_ms }: Unique) -> Self {
+        Self { value, window: window_ms.map(Duration::from_millis) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! their names end in `_ms`. Unknown fields of a request are refused: a misspelt one would be a wish unheard.
 
 mod job;
+pub(super) mod push;
 mod signal;
 mod token;
 mod view;
@@ -58,6 +59,14 @@ pub(super) struct Ids {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CancelAnswer {
     pub(super) cancelled: Vec<Cancelled>,
+}
+
+/// `DELETE` of a job.
+#[derive(Debug, Serialize)]
+pub(super) struct CancelledOne {
+    pub(super) id: JobId,
+    /// `gone` or `stopping`.
+    pub(super) status: Cancelled,
 }
 
 /// In the order of the ids.

@@ -1,0 +1,64 @@
+//! Room for requests: a moment for most of them, and longer for those that wait for something to happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::limits::HttpLimits;
+use super::problem::{Code, Problem};
+
+/// Two kinds of turns. Clones share them.
+///
+/// Each request that is read or answered may hold a whole batch in memory, so few are at once, and each has its time. One
+/// that only waits holds next to nothing: it takes no such turn, but a place among [`HttpLimits::waits`].
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    at_once: Arc<Semaphore>,
+    time: Duration,
+    waits: Arc<Semaphore>,
+}
+
+/// A place among those that wait, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _place: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    pub(super) fn new(limits: &HttpLimits) -> Self {
+        let of = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        Self { at_once: of(limits.at_once), time: limits.request_time, waits: of(limits.waits) }
+    }
+
+    /// Does this when it is its turn, and within its time.
+    ///
+    /// # Errors
+    /// Those of the work, and [`Code::Timeout`]: then the work was dropped.
+    pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+        let in_turn = async {
+            // Nobody closes it.
+            let _turn = self.at_once.acquire().await;
+            work.await
+        };
+        let late = || Problem::new(Code::Timeout, format!("not done within {:?}", self.time));
+        tokio::time::timeout(self.time, in_turn).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// A place among those that wait.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: too many do.
+    pub(super) fn wait(&self) -> Result<Place, Problem> {
+        let busy = |_| Problem::new(Code::Busy, "too many requests are waiting for something: ask again in a moment");
+        self.waits.clone().try_acquire_owned().map(|place| Place { _place: place }).map_err(busy)
+    }
+}
+
+/// For routes that never wait.
+pub(super) async fn take_turn(State(turns): State<Turns>, request: Request, next: Next) -> Response {
+    turns.within(async { Ok(next.run(request).await) }).await.unwrap_or_else(IntoResponse::into_response)
+}
