@@ -166,6 +166,13 @@ impl TokenText {
     }
 }
 
+/// One that somebody brought.
+impl From<String> for TokenText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Debug for TokenText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenText(***)")

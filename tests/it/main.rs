@@ -22,3 +22,4 @@ mod reload;
 mod reuse;
 mod shutdown;
 mod tidy;
+mod tokens;

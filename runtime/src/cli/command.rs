@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, topics};
+use super::{bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, token, topics};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -39,6 +39,7 @@ enum Command {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Store(copy::Args),
+    Token(token::Args),
     Invoke(invoke::Args),
     Bench(bench::Args),
     /// Compiles one component; the sandbox calls it.
@@ -93,6 +94,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
+        Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
         Command::Bench(args) => bench::run(global, args).await,
         Command::CompileComponent { .. } => Ok(Exit::Usage),

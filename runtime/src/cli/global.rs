@@ -10,6 +10,7 @@ use super::screen;
 use super::store::{NoStoreYet, Way};
 use crate::config::{Manifest, ManifestError, StoreAddress};
 use crate::store::Produce;
+use crate::token::TokenText;
 
 /// Read if no manifest is named and it is there.
 const DEFAULT_MANIFEST: &str = "gristmill.toml";
@@ -23,6 +24,9 @@ pub(super) struct Global {
     /// The store's address, instead of the manifest's
     #[arg(long, global = true, env = "GRISTMILL_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
+    /// The token that lets commands in at a server which has the store, unless they can read that server's own
+    #[arg(long, global = true, env = "GRISTMILL_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// Write one JSON document per line, for programs
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -78,6 +82,11 @@ impl Global {
             .map_err(|bad| Usage(format!("--store (or GRISTMILL_STORE) is no address of a store: {bad}")))
     }
 
+    /// What to say at a server's door.
+    pub(super) fn token(&self) -> Option<TokenText> {
+        self.token.clone().map(TokenText::from)
+    }
+
     /// Whether there is a manifest; without one, nothing can be said about which topics exist.
     pub(super) fn has_manifest(&self) -> bool {
         self.manifest.is_some() || Path::new(DEFAULT_MANIFEST).exists()
@@ -88,7 +97,7 @@ impl Global {
     /// # Errors
     /// It is away, or there is none yet.
     pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Produce>> {
-        Ok(Way::new(manifest).reach().await?.store)
+        Ok(Way::new(manifest, self.token()).reach().await?.store)
     }
 
     /// The same for who can do without: none if there is no store yet, which is said to people.

@@ -85,7 +85,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         plan.check_against(&manifest)?;
     }
     let plan = plan.with_ttl_of(&manifest);
-    let way = Way::new(&manifest);
+    let way = Way::new(&manifest, global.token());
     match waiting {
         None => push_all(global, &*way.reach_or_make().await?.store, &plan).await,
         Some(patience) => push_and_wait(global, &way, &plan, patience).await,

@@ -1,5 +1,6 @@
 //! `gristmill run`: the runner.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::sandbox;
 use super::store::{self, Opened};
 use crate::config::{Listen, Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
-use crate::http::{self, HttpServer, Phase};
+use crate::http::{self, DoorSettings, HttpServer, Phase};
 use crate::job::WorkerId;
 use crate::runner::{Journal, Runner, RunnerSettings};
 use crate::store::{Store, StoreError, embedded};
@@ -31,9 +32,13 @@ Examples:
   gristmill run
   gristmill run --manifest /etc/gristmill.toml --log-format json
   gristmill run -v          # each job's life, as it happens")]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Listen where others can reach, although there are no tokens: whoever comes may do everything
+    #[arg(long)]
+    insecure: bool,
+}
 
-pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest()?;
     let worker = worker_id();
     let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
@@ -41,23 +46,62 @@ pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
     let opened = open_patiently(&manifest.store).await?;
     opened.presume_workers_dead().await?;
-    let door = open_door(&manifest, &opened).await?;
+    let door = open_door(&manifest, &opened, args.insecure).await?;
     work(manifest, worker, sandbox, opened.store, door, journal).await?;
     Ok(Exit::Done)
 }
 
 /// Listens, and tells other processes where; none if the manifest wants no door.
-async fn open_door(manifest: &Manifest, opened: &Opened) -> anyhow::Result<Option<HttpServer>> {
+async fn open_door(manifest: &Manifest, opened: &Opened, insecure: bool) -> anyhow::Result<Option<HttpServer>> {
     // Commands find a store in memory by this address alone.
     let listen = match (&manifest.store.address, manifest.http.listen) {
         (StoreAddress::Memory, Listen::Usual) => Listen::At(Listen::USUAL),
         (_, listen) => listen,
     };
+    let settings = DoorSettings {
+        insecure: manifest.http.insecure || insecure,
+        tls: manifest.http.tls.clone(),
+        tenants: manifest.limits.clone(),
+        ..DoorSettings::default()
+    };
+    let has_tokens = listen != Listen::Off && opened.store.has_tokens().await?;
+    if let Listen::At(address) = listen {
+        may_be_reached(address, has_tokens || settings.insecure)?;
+    }
     let Some(listener) = http::listen(listen).await? else { return Ok(None) };
-    let door = HttpServer::start(listener, opened.store.clone(), &manifest.store.address.to_string())?;
-    opened.announce(door.address())?;
-    tracing::info!("listening on http://{}", door.address());
+    let name = manifest.store.address.to_string();
+    let door = HttpServer::open(listener, opened.store.clone(), &name, &settings).await?;
+    opened.announce(door.address_for_commands(), door.secret())?;
+    say_who_may_come(door.address(), &settings, has_tokens);
     Ok(Some(door))
+}
+
+/// A door that others can reach is not opened to everybody by oversight.
+fn may_be_reached(address: SocketAddr, on_purpose: bool) -> Result<(), Usage> {
+    if on_purpose || address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Usage(format!(
+        "there are no tokens, so whoever can reach {address} could do everything: make one with \
+         `gristmill token create --all-tenants --scope push,work,read,admin`, listen on 127.0.0.1, or let everybody in with \
+         `insecure = true` in [http] or `gristmill run --insecure`"
+    )))
+}
+
+fn say_who_may_come(address: SocketAddr, settings: &DoorSettings, has_tokens: bool) {
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{address}");
+    let loopback = address.ip().is_loopback();
+    match (has_tokens, loopback) {
+        (false, true) => tracing::info!(
+            "there are no tokens: whoever is on this machine may do everything, until `gristmill token create` makes the first"
+        ),
+        (false, false) => tracing::warn!("there are no tokens: whoever can reach {address} may do everything"),
+        (true, false) if settings.tls.is_none() => tracing::warn!(
+            "tokens go over the network for all to read: set [http.tls], or put a proxy that speaks TLS in front"
+        ),
+        (true, _) => {}
+    }
 }
 
 async fn work(

@@ -1,16 +1,29 @@
-//! `[http]`: where the server listens.
+//! `[http]`: where the server listens, and how.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use super::read::Section;
 
-/// `[http]`: the server's door for commands and for whoever watches over it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// `[http]`: the server's door for commands, clients, and whoever watches over it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpSettings {
     pub listen: Listen,
+    /// Whether it opens on other addresses than loopback although there are no tokens: to everybody who can reach it.
+    pub insecure: bool,
+    /// None: plain HTTP.
+    pub tls: Option<TlsSettings>,
 }
 
-/// Where to listen. Always a loopback address: who can reach the door may do everything.
+/// `[http.tls]`: PEM files, which are read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The server's certificate first, then those that vouch for it.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Where to listen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Listen {
     /// Nobody said: at [`Listen::USUAL`], or at any free port if that one is taken.
@@ -25,12 +38,15 @@ impl Listen {
     pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7331);
 }
 
-pub(super) fn http(root: &mut Section<'_>) -> HttpSettings {
+/// Paths are relative to `folder`, the manifest's.
+pub(super) fn http(root: &mut Section<'_>, folder: &Path) -> HttpSettings {
     let mut http = HttpSettings::default();
     let Some(mut section) = root.section("http") else { return http };
     if let Some(listen) = listen(&mut section) {
         http.listen = listen;
     }
+    section.boolean("insecure", &mut http.insecure);
+    http.tls = tls(&mut section, folder);
     section.finish();
     http
 }
@@ -42,13 +58,21 @@ fn listen(section: &mut Section<'_>) -> Option<Listen> {
         "off" => Some(Listen::Off),
         _ => text.parse().ok().map(Listen::At),
     };
-    match section.text("listen", value, must, read)? {
-        Listen::At(address) if !address.ip().is_loopback() => {
-            let title = "`listen` in [http] is not a loopback address";
-            let help = "there are no tokens yet, so only this machine may come in: use 127.0.0.1 or [::1]";
-            section.problems().add(section.problems().at(value.span(), title).help(help));
-            None
+    section.text("listen", value, must, read)
+}
+
+/// None: there is no such section, or one of the two is missing, which is reported.
+fn tls(section: &mut Section<'_>, folder: &Path) -> Option<TlsSettings> {
+    let (place, mut tls) = section.section_at("tls")?;
+    let [certificate, key] = ["certificate", "key"].map(|key| {
+        let path = tls.path(key);
+        if path.is_none() && !tls.has(key) {
+            let title = format!("[http.tls] does not say where its `{key}` is");
+            let help = "it needs `certificate` and `key`, which are paths of PEM files";
+            tls.problems().add(tls.problems().at(place.clone(), title).help(help));
         }
-        listen => Some(listen),
-    }
+        path.map(|path| folder.join(path))
+    });
+    tls.finish();
+    Some(TlsSettings { certificate: certificate?, key: key? })
 }

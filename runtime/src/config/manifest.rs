@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::de::DeTable;
 
@@ -9,6 +10,7 @@ use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
 use super::grants::Secrets;
 use super::http::{self, HttpSettings};
 use super::journal::{self, JournalSettings};
+use super::limits::TenantLimits;
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
@@ -31,6 +33,8 @@ pub struct Manifest {
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
+    /// Of the tenants that have some.
+    pub limits: Arc<BTreeMap<Name, TenantLimits>>,
     template: Topic,
     source: Source,
     places: BTreeMap<TopicId, Span>,
@@ -99,6 +103,7 @@ impl Manifest {
             journal: None,
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
+            limits: Arc::default(),
             template: topics::template(),
             source: Source { path: path.as_path().into(), text: "".into() },
             places: BTreeMap::new(),
@@ -111,10 +116,10 @@ impl Manifest {
         let mut root = Section::new("the manifest".into(), table, problems);
         let server = server::server(&mut root, folder);
         let store = store::store(&mut root, folder);
-        let http = http::http(&mut root);
+        let http = http::http(&mut root, folder);
         let journal = journal::journal(&mut root, folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, .. } = topics::read(&mut root, folder, secrets);
+        let topics::Topics { topics, places, template, limits, .. } = topics::read(&mut root, folder, secrets);
         root.finish();
         Self {
             path: source.path.to_path_buf(),
@@ -124,6 +129,7 @@ impl Manifest {
             journal,
             handlers,
             topics,
+            limits: Arc::new(limits),
             template,
             source: source.clone(),
             places,

@@ -9,6 +9,7 @@ mod grants;
 mod http;
 mod http_grant;
 mod journal;
+mod limits;
 mod manifest;
 mod ranges;
 mod read;
@@ -20,8 +21,9 @@ mod topics;
 mod tests;
 
 pub use diagnostic::{Diagnostic, did_you_mean};
-pub use http::{HttpSettings, Listen};
+pub use http::{HttpSettings, Listen, TlsSettings};
 pub use journal::JournalSettings;
+pub use limits::TenantLimits;
 pub use manifest::{Manifest, ManifestError};
 pub use server::{HandlerSettings, Server};
 pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};

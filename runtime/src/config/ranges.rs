@@ -67,13 +67,19 @@ pub(super) static REQUEST_LIMIT: Bounds = bounds("request-limit", &SIZE, 0, 64 *
 pub(super) static RESPONSE_LIMIT: Bounds = bounds("response-limit", &SIZE, 0, 64 * MIB);
 pub(super) static REQUESTS: Bounds = bounds("requests", &NUMBER, 1, 10_000);
 
+// The tables `limits`
+pub(super) static REQUESTS_PER_SECOND: Bounds = bounds("requests-per-second", &NUMBER, 1, 1_000_000);
+pub(super) static STORED_JOBS: Bounds = bounds("stored-jobs", &COUNT, 1, 1_000_000_000);
+pub(super) static PAYLOAD: Bounds = bounds("payload", &SIZE, 0, 64 * MIB);
+pub(super) static REQUESTS_AT_ONCE: Bounds = bounds("concurrency", &NUMBER, 1, 100_000);
+
 // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.
 pub(super) static BACKOFF_BASE: Bounds = bounds("base", &DURATION, 0, 7 * DAY);
 pub(super) static BACKOFF_MAX: Bounds = bounds("max", &DURATION, 0, 30 * DAY);
 pub(super) static JITTER: Bounds = bounds("jitter", &NUMBER, 0, 100);
 
 #[cfg(test)]
-pub(super) static ALL: [&Bounds; 32] = [
+pub(super) static ALL: [&Bounds; 36] = [
     &SERVER_CONCURRENCY,
     &THREADS,
     &SHUTDOWN_GRACE,
@@ -103,6 +109,10 @@ pub(super) static ALL: [&Bounds; 32] = [
     &REQUEST_LIMIT,
     &RESPONSE_LIMIT,
     &REQUESTS,
+    &REQUESTS_PER_SECOND,
+    &STORED_JOBS,
+    &PAYLOAD,
+    &REQUESTS_AT_ONCE,
     &BACKOFF_BASE,
     &BACKOFF_MAX,
     &JITTER,

@@ -138,9 +138,14 @@ impl<'t> Section<'t> {
 
     /// A bounded setting; leaves the slot alone if the key is absent or its value is refused.
     pub(super) fn quantity<T: FromBase>(&mut self, bounds: &Bounds, slot: &mut T) {
-        if let Some(value) = self.value(bounds.key).and_then(|value| self.bounded(bounds, bounds.key, value)) {
+        if let Some(value) = self.limit(bounds) {
             *slot = value;
         }
+    }
+
+    /// A bounded setting that may be left out; none, too, if its value is refused.
+    pub(super) fn limit<T: FromBase>(&mut self, bounds: &Bounds) -> Option<T> {
+        self.value(bounds.key).and_then(|value| self.bounded(bounds, bounds.key, value))
     }
 
     /// Holds `value` to `bounds`, under the key that it stands at.
@@ -192,6 +197,18 @@ impl<'t> Section<'t> {
     pub(super) fn section(&mut self, key: &'static str) -> Option<Section<'t>> {
         let table = self.read(key, "a table", DeValue::as_table)?;
         Some(Section::new(self.inner_name(key), table, self.problems))
+    }
+
+    /// The same, with the place of its name.
+    pub(super) fn section_at(&mut self, key: &'static str) -> Option<(Span, Section<'t>)> {
+        let section = self.section(key)?;
+        let (written, _) = self.table.get_key_value(key)?;
+        Some((written.span(), section))
+    }
+
+    /// Whether the key is there. Does not count as asking for it.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     /// The tables inside the table at `key`, by their names as written, with the place of each name.

@@ -9,6 +9,7 @@ use super::bounds::{self, Bounds};
 use super::diagnostic::{Span, did_you_mean};
 use super::grants::{self, Secrets};
 use super::http_grant;
+use super::limits::{self, TenantLimits};
 use super::ranges;
 use super::read::{Problems, Section, name};
 use super::units::DURATION;
@@ -24,6 +25,8 @@ pub(super) struct Topics {
     pub(super) places: BTreeMap<TopicId, Span>,
     /// A topic with nothing but `[defaults]` applied. Its names mean nothing.
     pub(super) template: Topic,
+    /// What the tenants may ask for that have limits.
+    pub(super) limits: BTreeMap<Name, TenantLimits>,
     /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
     targets: Vec<(Name, Name, Span)>,
 }
@@ -52,9 +55,15 @@ fn default_tenant() -> Name {
 }
 
 pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> Topics {
-    let mut read =
-        Topics { topics: BTreeMap::new(), places: BTreeMap::new(), template: template(), targets: Vec::new() };
+    let mut read = Topics {
+        topics: BTreeMap::new(),
+        places: BTreeMap::new(),
+        template: template(),
+        limits: BTreeMap::new(),
+        targets: Vec::new(),
+    };
     let tenant = default_tenant();
+    read.limits.extend(limits::limits(root).map(|limits| (tenant.clone(), limits)));
     let defaults = root.section("defaults");
     if let Some(section) = defaults.clone() {
         read.defaults(&tenant, section);
@@ -65,12 +74,16 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         let problems = section.problems();
         if written == DEFAULT_TENANT {
             let title = format!("the tenant `{DEFAULT_TENANT}` has no section of its own");
-            problems
-                .add(problems.at(span, title).help("write its topics as [topics.NAME] and its defaults as [defaults]"));
+            problems.add(
+                problems
+                    .at(span, title)
+                    .help("write its topics as [topics.NAME], its defaults as [defaults], its limits as [limits]"),
+            );
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
         let bounds = bounds::bounds(&mut section);
+        read.limits.extend(limits::limits(&mut section).map(|limits| (tenant.clone(), limits)));
         let mut template = template.clone();
         let own = section.section("defaults");
         if let Some(mut defaults) = own.clone() {

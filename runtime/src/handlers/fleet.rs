@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::config::Manifest;
+use crate::config::{Manifest, TenantLimits};
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
 use crate::topic::{Capability, Limits, Topic};
 use crate::wasm::{Component, FollowUpRule, Stash, Version};
@@ -44,6 +44,7 @@ pub struct Fleet {
     raw_topics: HashMap<Name, Vec<Name>>,
     /// What a topic is like that only its component's file makes; none: no file makes one.
     auto: Option<Topic>,
+    limits: Arc<BTreeMap<Name, TenantLimits>>,
 }
 
 impl Fleet {
@@ -67,7 +68,7 @@ impl Fleet {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
-        Self { seats, tenants, raw_topics, auto }
+        Self { seats, tenants, raw_topics, auto, limits: Arc::clone(&manifest.limits) }
     }
 
     pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
@@ -101,6 +102,11 @@ impl Fleet {
     /// The tenant's topics that raw producers write to.
     pub fn raw_topics(&self, tenant: &Name) -> &[Name] {
         self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the tenant may ask for at the door.
+    pub fn limits(&self, tenant: &Name) -> TenantLimits {
+        self.limits.get(tenant).copied().unwrap_or_default()
     }
 
     /// The tenants that have topics here, in order.

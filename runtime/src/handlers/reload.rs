@@ -47,7 +47,7 @@ impl Fixed {
         // These two apply at once.
         let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
         let (server, store, journal) = (manifest.server.clone(), manifest.store.clone(), manifest.journal.clone());
-        Self { server, store, http: manifest.http, journal, handlers }
+        Self { server, store, http: manifest.http.clone(), journal, handlers }
     }
 }
 

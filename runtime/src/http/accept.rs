@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::crowd::{Crowd, Seat};
 use super::limits::HttpLimits;
+use super::tls::Tls;
 
 /// Bytes of a request's head. Longer ones are answered 431.
 const HEAD_BYTES: usize = 64 << 10;
@@ -35,7 +36,13 @@ const HEADERS: usize = 100;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`, and then until the requests that have begun are answered. Dropped, it cuts them off.
-pub(super) async fn run(listener: TcpListener, router: Router, limits: HttpLimits, stop: CancellationToken) {
+pub(super) async fn run(
+    listener: TcpListener,
+    router: Router,
+    limits: HttpLimits,
+    tls: Option<Arc<Tls>>,
+    stop: CancellationToken,
+) {
     let crowd = Crowd::new(limits.connections);
     let mut connections = JoinSet::new();
     loop {
@@ -48,7 +55,7 @@ pub(super) async fn run(listener: TcpListener, router: Router, limits: HttpLimit
             () = stop.cancelled() => break,
             seat = crowd.seat() => seat,
         };
-        connections.spawn(serve(stream, peer, router.clone(), limits, seat, stop.clone()));
+        connections.spawn(serve(stream, peer, router.clone(), limits, tls.clone(), seat, stop.clone()));
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
@@ -81,12 +88,22 @@ async fn serve(
     peer: SocketAddr,
     router: Router,
     limits: HttpLimits,
+    tls: Option<Arc<Tls>>,
     seat: Arc<Seat>,
     stop: CancellationToken,
 ) {
     // Answers are written whole; to hold back their ends helps nobody. Best effort.
     stream.set_nodelay(true).ok();
-    speak_http(stream, peer, router, limits, seat, stop).await;
+    let Some(tls) = tls else { return speak_http(stream, peer, router, limits, seat, stop).await };
+    let spoken = tokio::select! {
+        spoken = tls.accept(stream) => spoken,
+        () = stop.cancelled() => return,
+        () = seat.asked_to_leave() => return,
+    };
+    match spoken {
+        Ok(stream) => speak_http(stream, peer, router, limits, seat, stop).await,
+        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+    }
 }
 
 async fn speak_http<S>(

@@ -4,6 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 
+use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::jobs::within_batch;
 use super::problem::Problem;
@@ -23,10 +24,12 @@ pub(super) fn routes() -> Router<Room> {
 }
 
 async fn list(
+    caller: Caller,
     State(room): State<Room>,
     Head(Path(topic)): Head<Path<TopicId>>,
     Head(Query(page)): Head<Query<wire::Page>>,
 ) -> Result<Json<wire::Dead>, Problem> {
+    caller.may(Scope::Read, &topic.tenant)?;
     within_batch(page.limit)?;
     let dead = room.store.dead(&topic, page.skip, page.limit).await?;
     Ok(Json(wire::Dead { dead: first_of(dead).map(Into::into).collect() }))
@@ -41,19 +44,23 @@ fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {
 }
 
 async fn respawn(
+    caller: Caller,
     State(room): State<Room>,
     Head(Path(topic)): Head<Path<TopicId>>,
     Document(wire::Ids { ids }): Document<wire::Ids>,
 ) -> Result<Json<wire::WereDead>, Problem> {
+    caller.may(Scope::Admin, &topic.tenant)?;
     within_batch(ids.len())?;
     Ok(Json(wire::WereDead { were_dead: room.store.respawn(&topic, &ids).await? }))
 }
 
 async fn delete(
+    caller: Caller,
     State(room): State<Room>,
     Head(Path(topic)): Head<Path<TopicId>>,
     Document(wire::Ids { ids }): Document<wire::Ids>,
 ) -> Result<Json<wire::WereDead>, Problem> {
+    caller.may(Scope::Admin, &topic.tenant)?;
     within_batch(ids.len())?;
     Ok(Json(wire::WereDead { were_dead: room.store.delete_dead(&topic, &ids).await? }))
 }

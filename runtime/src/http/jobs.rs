@@ -1,5 +1,7 @@
 //! Push jobs and cancel some, as the commands do.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -10,7 +12,6 @@ use super::problem::{Code, Problem};
 use super::server::Room;
 use super::wire::{self, BATCH};
 use crate::job::{Name, NewJob};
-use std::collections::BTreeSet;
 
 /// A job's body is at most 64 MiB, which is 86 in base64; what else belongs to the job fits into the rest.
 pub(super) const PUSH_BYTES: usize = 96 << 20;
@@ -22,21 +23,22 @@ pub(super) fn routes() -> Router<Room> {
 }
 
 async fn push(
-    State(room): State<Room>,
     caller: Caller,
+    State(room): State<Room>,
     Document(push): Document<wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     within_batch(push.jobs.len())?;
     let jobs: Vec<NewJob> = push.jobs.into_iter().map(Into::into).collect();
     let tenants: BTreeSet<&Name> = jobs.iter().map(|job| &job.spec.topic.tenant).collect();
     tenants.into_iter().try_for_each(|tenant| caller.may(Scope::Push, tenant))?;
+    room.admit(&jobs).await?;
     let pushed = room.store.push(&jobs).await?;
     Ok(Json(wire::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
 }
 
 async fn cancel(
-    State(room): State<Room>,
     caller: Caller,
+    State(room): State<Room>,
     Head(Path(tenant)): Head<Path<Name>>,
     Document(wire::Ids { ids }): Document<wire::Ids>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {

@@ -3,14 +3,15 @@
 //! An embedded store belongs to one process; the others come in here. [`RemoteStore`] is the other end: a store like any
 //! other, by way of a server. `wire/` is what both ends say to each other. Reference for people: `docs/http-api.md`.
 //!
-//! Whoever can reach the door may do everything, so it opens on loopback addresses only, and `guard` keeps out what a web
-//! page makes a browser send there.
+//! Who comes in says a token, and may do what that allows. As long as there are none, everybody on this machine may do
+//! everything, and `guard` keeps out what a web page makes a browser send there.
 
 mod accept;
 mod caller;
 mod client;
 mod crowd;
 mod dead;
+mod door;
 mod extract;
 mod guard;
 mod health;
@@ -18,15 +19,19 @@ mod hub;
 mod idempotency;
 mod job;
 mod jobs;
+mod keyring;
 mod limits;
 mod list;
 mod listen;
 mod problem;
 mod push;
+mod quota;
 mod request_id;
 mod server;
 mod signals;
 mod sse;
+mod tls;
+mod tokens;
 mod topics;
 mod turns;
 mod watch;
@@ -36,6 +41,7 @@ mod wire;
 mod tests;
 
 pub use client::RemoteStore;
+pub use door::DoorSettings;
 pub use limits::HttpLimits;
 pub use listen::{ListenError, listen};
-pub use server::{HttpServer, Phase};
+pub use server::{HttpServer, OpenError, Phase};

@@ -1,11 +1,14 @@
 //! Errors as they go over the wire: RFC 9457, with a stable `code` of our own.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
+use super::caller;
 use crate::store::StoreError;
 
 /// The media type of a [`Problem`].
@@ -22,6 +25,9 @@ pub(super) struct Problem {
     /// The store that the problem is about, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
+    /// When to come again; the header `Retry-After`.
+    #[serde(skip)]
+    pub(super) retry_after: Option<Duration>,
 }
 
 /// The codes are stable; new ones may come.
@@ -100,21 +106,35 @@ impl Problem {
     pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
         let status = code.status();
         let title = status.canonical_reason().unwrap_or_default().into();
-        Self { code, status: status.as_u16(), title, detail: detail.into(), store: None }
+        Self { code, status: status.as_u16(), title, detail: detail.into(), store: None, retry_after: None }
+    }
+
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
-        let passes_soon = matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway);
+        let (status, retry_after) = (self.code.status(), self.retry_after);
+        let passes_soon =
+            matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway).then_some(caller::COME_AGAIN);
         let mut response = (status, Json(self)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, MEDIA_TYPE);
-        if passes_soon {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gristmill\""));
+        }
+        if let Some(wait) = retry_after.or(passes_soon) {
+            headers.insert(header::RETRY_AFTER, whole_seconds(wait).into());
         }
         response
     }
+}
+
+/// Rounded up: who comes back when told must not be too early.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
 impl From<StoreError> for Problem {

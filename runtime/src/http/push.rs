@@ -81,6 +81,7 @@ async fn store(room: &Room, topic: &TopicId, request: Request) -> Result<(Order,
             job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
         }
     }
+    room.admit(&order.jobs).await?;
     let pushed = room.store.push(&order.jobs).await?;
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
     for (NewJob { spec, .. }, pushed) in order.jobs.iter().zip(pushed) {

@@ -1,7 +1,7 @@
 //! The server: its rooms' doors by path, from its start to its end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,19 +11,23 @@ use axum::middleware;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
+use super::caller::Caller;
+use super::door::{self, Door, DoorSettings};
 use super::hub::Hub;
 use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
+use super::tls::Tls;
 use super::turns::{Turns, take_turn};
-use super::{accept, dead, guard, health, job, jobs, list, push, request_id, signals, topics, wire};
+use super::{accept, dead, guard, health, job, jobs, list, push, request_id, signals, tokens, topics, wire};
 use crate::handlers::Fleet;
 use crate::store::Store;
+use crate::token::TokenText;
 
 /// The most that a request may bring, if its route does not say otherwise.
 const BODY_BYTES: usize = 1 << 20;
@@ -39,14 +43,27 @@ pub enum Phase {
     Ending,
 }
 
-/// A server at work. Dropped without [`HttpServer::shutdown`], it goes on.
+/// A server at work. Dropped without [`HttpServer::shutdown`], it is gone at once.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
     phase: watch::Sender<Phase>,
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
     stop: CancellationToken,
-    serving: JoinHandle<()>,
+    serving: JoinSet<()>,
+    secret: TokenText,
+    commands: SocketAddr,
+}
+
+/// The server does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the system has no randomness to give")]
+    Randomness(#[from] getrandom::Error),
+    #[error("no listener for the server")]
+    Listen(#[from] io::Error),
+    #[error("failed to read [http.tls]")]
+    Tls(#[source] anyhow::Error),
 }
 
 /// What every route can reach.
@@ -62,6 +79,7 @@ pub(super) struct Room {
     pub(super) turns: Turns,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
+    pub(super) door: Door,
 }
 
 impl Room {
@@ -83,8 +101,8 @@ impl HttpServer {
     /// Begins to answer for the store, which people know as `store_name`. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The listener does not know its own address.
-    pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> io::Result<Self> {
+    /// The listener does not know its own address, or the system has no randomness to give.
+    pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> Result<Self, OpenError> {
         Self::start_with(listener, store, store_name, HttpLimits::default())
     }
 
@@ -97,25 +115,77 @@ impl HttpServer {
         store: Arc<dyn Store>,
         store_name: &str,
         limits: HttpLimits,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, OpenError> {
+        Self::begin(listener, None, store, store_name, &DoorSettings { limits, ..DoorSettings::default() })
+    }
+
+    /// The same by settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
+    /// name that a certificate could be for.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`]; the certificate or its key cannot be used; there is no port for commands.
+    pub async fn open(
+        listener: TcpListener,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &DoorSettings,
+    ) -> Result<Self, OpenError> {
+        let commands = match &settings.tls {
+            Some(_) => Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+            None => None,
+        };
+        Self::begin(listener, commands, store, store_name, settings)
+    }
+
+    fn begin(
+        listener: TcpListener,
+        for_commands: Option<TcpListener>,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &DoorSettings,
+    ) -> Result<Self, OpenError> {
         let address = listener.local_addr()?;
-        let (phase, stop) = (watch::Sender::new(Phase::Starting), CancellationToken::new());
+        let commands = match &for_commands {
+            Some(listener) => listener.local_addr()?,
+            None => reachable(address),
+        };
+        let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
+        let (phase, stop, secret) =
+            (watch::Sender::new(Phase::Starting), CancellationToken::new(), TokenText::generate()?);
         let fleet = Arc::new(OnceLock::new());
         let room = Room {
             hub: Arc::new(Hub::new(store.clone())),
-            turns: Turns::new(&limits),
+            turns: Turns::new(&settings.limits),
+            door: Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings),
             store,
             store_name: store_name.into(),
             phase: phase.subscribe(),
             fleet: fleet.clone(),
             stop: stop.clone(),
         };
-        let serving = tokio::spawn(accept::run(listener, router(room), limits, stop.clone()));
-        Ok(Self { address, phase, fleet, stop, serving })
+        let (keyring, limits) = (room.door.keyring.clone(), settings.limits);
+        let router = router(room);
+        let mut serving = JoinSet::new();
+        serving.spawn(keyring.listen(stop.clone()));
+        if let Some(listener) = for_commands {
+            serving.spawn(accept::run(listener, router.clone(), limits, None, stop.clone()));
+        }
+        serving.spawn(accept::run(listener, router, limits, tls, stop.clone()));
+        Ok(Self { address, phase, fleet, stop, serving, secret, commands })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where commands of this machine come in, by plain HTTP.
+    pub fn address_for_commands(&self) -> SocketAddr {
+        self.commands
+    }
+
+    /// A token that lets in whoever can read where it is written down. It dies with the server.
+    pub fn secret(&self) -> &str {
+        self.secret.as_str()
     }
 
     /// Says which topics there are and who does their jobs, from now on. Once.
@@ -131,10 +201,20 @@ impl HttpServer {
     /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
-        if tokio::time::timeout(LAST_REQUESTS, &mut self.serving).await.is_err() {
+        let end = async { while self.serving.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_REQUESTS, end).await.is_err() {
             tracing::warn!("some requests were still going on at the end of the server: they are cut off");
-            self.serving.abort();
+            self.serving.abort_all();
         }
+    }
+}
+
+/// Where a listener on all addresses is to be found from this machine.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(_) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
     }
 }
 
@@ -146,6 +226,7 @@ fn router(room: Room) -> Router {
         .merge(topics::routes())
         .merge(dead::routes())
         .merge(signals::routes())
+        .merge(tokens::routes())
         // Health is not behind them: a process whose store is slow lives all the same.
         .layer(middleware::from_fn_with_state(room.turns.clone(), take_turn));
     Router::new()
@@ -157,6 +238,7 @@ fn router(room: Room) -> Router {
         // The limits are on what comes out of a compressed body.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
         .layer(CompressionLayer::new().compress_when(worth_compressing()))
+        .layer(middleware::from_fn_with_state(room.clone(), door::enter))
         .layer(middleware::from_fn(guard::guard))
         .layer(middleware::from_fn(request_id::name_request))
         .with_state(room)
@@ -175,7 +257,7 @@ fn worth_compressing() -> impl Predicate {
 }
 
 /// Who answers, so that a command knows whom it has reached.
-async fn about(State(room): State<Room>) -> axum::Json<wire::About> {
+async fn about(_: Caller, State(room): State<Room>) -> axum::Json<wire::About> {
     let version = env!("CARGO_PKG_VERSION").into();
     axum::Json(wire::About { version, pid: std::process::id(), store: room.store_name.to_string() })
 }

@@ -14,6 +14,7 @@ use hyper::body::Frame;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::jobs::within_batch;
 use super::problem::{Code, Problem};
@@ -28,11 +29,15 @@ pub(super) fn routes() -> Router<Room> {
 
 /// The answer begins once the store listens: what happens after that is told.
 async fn signals(
+    caller: Caller,
     State(room): State<Room>,
     Head(Query(wire::Listeners { tenants })): Head<Query<wire::Listeners>>,
 ) -> Result<Response, Problem> {
     let tenants: Result<Vec<Name>, _> = tenants.split(',').map(str::parse).collect();
     let tenants = tenants.map_err(|error: crate::job::BadName| Problem::new(Code::BadRequest, error.to_string()))?;
+    for tenant in &tenants {
+        caller.may(Scope::Read, tenant)?;
+    }
     within_batch(tenants.len())?;
     let signals = room.store.signals(&tenants).await?;
     let lines = Lines { signals, stop: Box::pin(room.stop.cancelled_owned()) };

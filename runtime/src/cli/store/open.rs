@@ -18,12 +18,12 @@ pub(in crate::cli) struct Opened {
 }
 
 impl Opened {
-    /// Tells other processes where this one answers for the store, if it is one that they cannot open.
+    /// Tells other processes where this one answers for the store, if it is one that they cannot open, and what to say there.
     ///
     /// # Errors
     /// It cannot be written down.
-    pub(in crate::cli) fn announce(&self, http: SocketAddr) -> Result<(), StoreError> {
-        self.owned.as_ref().map_or(Ok(()), |store| store.announce(http))
+    pub(in crate::cli) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+        self.owned.as_ref().map_or(Ok(()), |store| store.announce(http, secret))
     }
 
     /// Before the first worker starts: what an earlier owner's workers ran is free at once.

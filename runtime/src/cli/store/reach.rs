@@ -14,6 +14,7 @@ use crate::http::RemoteStore;
 use crate::store::embedded::{Owner, owner};
 use crate::store::redis::RedisStore;
 use crate::store::{Produce, StoreError};
+use crate::token::TokenText;
 
 /// How long an owner may take to say where it answers, or to let go: it may be starting, ending, or another command.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ pub(in crate::cli) struct NoStoreYet(PathBuf);
 pub(in crate::cli) struct Way {
     store: StoreSettings,
     http: HttpSettings,
+    /// For a server whose own we cannot read.
+    token: Option<TokenText>,
 }
 
 /// A store that a command can talk to.
@@ -46,8 +49,8 @@ impl Reached {
 }
 
 impl Way {
-    pub(in crate::cli) fn new(manifest: &Manifest) -> Self {
-        Self { store: manifest.store.clone(), http: manifest.http }
+    pub(in crate::cli) fn new(manifest: &Manifest, token: Option<TokenText>) -> Self {
+        Self { store: manifest.store.clone(), http: manifest.http.clone(), token }
     }
 
     /// Whether the store outlives the server that has it, and can be had by another process then.
@@ -98,8 +101,8 @@ impl Way {
             Ok(None) => open_file(path, self.store.durability)
                 .await
                 .map(|store| Reached { store: Arc::new(store), is_ours_alone: true }),
-            Ok(Some(Owner { http: Some(address), pid })) => self.owners_door(path, pid, address).await,
-            Ok(Some(Owner { pid, http: None })) => {
+            Ok(Some(Owner { http: Some(address), pid, secret })) => self.owners_door(path, pid, address, secret).await,
+            Ok(Some(Owner { pid, http: None, .. })) => {
                 Err(StoreError::Owned { store: path.display().to_string(), owner: pid })
             }
             Err(problem) => Err(problem),
@@ -107,8 +110,14 @@ impl Way {
     }
 
     /// An owner that is ending may have given its port to the server of another store already.
-    async fn owners_door(&self, path: &Path, pid: u32, address: SocketAddr) -> Result<Reached, StoreError> {
-        let server = RemoteStore::connect(address).await?;
+    async fn owners_door(
+        &self,
+        path: &Path,
+        pid: u32,
+        address: SocketAddr,
+        secret: Option<TokenText>,
+    ) -> Result<Reached, StoreError> {
+        let server = RemoteStore::connect_with(address, secret.or_else(|| self.token.clone())).await?;
         if server.pid() == pid {
             return Ok(Reached::shared(server));
         }
@@ -125,7 +134,7 @@ impl Way {
                 return Err(bad_address(problem).into());
             }
         };
-        let server = RemoteStore::connect(address).await;
+        let server = RemoteStore::connect_with(address, self.token.clone()).await;
         let server = server.context("`sqlite::memory:` lives in `gristmill run`: start it first")?;
         if server.store() != StoreAddress::Memory.to_string() {
             let (address, store) = (address, server.store());

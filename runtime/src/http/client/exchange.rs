@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::http::problem::{Code, Problem};
 use crate::store::StoreError;
+use crate::token::TokenText;
 
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// A little more than the server gives itself, so that it can say what took so long.
@@ -29,6 +30,8 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// For people.
     pub(super) name: String,
+    /// What lets us in.
+    pub(super) token: Option<TokenText>,
 }
 
 /// What to ask for.
@@ -117,6 +120,10 @@ impl Server {
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
         let Question { method, path, body, .. } = question;
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.to_string());
+        let request = match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str())),
+            None => request,
+        };
         let request = match &body {
             Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
             None => request,
@@ -148,7 +155,13 @@ impl Server {
 
     pub(super) fn refused(&self, doing: &'static str, problem: &Problem) -> StoreError {
         let store = problem.store.clone().unwrap_or_else(|| self.name.clone());
-        StoreError::Refused { store, doing, source: anyhow!("{}", problem.detail) }
+        let source = match problem.code {
+            Code::TokenMissing | Code::TokenInvalid => {
+                anyhow!("{} (commands say one with --token or GRISTMILL_TOKEN)", problem.detail)
+            }
+            _ => anyhow!("{}", problem.detail),
+        };
+        StoreError::Refused { store, doing, source }
     }
 
     fn away(&self, source: anyhow::Error) -> StoreError {

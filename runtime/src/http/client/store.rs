@@ -15,6 +15,7 @@ use crate::store::{
     BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Place, Produce, Pushed, Signal, StoreError,
     TopicCounts,
 };
+use crate::token::TokenText;
 
 /// Bytes of bodies in one request, unless a single job is larger.
 const PUSH_BYTES: usize = 4 << 20;
@@ -34,12 +35,20 @@ impl RemoteStore {
     /// Makes sure that a server answers there.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does.
+    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a token.
     pub async fn connect(address: SocketAddr) -> Result<Self, StoreError> {
-        let unknown = Server { address, name: format!("http://{address}") };
+        Self::connect_with(address, None).await
+    }
+
+    /// The same with a token.
+    ///
+    /// # Errors
+    /// Those of [`Self::connect`].
+    pub async fn connect_with(address: SocketAddr, token: Option<TokenText>) -> Result<Self, StoreError> {
+        let unknown = Server { address, name: format!("http://{address}"), token };
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
         let name = format!("{} (process {} at http://{address})", about.store, about.pid);
-        Ok(Self { server: Server { address, name }, store: about.store, pid: about.pid })
+        Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
     }
 
     /// The store's address, as its owner knows it.

@@ -15,7 +15,7 @@ use crate::job::{JobId, Name};
 
 pub(super) use job::{NewJob, Pushed};
 pub(super) use signal::Signal;
-pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Token, Tokens};
+pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
 pub(super) use view::{Cancelled, DeadJob, JobView, TopicCounts};
 
 /// The most jobs or ids in one request.

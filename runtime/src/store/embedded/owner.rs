@@ -4,13 +4,18 @@
 //! people and other processes whom to ask; it counts only while the lock is held. The file is never deleted: whoever
 //! deletes a lock's file lets two processes hold it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::store::StoreError;
+use crate::token::TokenText;
+
+/// Nobody but the owner's user reads what is written down: it has a secret in it.
+const PRIVATE: u32 = 0o600;
 
 /// The process to which a store's file belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +23,8 @@ pub struct Owner {
     pub pid: u32,
     /// Where it answers, if it has said so; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
     pub http: Option<SocketAddr>,
+    /// What lets a command in there, however many tokens there are.
+    pub secret: Option<TokenText>,
 }
 
 /// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
@@ -53,7 +60,9 @@ impl Lock {
     /// Takes the lock of the database at `path`.
     pub(super) fn take(path: &Path) -> Result<Self, NotTaken> {
         let path = beside(path);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
+        let file = options.open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
@@ -66,21 +75,28 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Writes down where the owner answers.
-    pub(super) fn announce(&self, http: SocketAddr) -> Result<(), StoreError> {
-        self.write(&format!("{}\n{http}\n", std::process::id())).map_err(|error| away(&self.path, error))
+    /// Writes down where the owner answers, and the secret that it knows its own commands by. Without the secret, if the
+    /// file is somebody else's: it could not be kept from others.
+    pub(super) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+        let private = self.file().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
+        let secret = if private { secret } else { "" };
+        self.write(&format!("{}\n{http}\n{secret}\n", std::process::id())).map_err(|error| away(&self.path, error))
     }
 
     /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
     fn write(&self, note: &str) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.file();
         file.rewind()?;
         file.write_all(note.as_bytes())
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An owner that has just taken the lock and not yet said who it is.
-const UNKNOWN: Owner = Owner { pid: 0, http: None };
+const UNKNOWN: Owner = Owner { pid: 0, http: None, secret: None };
 
 fn look(path: &Path) -> io::Result<Option<Owner>> {
     let file = match File::open(path) {
@@ -102,7 +118,9 @@ fn read(mut file: &File) -> Option<Owner> {
     file.read_to_string(&mut note).ok()?;
     let mut lines = note.lines();
     let pid = lines.next()?.parse().ok()?;
-    Some(Owner { pid, http: lines.next().and_then(|address| address.parse().ok()) })
+    let http = lines.next().and_then(|address| address.parse().ok());
+    let secret = lines.next().filter(|secret| !secret.is_empty()).map(|secret| secret.to_owned().into());
+    Some(Owner { pid, http, secret })
 }
 
 fn beside(path: &Path) -> PathBuf {

@@ -119,12 +119,12 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Tells other processes where this one answers; see [`owner`](super::owner). In memory there is nobody to tell.
+    /// Tells other processes where this one answers, and by what `secret` it knows them; see [`owner`](super::owner). In memory there is nobody to tell.
     ///
     /// # Errors
     /// [`StoreError::Away`]: the file beside the database cannot be written.
-    pub fn announce(&self, http: SocketAddr) -> Result<(), StoreError> {
-        self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http))
+    pub fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+        self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http, secret))
     }
 
     fn start(name: String, opened: Opened) -> Result<Self, StoreError> {

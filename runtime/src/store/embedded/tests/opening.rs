@@ -1,5 +1,6 @@
 //! Opening a file, or refusing to.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,10 +32,14 @@ fn assert_says(text: &str, parts: &[&str]) {
 async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
     let mill = Mill::on_disk(Durability::Process).await;
     let file = mill.file();
-    let ours = |http| Some(Owner { pid: std::process::id(), http });
+    let ours = |http: Option<std::net::SocketAddr>| {
+        Some(Owner { pid: std::process::id(), http, secret: http.map(|_| "hush".to_owned().into()) })
+    };
     assert_eq!(owner(&file).unwrap(), ours(None));
     let http = "127.0.0.1:7777".parse().unwrap();
-    mill.store.announce(http).unwrap();
+    mill.store.announce(http, "hush").unwrap();
+    let note = std::fs::metadata(file.with_file_name("jobs.db.owner")).unwrap();
+    assert_eq!(note.permissions().mode() & 0o777, 0o600, "nobody else reads the secret");
     assert_eq!(owner(&file).unwrap(), ours(Some(http)));
 
     let link = file.with_file_name("link.db");

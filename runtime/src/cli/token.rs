@@ -1,0 +1,193 @@
+//! `gristmill token`: who may come in at the server's door.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::screen;
+use super::store::Way;
+use super::table::Table;
+use crate::config::units;
+use crate::job::Name;
+use crate::store::{Produce, TokenAdded};
+use crate::time::Timestamp;
+use crate::token::{
+    DESCRIPTION_BYTES, NewToken, Rate, Scope, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText,
+};
+
+/// Make, list or revoke the tokens that let others in
+///
+/// As long as there are no tokens, everybody on this machine may do everything, and nobody else may come in. From the
+/// first one on, every request needs one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill token create --tenant acme --scope push,read --description 'web shop' --expires 90d
+  gristmill token create --all-tenants --scope push,work,read,admin
+  gristmill token list --tenant acme
+  gristmill token revoke 3f9c1a7be0d24c55")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a token, and show it: this once and never again
+    Create(Create),
+    /// List tokens, the oldest first; not what they say
+    List {
+        /// Only this tenant's
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<Name>,
+    },
+    /// Make a token let nobody in any more, at once and on every server
+    Revoke {
+        /// The token's id
+        id: TokenId,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// The tenant whose jobs it is for
+    #[arg(long, value_name = "NAME", required_unless_present = "all_tenants", conflicts_with = "all_tenants")]
+    tenant: Option<Name>,
+    /// For whoever keeps the server: it holds in every tenant
+    #[arg(long)]
+    all_tenants: bool,
+    /// What it allows: push (bring jobs), work (claim and settle them), read (look), admin (everything else)
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',', required = true)]
+    scope: Vec<Scope>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    description: String,
+    /// For how long it is good [default: until it is revoked]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    expires: Option<Duration>,
+    /// How many requests a second it allows, in each server [default: no limit]
+    #[arg(long, value_name = "N")]
+    requests_per_second: Option<NonZero<u32>>,
+    /// How many of them may come at once [default: those of a second]
+    #[arg(long, value_name = "N", requires = "requests_per_second")]
+    burst: Option<NonZero<u32>>,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Command::Create(create) => make(global, create).await,
+        Command::List { tenant } => list(global, &*global.store_alone().await?, tenant.as_ref()).await,
+        Command::Revoke { id } => revoke(global, &*global.store_alone().await?, &id).await,
+    }
+}
+
+async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
+    if create.description.len() > DESCRIPTION_BYTES {
+        return Err(Usage(format!("--description has at most {DESCRIPTION_BYTES} bytes")).into());
+    }
+    // The first token may come before the first job.
+    let manifest = global.manifest_without_secrets()?;
+    let store = Way::new(&manifest, global.token()).reach_or_make().await?.store;
+    let text = TokenText::generate()?;
+    match store.add_token(&create.token(&text)).await? {
+        TokenAdded::Added(token) => show(global, &text, &token),
+        TokenAdded::Exists => anyhow::bail!("the same token was made before, which cannot be: try again"),
+        TokenAdded::TooMany => anyhow::bail!("there are {TOKENS_PER_TENANT} tokens already: revoke some first"),
+    }
+}
+
+impl Create {
+    fn token(self, text: &TokenText) -> NewToken {
+        let burst = self.burst;
+        let rate = |per_second| Rate { per_second, burst: burst.unwrap_or(per_second) };
+        NewToken {
+            hash: text.hash(),
+            tenant: self.tenant,
+            scopes: self.scope.into_iter().collect(),
+            description: self.description,
+            limits: TokenLimits { requests: self.requests_per_second.map(rate), throttle: None },
+            expires_in: self.expires,
+        }
+    }
+}
+
+/// The text alone on standard output, so that it can be piped to where it is to be kept.
+fn show(global: &Global, text: &TokenText, token: &Token) -> anyhow::Result<Exit> {
+    if global.json {
+        let mut document = document(token);
+        if let Some(document) = document.as_object_mut() {
+            document.insert("text".into(), text.as_str().into());
+        }
+        screen::document(&document)?;
+        return Ok(Exit::Done);
+    }
+    screen::line(text.as_str())?;
+    if !global.quiet {
+        screen::note(&format!("note: this is token {}; it is shown this once: keep it safe", token.id));
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> anyhow::Result<Exit> {
+    let now = Timestamp::now();
+    let mut table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "DESCRIPTION"]);
+    for token in store.tokens(tenant).await? {
+        if global.json {
+            screen::document(&document(&token))?;
+        } else {
+            table.row(row(&token, now));
+        }
+    }
+    if !global.json && table.is_empty() {
+        screen::note("there are no tokens");
+    } else if !global.json {
+        table.print()?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(token: &Token, now: Timestamp) -> [String; 7] {
+    let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+    let expires = match token.expires_at {
+        None => "never".into(),
+        Some(end) if end <= now => "expired".into(),
+        Some(end) => end.to_string(),
+    };
+    [
+        token.id.to_string(),
+        token.tenant.as_ref().map_or_else(|| "(all)".into(), ToString::to_string),
+        scopes.join(","),
+        token.created_at.to_string(),
+        expires,
+        token.limits.requests.map_or_else(|| "-".into(), |rate| rate.per_second.to_string()),
+        token.description.clone(),
+    ]
+}
+
+fn document(token: &Token) -> Value {
+    json!({
+        "id": token.id,
+        "tenant": token.tenant,
+        "scopes": token.scopes,
+        "description": token.description,
+        "created_at_ms": token.created_at,
+        "expires_at_ms": token.expires_at,
+        "limits": token.limits,
+    })
+}
+
+async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::Result<Exit> {
+    let revoked = store.revoke_token(id).await?;
+    if global.json {
+        screen::document(&json!({ "id": id, "revoked": revoked }))?;
+    } else if revoked {
+        screen::line(&format!("token {id} is revoked"))?;
+    } else {
+        screen::note(&format!("there is no token {id}; see `gristmill token list`"));
+    }
+    Ok(if revoked { Exit::Done } else { Exit::Failed })
+}

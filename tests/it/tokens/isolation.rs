@@ -1,0 +1,107 @@
+//! Nothing of one tenant is seen by another: not by id, not by path, not in a list, not in the text of an error.
+
+use gristmill::token::{Scope, TokenHash};
+use gristmill_tests::asker::{Answer, Asker};
+use gristmill_tests::mill::{Mill, On};
+use serde_json::Value;
+
+use super::routes::{About, Needs, ROUTES, push_of};
+use super::{bury, push, token};
+
+on_both_stores! {
+    what_is_there_and_what_is_not_are_the_same_to_others
+    another_tenants_job_is_not_found_under_ones_own_name
+    lists_hold_what_is_ones_own
+    a_push_for_somebody_else_pushes_nothing
+    others_signals_are_not_heard
+}
+
+async fn mill(on: On) -> Mill {
+    super::mill(on).await
+}
+
+/// What two answers must agree in: all but when and as which they were given.
+fn told(answer: &Answer) -> (u16, Vec<(String, String)>, Value) {
+    let headers = answer.headers.iter().filter(|(name, _)| !matches!(name.as_str(), "date" | "x-request-id"));
+    let mut headers: Vec<_> =
+        headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    headers.sort();
+    let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    if let Some(body) = body.as_object_mut() {
+        body.remove("request_id");
+        body.remove("instance");
+    }
+    (answer.status, headers, body)
+}
+
+async fn acme(mill: &Mill) -> Asker {
+    mill.asker().with_token(&token(&*mill.store, Some("acme"), &Scope::ALL).await)
+}
+
+async fn what_is_there_and_what_is_not_are_the_same_to_others(mill: Mill) {
+    let (waiting, dead) = (push(&mill, "other/mail").await, bury(&mill, "other/mail").await);
+    let theirs = TokenHash::of(&token(&*mill.store, Some("other"), &Scope::ALL).await).id();
+    let asker = acme(&mill).await;
+    for route in ROUTES.iter().filter(|route| !matches!(route.needs, Needs::Nothing)) {
+        let nothing = route.ask(&asker, About::NOTHING).await;
+        assert_eq!(nothing.status, 403, "{} {}", route.method, route.path);
+        for job in [&waiting, &dead] {
+            let about = About { tenant: "other", topic: "mail", job: job.as_str(), token: theirs.as_str() };
+            let there = route.ask(&asker, about).await;
+            assert_eq!(told(&there), told(&nothing), "{} {}", route.method, route.path);
+        }
+    }
+    assert!(mill.store.find_token(&theirs).await.unwrap().is_some());
+    let counts = mill.store.counts(&"other".parse().unwrap()).await.unwrap();
+    assert_eq!((counts[0].ready + counts[0].dead, counts[0].paused), (2, false), "nothing was done to them");
+}
+
+async fn another_tenants_job_is_not_found_under_ones_own_name(mill: Mill) {
+    let (waiting, dead) = (push(&mill, "other/mail").await, bury(&mill, "other/mail").await);
+    let asker = acme(&mill).await;
+    let own = |job| About { tenant: "acme", topic: "mail", job, ..About::NOTHING };
+    for route in ROUTES.iter().filter(|route| route.path.contains("{job}") || route.path.contains("/dead/")) {
+        let nothing = route.ask(&asker, own("no-such-job")).await;
+        for job in [waiting.as_str(), dead.as_str()] {
+            let there = route.ask(&asker, own(job)).await;
+            let same = there.text().replace(job, "no-such-job");
+            assert_eq!((there.status, same), (nothing.status, nothing.text()), "{} {}", route.method, route.path);
+        }
+    }
+    let cancelled = serde_json::json!({ "ids": [waiting, dead] });
+    let answer = asker.post("/v1/tenants/acme/cancel", &cancelled).await;
+    assert_eq!(answer.json()["cancelled"], serde_json::json!(["too-late", "too-late"]));
+    assert!(mill.store.job(&"other".parse().unwrap(), &waiting).await.unwrap().is_some());
+}
+
+async fn lists_hold_what_is_ones_own(mill: Mill) {
+    for topic in ["other/mail", "other/payroll", "acme/mail"] {
+        bury(&mill, topic).await;
+    }
+    let asker = acme(&mill).await;
+    token(&*mill.store, Some("other"), &Scope::ALL).await;
+    for path in ["/v1/tenants/acme/topics", "/v1/tenants/acme/topics/mail/dead?limit=9", "/v1/tenants/acme/tokens"] {
+        let answer = asker.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.text().contains("other") && !answer.text().contains("payroll"), "{path}: {}", answer.text());
+    }
+    assert_eq!(asker.get("/v1/tenants/acme/topics").await.json()["topics"].as_array().unwrap().len(), 1);
+    assert_eq!(asker.get("/v1/tenants/acme/tokens").await.json()["tokens"].as_array().unwrap().len(), 1);
+}
+
+async fn a_push_for_somebody_else_pushes_nothing(mill: Mill) {
+    let asker = acme(&mill).await;
+    let mut both = push_of("acme", 1, "");
+    both["jobs"].as_array_mut().unwrap().extend(push_of("other", 1, "")["jobs"].as_array().unwrap().clone());
+    assert_eq!(asker.post("/v1/jobs", &both).await.status, 403);
+    assert!(mill.store.tenants().await.unwrap().is_empty(), "not even one's own half");
+    assert_eq!(asker.post("/v1/jobs", &push_of("acme", 1, "")).await.status, 200);
+}
+
+async fn others_signals_are_not_heard(mill: Mill) {
+    let asker = acme(&mill).await;
+    for (tenants, status) in [("acme", 200), ("acme,other", 403), ("other,acme", 403), ("acme,nobody", 403)] {
+        let response = asker.begin(hyper::Request::get(format!("/v1/signals?tenants={tenants}")), Vec::new()).await;
+        assert_eq!(response.status().as_u16(), status, "{tenants}");
+    }
+}

@@ -1,0 +1,97 @@
+//! The real binary: who may come in on this machine, and where it refuses to start.
+
+use gristmill_tests::asker::Asker;
+use gristmill_tests::guests;
+use gristmill_tests::site::Site;
+use serde_json::json;
+
+async fn site() -> Site {
+    Site::new("", &[("echo", guests::ECHO)]).await
+}
+
+/// The site's manifest with this `[http]` instead of its own.
+fn listen(site: &Site, http: &str) {
+    site.write_manifest(&format!("[http]\n{http}\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_others_can_reach_it_no_server_starts_without_tokens() {
+    let site = site().await;
+    listen(&site, "listen = \"0.0.0.0:0\"");
+    let said = site.run(&["run"]);
+    for remedy in ["0.0.0.0:0", "gristmill token create", "127.0.0.1", "insecure = true", "--insecure"] {
+        assert!(said.ended(2).err.contains(remedy), "{remedy}: {}", said.err);
+    }
+    listen(&site, "listen = \"0.0.0.0:0\"\ninsecure = true");
+    let runner = site.serve().await;
+    assert!(runner.log().contains("there are no tokens: whoever can reach"), "{}", runner.log());
+    let asker = Asker::new(site.address().unwrap());
+    assert_eq!(asker.get("/v1").await.status, 200);
+    drop(runner);
+
+    listen(&site, "listen = \"0.0.0.0:0\"");
+    let text = site.run(&["token", "create", "--all-tenants", "--scope", "read"]).done();
+    let runner = site.serve().await;
+    assert!(runner.log().contains("tokens go over the network for all to read"), "{}", runner.log());
+    let asker = Asker::new(site.address().unwrap());
+    assert_eq!(asker.get("/v1").await.status, 401);
+    assert_eq!(asker.with_token(text.trim()).get("/v1").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_loopback_it_says_that_it_asks_for_no_tokens() {
+    let site = site().await;
+    let runner = site.serve().await;
+    assert!(runner.log().contains("there are no tokens: whoever is on this machine"), "{}", runner.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_the_same_machine_go_on_once_there_are_tokens() {
+    let site = site().await;
+    let runner = site.serve().await;
+    let made = site.run(&["token", "create", "--tenant", "default", "--scope", "push,read", "--json"]).document();
+    let asker = Asker::new(site.address().unwrap());
+    assert_eq!(asker.get("/v1").await.status, 401);
+    let text = made["text"].as_str().unwrap();
+    assert_eq!(asker.with_token(text).get("/v1/tenants/default/topics").await.status, 200);
+    assert_eq!(asker.with_token(text).get("/v1/tenants").await.status, 403);
+
+    site.run(&["push", "echo", "--data", "x", "--wait"]).done();
+    site.run(&["pause", "echo"]).done();
+    assert_eq!(site.run(&["stats", "--json"]).documents().len(), 1);
+    assert!(!runner.log().contains(text), "no log line has a token in it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_made_listed_and_revoked_with_a_server_and_without() {
+    let site = site().await;
+    let create = ["token", "create", "--tenant", "acme", "--scope", "push", "--description", "web shop"];
+    let without = site.run(&create);
+    assert_eq!(without.done().trim().len(), 46, "the text and nothing else: {}", without.text());
+    let runner = site.serve().await;
+    let limits = ["--requests-per-second", "5", "--burst", "9", "--expires", "1h", "--json"];
+    let with = site.run(&[&create[..], &limits].concat()).document();
+    assert_eq!(with["limits"], json!({ "requests": { "per_second": 5, "burst": 9 } }));
+    let lasts = with["expires_at_ms"].as_u64().unwrap() - with["created_at_ms"].as_u64().unwrap();
+    assert_eq!(lasts, 3_600_000);
+
+    let listed = site.run(&["token", "list", "--json"]);
+    assert_eq!(listed.documents().len(), 2);
+    for text in [without.text().trim(), with["text"].as_str().unwrap()] {
+        assert!(!listed.text().contains(text));
+    }
+    assert!(site.run(&["token", "list"]).done().contains("web shop"));
+    assert!(site.run(&["token", "list", "--tenant", "other"]).done().is_empty());
+    let id = with["id"].as_str().unwrap();
+    let asker = Asker::new(site.address().unwrap()).with_token(with["text"].as_str().unwrap());
+    assert_eq!(asker.get("/v1").await.status, 200);
+    site.run(&["token", "revoke", id]).done();
+    assert_eq!(asker.get("/v1").await.status, 401);
+    assert!(site.run(&["token", "revoke", id]).ended(1).err.contains("there is no token"));
+    drop(runner);
+    assert_eq!(site.run(&["token", "list", "--json"]).documents().len(), 1);
+    for wrong in [&["token", "create", "--scope", "push"][..], &["token", "create", "--tenant", "a", "--scope", "all"]]
+    {
+        site.run(wrong).ended(2);
+    }
+}

@@ -1,0 +1,110 @@
+//! Every route, and what it takes to come in there. A new route is a line here; [`super::scopes`] and [`super::isolation`]
+//! try each.
+
+use gristmill::token::Scope;
+use gristmill_tests::asker::{Answer, Asker};
+use hyper::Request;
+use serde_json::{Value, json};
+
+/// Where a scope is needed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Needs {
+    /// In the tenant that the request is about.
+    Tenant(Scope),
+    /// In all tenants.
+    Everywhere(Scope),
+    /// Any token.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    /// With `{tenant}`, `{topic}`, `{job}` and `{token}`.
+    pub(super) path: &'static str,
+    /// With the same; empty: none.
+    body: &'static str,
+    pub(super) needs: Needs,
+}
+
+const fn route(method: &'static str, path: &'static str, body: &'static str, needs: Needs) -> Route {
+    Route { method, path, body, needs }
+}
+
+use Needs::{Everywhere, Nothing, Tenant};
+use Scope::{Admin, Push, Read};
+
+const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic":"{topic}"}}]}"#;
+const IDS: &str = r#"{"ids":["{job}"]}"#;
+const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
+const LIMITS: &str = "{}";
+
+pub(super) const ROUTES: &[Route] = &[
+    route("GET", "/v1", "", Nothing),
+    route("POST", "/v1/jobs", JOBS, Tenant(Push)),
+    route("GET", "/v1/tenants", "", Everywhere(Read)),
+    route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/cancel", IDS, Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/topics", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/pause", "{}", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/resume", "{}", Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
+    route("GET", "/v1/signals?tenants={tenant}", "", Tenant(Read)),
+    route("GET", "/v1/tokens", "", Everywhere(Admin)),
+    route("POST", "/v1/tokens", NEW_TOKEN, Everywhere(Admin)),
+    route("DELETE", "/v1/tokens/{token}", "", Everywhere(Admin)),
+    route("PUT", "/v1/tokens/{token}/limits", LIMITS, Everywhere(Admin)),
+    route("GET", "/v1/tenants/{tenant}/tokens", "", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/tokens", NEW_TOKEN, Tenant(Admin)),
+    route("DELETE", "/v1/tenants/{tenant}/tokens/{token}", "", Tenant(Admin)),
+    route("PUT", "/v1/tenants/{tenant}/tokens/{token}/limits", LIMITS, Tenant(Admin)),
+];
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) tenant: &'a str,
+    pub(super) topic: &'a str,
+    pub(super) job: &'a str,
+    /// Its id.
+    pub(super) token: &'a str,
+}
+
+impl About<'_> {
+    /// Something that there is not.
+    pub(super) const NOTHING: About<'static> =
+        About { tenant: "nobody", topic: "none", job: "no-such-job", token: "0123456789abcdef" };
+
+    fn fill(&self, text: &str) -> String {
+        let filled = text.replace("{tenant}", self.tenant).replace("{topic}", self.topic);
+        filled.replace("{job}", self.job).replace("{token}", self.token)
+    }
+}
+
+impl Route {
+    /// Asks there. Of an answer that has no end only the head is read.
+    pub(super) async fn ask(&self, asker: &Asker, about: About<'_>) -> Answer {
+        let request = Request::builder().method(self.method).uri(about.fill(self.path));
+        let request = request.header("content-type", "application/json");
+        let body = about.fill(self.body).into_bytes();
+        let response = asker.begin(request, body).await;
+        let (head, body) = response.into_parts();
+        let endless = head.headers.get("content-type").is_some_and(|kind| kind == "application/x-ndjson");
+        let body = match endless {
+            true => Vec::new(),
+            false => http_body_util::BodyExt::collect(body).await.unwrap().to_bytes().to_vec(),
+        };
+        Answer { status: head.status.as_u16(), headers: head.headers, body }
+    }
+}
+
+/// A push as a client would send it, of so many jobs with this body.
+pub(super) fn push_of(tenant: &str, count: usize, body: &str) -> Value {
+    let job = |n| {
+        let id = format!("{n}-{}", gristmill::job::JobId::generate());
+        json!({ "spec": { "id": id, "tenant": tenant, "topic": "mail", "body": { "base64": body } } })
+    };
+    json!({ "jobs": (0..count).map(job).collect::<Vec<_>>() })
+}
