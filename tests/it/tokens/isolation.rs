@@ -39,7 +39,7 @@ async fn acme(mill: &Mill) -> Asker {
 }
 
 async fn what_is_there_and_what_is_not_are_the_same_to_others(mill: Mill) {
-    let (waiting, dead) = (push(&mill, "other/mail").await, bury(&mill, "other/mail").await);
+    let (dead, waiting) = (bury(&mill, "other/mail").await, push(&mill, "other/mail").await);
     let theirs = TokenHash::of(&token(&*mill.store, Some("other"), &Scope::ALL).await).id();
     let asker = acme(&mill).await;
     for route in ROUTES.iter().filter(|route| !matches!(route.needs, Needs::Nothing)) {
@@ -57,7 +57,7 @@ async fn what_is_there_and_what_is_not_are_the_same_to_others(mill: Mill) {
 }
 
 async fn another_tenants_job_is_not_found_under_ones_own_name(mill: Mill) {
-    let (waiting, dead) = (push(&mill, "other/mail").await, bury(&mill, "other/mail").await);
+    let (dead, waiting) = (bury(&mill, "other/mail").await, push(&mill, "other/mail").await);
     let asker = acme(&mill).await;
     let own = |job| About { tenant: "acme", topic: "mail", job, ..About::NOTHING };
     for route in ROUTES.iter().filter(|route| route.path.contains("{job}") || route.path.contains("/dead/")) {

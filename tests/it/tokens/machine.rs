@@ -2,11 +2,25 @@
 
 use gristmill_tests::asker::Asker;
 use gristmill_tests::guests;
+use gristmill_tests::process::Process;
 use gristmill_tests::site::Site;
+use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 
 async fn site() -> Site {
     Site::new("", &[("echo", guests::ECHO)]).await
+}
+
+/// A runner that has said this.
+async fn serve(site: &Site, said: &str) -> Process {
+    let runner = site.serve().await;
+    until(format!("`{said}` in the log"), SOON, async || runner.log().contains(said).then_some(())).await;
+    runner
+}
+
+/// Somebody who asks at the door of the runner that has the file.
+async fn asker(site: &Site) -> Asker {
+    Asker::new(until("the server to say where it is", SOON, async || site.address()).await)
 }
 
 /// The site's manifest with this `[http]` instead of its own.
@@ -23,17 +37,14 @@ async fn where_others_can_reach_it_no_server_starts_without_tokens() {
         assert!(said.ended(2).err.contains(remedy), "{remedy}: {}", said.err);
     }
     listen(&site, "listen = \"0.0.0.0:0\"\ninsecure = true");
-    let runner = site.serve().await;
-    assert!(runner.log().contains("there are no tokens: whoever can reach"), "{}", runner.log());
-    let asker = Asker::new(site.address().unwrap());
-    assert_eq!(asker.get("/v1").await.status, 200);
+    let runner = serve(&site, "there are no tokens: whoever can reach").await;
+    assert_eq!(asker(&site).await.get("/v1").await.status, 200);
     drop(runner);
 
     listen(&site, "listen = \"0.0.0.0:0\"");
     let text = site.run(&["token", "create", "--all-tenants", "--scope", "read"]).done();
-    let runner = site.serve().await;
-    assert!(runner.log().contains("tokens go over the network for all to read"), "{}", runner.log());
-    let asker = Asker::new(site.address().unwrap());
+    let _runner = serve(&site, "tokens go over the network for all to read").await;
+    let asker = asker(&site).await;
     assert_eq!(asker.get("/v1").await.status, 401);
     assert_eq!(asker.with_token(text.trim()).get("/v1").await.status, 200);
 }
@@ -41,8 +52,7 @@ async fn where_others_can_reach_it_no_server_starts_without_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_loopback_it_says_that_it_asks_for_no_tokens() {
     let site = site().await;
-    let runner = site.serve().await;
-    assert!(runner.log().contains("there are no tokens: whoever is on this machine"), "{}", runner.log());
+    serve(&site, "there are no tokens: whoever is on this machine").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +60,7 @@ async fn commands_of_the_same_machine_go_on_once_there_are_tokens() {
     let site = site().await;
     let runner = site.serve().await;
     let made = site.run(&["token", "create", "--tenant", "default", "--scope", "push,read", "--json"]).document();
-    let asker = Asker::new(site.address().unwrap());
+    let asker = asker(&site).await;
     assert_eq!(asker.get("/v1").await.status, 401);
     let text = made["text"].as_str().unwrap();
     assert_eq!(asker.with_token(text).get("/v1/tenants/default/topics").await.status, 200);
@@ -58,7 +68,7 @@ async fn commands_of_the_same_machine_go_on_once_there_are_tokens() {
 
     site.run(&["push", "echo", "--data", "x", "--wait"]).done();
     site.run(&["pause", "echo"]).done();
-    assert_eq!(site.run(&["stats", "--json"]).documents().len(), 1);
+    assert!(site.run(&["stats"]).done().contains("echo"));
     assert!(!runner.log().contains(text), "no log line has a token in it");
 }
 
@@ -83,7 +93,7 @@ async fn tokens_are_made_listed_and_revoked_with_a_server_and_without() {
     assert!(site.run(&["token", "list"]).done().contains("web shop"));
     assert!(site.run(&["token", "list", "--tenant", "other"]).done().is_empty());
     let id = with["id"].as_str().unwrap();
-    let asker = Asker::new(site.address().unwrap()).with_token(with["text"].as_str().unwrap());
+    let asker = asker(&site).await.with_token(with["text"].as_str().unwrap());
     assert_eq!(asker.get("/v1").await.status, 200);
     site.run(&["token", "revoke", id]).done();
     assert_eq!(asker.get("/v1").await.status, 401);

@@ -1,10 +1,12 @@
 //! Every route, and what it takes to come in there. A new route is a line here; [`super::scopes`] and [`super::isolation`]
 //! try each.
 
-use gristmill::token::Scope;
+use gristmill::token::Scope::{self, Admin, Push, Read};
 use gristmill_tests::asker::{Answer, Asker};
 use hyper::Request;
 use serde_json::{Value, json};
+
+use self::Needs::{Everywhere, Nothing, Tenant};
 
 /// Where a scope is needed.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +32,6 @@ pub(super) struct Route {
 const fn route(method: &'static str, path: &'static str, body: &'static str, needs: Needs) -> Route {
     Route { method, path, body, needs }
 }
-
-use Needs::{Everywhere, Nothing, Tenant};
-use Scope::{Admin, Push, Read};
 
 const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic":"{topic}"}}]}"#;
 const IDS: &str = r#"{"ids":["{job}"]}"#;
