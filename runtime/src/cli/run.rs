@@ -94,7 +94,7 @@ fn say_who_may_come(address: SocketAddr, settings: &DoorSettings, has_tokens: bo
     let loopback = address.ip().is_loopback();
     match (has_tokens, loopback) {
         (false, true) => tracing::info!(
-            "there are no tokens: whoever is on this machine may do everything, until `gristmill token create` makes the first"
+            "there are no tokens: whoever is on this machine may do everything, until `gristmill token create` makes one"
         ),
         (false, false) => tracing::warn!("there are no tokens: whoever can reach {address} may do everything"),
         (true, false) if settings.tls.is_none() => tracing::warn!(

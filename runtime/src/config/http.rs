@@ -76,3 +76,26 @@ fn tls(section: &mut Section<'_>, folder: &Path) -> Option<TlsSettings> {
     tls.finish();
     Some(TlsSettings { certificate: certificate?, key: key? })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{parse, problems};
+    use super::*;
+
+    #[test]
+    fn the_door_may_be_opened_to_others() {
+        let http =
+            parse("[http]\nlisten = \"0.0.0.0:443\"\n[http.tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").http;
+        assert_eq!((http.listen, http.insecure), (Listen::At("0.0.0.0:443".parse().unwrap()), false));
+        let tls = TlsSettings { certificate: "/etc/gristmill/c.pem".into(), key: "/k.pem".into() };
+        assert_eq!(http.tls, Some(tls));
+        assert!(parse("[http]\ninsecure = true").http.insecure);
+        for (missing, there) in [("key", "certificate"), ("certificate", "key")] {
+            let told = problems(&format!("[http.tls]\n{there} = \"a\""));
+            assert!(
+                told.contains(&format!("does not say where its `{missing}` is")) && told.contains("1 problem"),
+                "{told}"
+            );
+        }
+    }
+}

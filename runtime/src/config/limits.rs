@@ -28,3 +28,26 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
     section.finish();
     Some(limits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::parse;
+    use super::*;
+    use crate::job::Name;
+
+    #[test]
+    fn tenants_have_limits_of_their_own_and_the_default_one_too() {
+        let acme = "requests-per-second = 5\nstored-jobs = \"2k\"\npayload = \"1KiB\"";
+        let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
+        let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
+        assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
+        let acme = TenantLimits {
+            requests_per_second: Some(5),
+            stored_jobs: Some(2000),
+            payload_bytes: Some(1024),
+            concurrency: None,
+        };
+        assert_eq!(limits("acme"), Some(acme));
+        assert_eq!(limits("other"), None);
+    }
+}

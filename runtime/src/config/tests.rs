@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ranges;
-use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress, TenantLimits, TlsSettings};
+use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress};
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 use crate::topic::{Backoff, BackoffKind, Limits, Topic};
 
-fn parse(text: &str) -> Manifest {
+pub(super) fn parse(text: &str) -> Manifest {
     Manifest::parse(text, Path::new("/etc/gristmill/gristmill.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -27,7 +27,7 @@ fn topic_of(manifest: &Manifest, name: &str) -> Topic {
     manifest.topics[&id(name)].clone()
 }
 
-fn problems(text: &str) -> String {
+pub(super) fn problems(text: &str) -> String {
     Manifest::parse(text, Path::new("gristmill.toml")).unwrap_err().to_string()
 }
 
@@ -333,39 +333,6 @@ fn a_file_is_as_durable_as_the_manifest_says() {
     assert_eq!(process.durability, Durability::Process);
     assert_eq!(process.address, StoreAddress::File("/etc/gristmill/a.db".into()));
     assert_eq!(store("durability = \"process\"").durability, Durability::Process);
-}
-
-#[test]
-fn the_door_may_be_opened_to_others() {
-    let http = parse("[http]\nlisten = \"0.0.0.0:443\"\n[http.tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").http;
-    assert_eq!((http.listen, http.insecure), (Listen::At("0.0.0.0:443".parse().unwrap()), false));
-    let tls = TlsSettings { certificate: "/etc/gristmill/c.pem".into(), key: "/k.pem".into() };
-    assert_eq!(http.tls, Some(tls));
-    assert!(parse("[http]\ninsecure = true").http.insecure);
-    for (missing, there) in [("key", "certificate"), ("certificate", "key")] {
-        let told = problems(&format!("[http.tls]\n{there} = \"a\""));
-        assert!(
-            told.contains(&format!("does not say where its `{missing}` is")) && told.contains("1 problem"),
-            "{told}"
-        );
-    }
-}
-
-#[test]
-fn tenants_have_limits_of_their_own_and_the_default_one_too() {
-    let manifest = parse(
-        "[limits]\nconcurrency = 3\n[tenants.acme.limits]\nrequests-per-second = 5\nstored-jobs = \"2k\"\npayload = \"1KiB\"",
-    );
-    let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
-    assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
-    let acme = TenantLimits {
-        requests_per_second: Some(5),
-        stored_jobs: Some(2000),
-        payload_bytes: Some(1024),
-        concurrency: None,
-    };
-    assert_eq!(limits("acme"), Some(acme));
-    assert_eq!(limits("other"), None);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,21 +15,19 @@ use crate::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, 
 use crate::outcome::{Failure, FailureDetail, Reason, Verdict};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::{
-    Cancelled, ClaimFrom, Doorkeeper, Inspect, JobState, Produce, Pushed, ResultView, Settlement, Signal, Store,
-    StoreError, TokenAdded, Tokens,
+    Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settlement, Signal, Store, StoreError,
 };
 use crate::time::Timestamp;
-use crate::token::{NewToken, Scope, Throttle, TokenHash, TokenLimits};
 
 /// A store, the door to it, and somebody who uses it.
-struct Mill {
-    store: EmbeddedStore,
-    server: HttpServer,
-    remote: RemoteStore,
+pub(super) struct Mill {
+    pub(super) store: EmbeddedStore,
+    pub(super) server: HttpServer,
+    pub(super) remote: RemoteStore,
 }
 
 impl Mill {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let store = EmbeddedStore::in_memory().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = HttpServer::start(listener, Arc::new(store.clone()), "sqlite::memory:").unwrap();
@@ -46,7 +43,7 @@ impl Mill {
     }
 
     /// Sends these bytes and reads the answer: status, head and body.
-    async fn raw(&self, request: &str) -> (u16, String, String) {
+    pub(super) async fn raw(&self, request: &str) -> (u16, String, String) {
         raw(self.server.address(), request).await
     }
 
@@ -103,17 +100,6 @@ fn full(name: &str) -> NewJob {
 
 fn plain(name: &str, due: Due) -> NewJob {
     NewJob { spec: JobSpec { id: id(name), ..JobSpec::new(topic(), Payload::default()) }, due }
-}
-
-fn token(text: &str) -> NewToken {
-    NewToken {
-        hash: TokenHash::of(text),
-        tenant: Some(tenant()),
-        scopes: [Scope::Read].into(),
-        description: "d".into(),
-        limits: TokenLimits::default(),
-        expires_in: None,
-    }
 }
 
 fn failure() -> Failure {
@@ -304,46 +290,6 @@ async fn another_sites_page_does_not_get_in() {
     let (status, head, _) = mill.raw(preflight).await;
     assert!(status == 405 && !head.contains("access-control"), "{head}");
     assert!(mill.store.counts(&tenant()).await.unwrap().is_empty(), "nothing was paused");
-}
-
-#[tokio::test]
-async fn who_brings_a_token_may_know_the_server_by_any_name() {
-    let mill = Mill::start().await;
-    let known = |host: &str, token: &str| format!("GET /v1 HTTP/1.1\r\nHost: {host}\r\nX-Token: {token}\r\n\r\n");
-    assert_eq!(mill.raw(&known("mill.example", mill.server.secret())).await.0, 421, "as long as there are no tokens");
-    mill.remote.add_token(&token("t")).await.unwrap();
-    assert_eq!(mill.raw(&known("mill.example", "t")).await.0, 200);
-    assert_eq!(mill.raw(&known("mill.example", mill.server.secret())).await.0, 200);
-    assert_eq!(mill.raw(&known("localhost", "x")).await.0, 401);
-}
-
-#[tokio::test]
-async fn tokens_come_through_the_door_as_they_are() {
-    let mill = Mill::start().await;
-    let secret = Some(mill.server.secret().to_owned().into());
-    let remote = RemoteStore::connect_with(mill.server.address(), secret).await.unwrap();
-    let new = NewToken { expires_in: Some(Duration::from_secs(60)), ..token("a") };
-    let TokenAdded::Added(added) = remote.add_token(&new).await.unwrap() else { panic!("it is new") };
-    assert_eq!(remote.add_token(&new).await.unwrap(), TokenAdded::Exists);
-    let found = mill.store.find_token(&added.id).await.unwrap().unwrap();
-    assert!(found.hash.is(&new.hash));
-    assert_eq!((&found.token, added.expires_at), (&added, Some(added.created_at.plus(Duration::from_secs(60)))));
-    let operator = NewToken { tenant: None, scopes: Scope::ALL.into(), ..token("b") };
-    remote.add_token(&operator).await.unwrap();
-    assert_eq!(remote.tokens(None).await.unwrap(), mill.store.tokens(None).await.unwrap());
-    assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), [added.clone()]);
-
-    let limits =
-        TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZero::MIN }), requests: None };
-    assert!(remote.set_token_limits(&added.id, limits).await.unwrap());
-    assert_eq!(mill.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
-    assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
-    assert!(!remote.set_token_limits(&added.id, limits).await.unwrap());
-
-    // Who came in without a token is told how to say one.
-    let error = mill.remote.job(&tenant(), &id("j")).await.unwrap_err();
-    let StoreError::Refused { source, .. } = error else { panic!("{error:?}") };
-    assert!(source.to_string().contains("GRISTMILL_TOKEN"), "{source}");
 }
 
 #[tokio::test]

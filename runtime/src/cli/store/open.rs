@@ -18,7 +18,8 @@ pub(in crate::cli) struct Opened {
 }
 
 impl Opened {
-    /// Tells other processes where this one answers for the store, if it is one that they cannot open, and what to say there.
+    /// Tells other processes where this one answers for the store, if it is one that they cannot open, and what to say
+    /// there.
     ///
     /// # Errors
     /// It cannot be written down.

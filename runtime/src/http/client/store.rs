@@ -35,7 +35,8 @@ impl RemoteStore {
     /// Makes sure that a server answers there.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a token.
+    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a
+    /// token.
     pub async fn connect(address: SocketAddr) -> Result<Self, StoreError> {
         Self::connect_with(address, None).await
     }

@@ -119,7 +119,8 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Tells other processes where this one answers, and by what `secret` it knows them; see [`owner`](super::owner). In memory there is nobody to tell.
+    /// Tells other processes where this one answers, and by what `secret` it knows them; see [`owner`](super::owner). In
+    /// memory there is nobody to tell.
     ///
     /// # Errors
     /// [`StoreError::Away`]: the file beside the database cannot be written.
