@@ -17,8 +17,17 @@ const HOLDS: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The counts of tenants that are limited.
-#[derive(Debug, Default)]
-pub(in crate::http) struct Stored(Mutex<HashMap<Name, Arc<Mutex<Count>>>>);
+#[derive(Debug)]
+pub(in crate::http) struct Stored {
+    counts: Mutex<HashMap<Name, Arc<Mutex<Count>>>>,
+    holds: Duration,
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self { counts: Mutex::default(), holds: HOLDS }
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
@@ -44,11 +53,11 @@ impl Stored {
         more: u64,
         most: u64,
     ) -> Result<bool, StoreError> {
-        let count = self.0.lock().await.entry(tenant.clone()).or_default().clone();
+        let count = self.counts.lock().await.entry(tenant.clone()).or_default().clone();
         // The tenant's pushes wait for each other here, and nobody else's do.
         let mut count = count.lock().await;
         let fits = |count: &Count| count.jobs.saturating_add(more) <= most;
-        if !count.holds(HOLDS) || (!fits(&count) && !count.holds(AGAIN_AFTER)) {
+        if !count.holds(self.holds) || (!fits(&count) && !count.holds(AGAIN_AFTER)) {
             let topics = store.counts(tenant).await?;
             let jobs = topics.iter().map(|topic| topic.ready + topic.delayed + topic.running + topic.dead).sum();
             *count = Count { jobs, at: Some(Instant::now()) };
@@ -68,19 +77,22 @@ mod tests {
     use crate::store::Produce;
     use crate::store::embedded::EmbeddedStore;
 
+    const LONG: Duration = Duration::from_secs(3600);
+
     fn job() -> NewJob {
         NewJob { spec: JobSpec::new("acme/a".parse().unwrap(), Payload::default()), due: Due::Now }
     }
 
     #[tokio::test]
     async fn up_to_the_limit_and_not_one_more() {
-        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored::default());
+        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
         let tenant: Name = "acme".parse().unwrap();
         let ask = async |more, most| stored.let_in(&store, &tenant, more, most).await.unwrap();
         store.push(&[job(), job()]).await.unwrap();
         assert!(!ask(4, 5).await, "two are there");
         assert!(ask(3, 5).await);
-        assert!(!ask(1, 5).await, "what was let in counts, though it is not pushed yet");
+        store.push(&[job(), job(), job()]).await.unwrap();
+        assert!(!ask(1, 5).await, "whether they are counted or were let in");
         assert!(ask(0, 5).await && ask(1, 6).await);
         let other: Name = "other".parse().unwrap();
         assert!(stored.let_in(&store, &other, 5, 5).await.unwrap());
@@ -88,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_becomes_free_is_found() {
-        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored::default());
+        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
         let (tenant, job): (Name, _) = ("acme".parse().unwrap(), job());
         store.push(std::slice::from_ref(&job)).await.unwrap();
         assert!(!stored.let_in(&store, &tenant, 1, 1).await.unwrap());
