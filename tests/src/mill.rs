@@ -91,6 +91,7 @@ impl Mill {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = HttpServer::start(listener, self.store.clone(), "the mill's").unwrap();
         door.set_fleet(reloader.fleet());
+        door.set_intake(reloader.intake());
         self.runner = Some(Runner::start(self.store.clone(), reloader.fleet(), settings).unwrap());
         door.set_phase(Phase::Ready);
         self.door = Some(door);

@@ -128,7 +128,10 @@ async fn work(
     };
     let reloader = reloader.with_context(|| format!("failed to read the handlers' folder {}", folder.display()))?;
     let fleet = reloader.fleet();
-    door.iter().for_each(|door| door.set_fleet(fleet.clone()));
+    door.iter().for_each(|door| {
+        door.set_fleet(fleet.clone());
+        door.set_intake(reloader.intake());
+    });
     let topics = fleet.borrow().seats().count();
     let stop_reloading = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop_reloading.clone()));

@@ -45,6 +45,7 @@ pub struct Fleet {
     /// What a topic is like that only its component's file makes; none: no file makes one.
     auto: Option<Topic>,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
+    refused: BTreeMap<Name, String>,
 }
 
 impl Fleet {
@@ -68,7 +69,23 @@ impl Fleet {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
-        Self { seats, tenants, raw_topics, auto, limits: Arc::clone(&manifest.limits) }
+        let limits = Arc::clone(&manifest.limits);
+        Self { seats, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
+    }
+
+    /// The same, with the reasons why files of the folder were not taken.
+    #[must_use]
+    pub fn with_refusals(self, refused: BTreeMap<Name, String>) -> Self {
+        Self { refused, ..self }
+    }
+
+    pub fn refusals(&self) -> &BTreeMap<Name, String> {
+        &self.refused
+    }
+
+    /// Why this handler's file was not taken.
+    pub fn refused(&self, handler: &Name) -> Option<&str> {
+        self.refused.get(handler).map(String::as_str)
     }
 
     pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {

@@ -108,6 +108,11 @@ impl Folder {
         &self.handlers
     }
 
+    /// Why the files that were not taken were not, by name.
+    pub fn refusals(&self) -> BTreeMap<Name, String> {
+        self.refused.iter().map(|(name, refusal)| (name.clone(), refusal.reason.clone())).collect()
+    }
+
     /// Whether [`Self::loaded`] has something to wait for.
     pub fn is_loading(&self) -> bool {
         !self.loading.is_empty()
@@ -225,7 +230,7 @@ async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Vec<u8>, Str
 }
 
 /// A handler, or nothing if it is the version that serves already, or why not.
-async fn load(
+pub(super) async fn load(
     name: &Name,
     bytes: &[u8],
     current: Option<Version>,

@@ -8,9 +8,11 @@
 
 mod fleet;
 mod folder;
+mod intake;
 mod reload;
 mod watch;
 
 pub use fleet::{Fleet, Handler, Seat};
 pub use folder::{Folder, Refusal};
+pub use intake::{Intake, IntakeError};
 pub use reload::Reloader;

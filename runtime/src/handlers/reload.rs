@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fleet::{Fleet, Handler, Seat};
 use super::folder::{Changes, Folder, Refusal};
+use super::intake::Intake;
 use super::watch::Hints;
 use crate::config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use crate::wasm::{Kind, Sandbox};
@@ -63,7 +64,7 @@ impl Reloader {
         while folder.is_loading() {
             report(&folder.loaded().await);
         }
-        let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default());
+        let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default()).with_refusals(folder.refusals());
         warn_of_idle_topics(&manifest, &fleet, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
@@ -73,6 +74,11 @@ impl Reloader {
 
     pub fn fleet(&self) -> watch::Receiver<Arc<Fleet>> {
         self.fleet.subscribe()
+    }
+
+    /// Another way into the folder.
+    pub fn intake(&self) -> Intake {
+        Intake::new(self.sandbox.clone(), self.folder.path(), self.fleet.subscribe())
     }
 
     /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.
@@ -94,7 +100,7 @@ impl Reloader {
                     self.look()
                 }
             };
-            if changes.any() {
+            if changes.any() || self.folder.refusals() != *self.fleet.borrow().refusals() {
                 self.swap();
             }
             report(&changes);
@@ -154,6 +160,7 @@ impl Reloader {
 
     fn swap(&self) {
         let fleet = Fleet::new(&self.manifest, self.folder.handlers(), &self.fleet.borrow());
+        let fleet = fleet.with_refusals(self.folder.refusals());
         warn_of_idle_topics(&self.manifest, &fleet, &self.folder);
         // The old fleet's last owner unmaps code and closes files: not in the reader's way.
         let old = self.fleet.send_replace(Arc::new(fleet));

@@ -74,6 +74,8 @@ pub(super) enum Code {
     /// The component failed a check.
     HandlerRefused,
     HandlerUnknown,
+    HandlersFolder,
+    TopicUnknown,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -90,14 +92,18 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::RateLimited | Self::TooManyJobs => StatusCode::TOO_MANY_REQUESTS,
             Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
-            Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown | Self::TopicUnknown => {
+                StatusCode::NOT_FOUND
+            }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLate => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::StoreRefused | Self::Unreadable | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StoreRefused | Self::Unreadable | Self::HandlersFolder | Self::Other => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 }

@@ -24,8 +24,7 @@ use crate::store::Pushed;
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
 pub(super) fn routes() -> Router<Room> {
-    let path = "/tenants/{tenant}/topics/{topic}/jobs";
-    Router::new().route(path, post(push).layer(DefaultBodyLimit::max(PUSH_BYTES)))
+    Router::new().route("/tenants/{tenant}/topics/{topic}/jobs", post(push)).layer(DefaultBodyLimit::max(PUSH_BYTES))
 }
 
 /// What a request wants to have pushed.

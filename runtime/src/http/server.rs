@@ -22,10 +22,13 @@ use super::door::{self, Door, DoorSettings};
 use super::hub::Hub;
 use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
+use super::rates::Rates;
 use super::tls::Tls;
 use super::turns::{Turns, take_turn};
-use super::{accept, dead, guard, health, job, jobs, list, push, request_id, signals, tokens, topics, wire};
-use crate::handlers::Fleet;
+use super::{
+    accept, components, dead, guard, health, job, jobs, list, openapi, push, request_id, signals, tokens, topics, wire,
+};
+use crate::handlers::{Fleet, Intake};
 use crate::store::Store;
 use crate::token::TokenText;
 
@@ -49,6 +52,7 @@ pub struct HttpServer {
     address: SocketAddr,
     phase: watch::Sender<Phase>,
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
+    intake: Arc<OnceLock<Intake>>,
     stop: CancellationToken,
     serving: JoinSet<()>,
     secret: TokenText,
@@ -77,6 +81,8 @@ pub(super) struct Room {
     /// For requests that wait.
     pub(super) hub: Arc<Hub>,
     pub(super) turns: Turns,
+    pub(super) rates: Arc<Rates>,
+    intake: Arc<OnceLock<Intake>>,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
     pub(super) door: Door,
@@ -94,6 +100,15 @@ impl Room {
     pub(super) fn fleet(&self) -> Result<Arc<Fleet>, Problem> {
         let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
         self.fleet.get().map(|fleet| fleet.borrow().clone()).ok_or_else(starting)
+    }
+
+    /// The way into the handlers folder.
+    ///
+    /// # Errors
+    /// The handlers are still being compiled for the first time.
+    pub(super) fn intake(&self) -> Result<Intake, Problem> {
+        let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
+        self.intake.get().cloned().ok_or_else(starting)
     }
 }
 
@@ -152,10 +167,12 @@ impl HttpServer {
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
         let (phase, stop, secret) =
             (watch::Sender::new(Phase::Starting), CancellationToken::new(), TokenText::generate()?);
-        let fleet = Arc::new(OnceLock::new());
+        let (fleet, intake) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let room = Room {
             hub: Arc::new(Hub::new(store.clone())),
             turns: Turns::new(&settings.limits),
+            rates: Arc::default(),
+            intake: intake.clone(),
             door: Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings),
             store,
             store_name: store_name.into(),
@@ -171,7 +188,7 @@ impl HttpServer {
             serving.spawn(accept::run(listener, router.clone(), limits, None, stop.clone()));
         }
         serving.spawn(accept::run(listener, router, limits, tls, stop.clone()));
-        Ok(Self { address, phase, fleet, stop, serving, secret, commands })
+        Ok(Self { address, phase, fleet, intake, stop, serving, secret, commands })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -191,6 +208,11 @@ impl HttpServer {
     /// Says which topics there are and who does their jobs, from now on. Once.
     pub fn set_fleet(&self, fleet: watch::Receiver<Arc<Fleet>>) {
         self.fleet.set(fleet).ok();
+    }
+
+    /// Takes components in by this way, from now on. Once.
+    pub fn set_intake(&self, intake: Intake) {
+        self.intake.set(intake).ok();
     }
 
     /// What `/readyz` is to say.
@@ -227,6 +249,7 @@ fn router(room: Room) -> Router {
         .merge(dead::routes())
         .merge(signals::routes())
         .merge(tokens::routes())
+        .merge(openapi::routes())
         // Health is not behind them: a process whose store is slow lives all the same.
         .layer(middleware::from_fn_with_state(room.turns.clone(), take_turn));
     Router::new()
@@ -246,7 +269,7 @@ fn router(room: Room) -> Router {
 
 /// Routes that may take longer than a turn: each sees to its turns itself.
 fn waiting() -> Router<Room> {
-    Router::new().merge(push::routes()).merge(job::routes())
+    Router::new().merge(push::routes()).merge(job::routes()).merge(components::routes())
 }
 
 /// Lines and events must leave one by one, and what is short is not worth it.

@@ -82,6 +82,12 @@ impl RemoteStore {
     }
 }
 
+/// The server also tells of topics that it could serve, which a store knows nothing of.
+fn has_held_jobs(counts: &TopicCounts) -> bool {
+    let TopicCounts { topic: _, ready, delayed, running, dead, paused, totals, oldest_ready: _ } = counts;
+    *paused || !totals.is_empty() || [ready, delayed, running, dead].into_iter().any(|count| *count > 0)
+}
+
 fn topic_path(topic: &TopicId) -> String {
     format!("/v1/tenants/{}/topics/{}", topic.tenant, topic.topic)
 }
@@ -125,7 +131,7 @@ impl Inspect for RemoteStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "count jobs");
         let wire::Topics { topics } = self.server.ask(question).await?;
-        Ok(topics.into_iter().map(Into::into).collect())
+        Ok(topics.into_iter().map(Into::into).filter(has_held_jobs).collect())
     }
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {

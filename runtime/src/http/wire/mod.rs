@@ -5,6 +5,7 @@ mod job;
 pub(super) mod push;
 mod signal;
 mod token;
+pub(super) mod topic;
 mod view;
 
 use std::time::Duration;
@@ -69,13 +70,22 @@ pub(super) struct CancelledOne {
     pub(super) status: Cancelled,
 }
 
+/// `PUT` and `DELETE` of a topic's component.
+#[derive(Debug, Serialize)]
+pub(super) struct Served {
+    pub(super) handler: Name,
+    /// None: no more.
+    pub(super) version: Option<String>,
+}
+
 /// In the order of the ids.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WereDead {
     pub(super) were_dead: Vec<bool>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// As [`topic::Topics`] is read by whoever wants the counts only.
+#[derive(Debug, Deserialize)]
 pub(super) struct Topics {
     pub(super) topics: Vec<TopicCounts>,
 }
