@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | 0 | [`job`] [`topic`] [`http_grant`] [`outcome`] [`retry`] [`time`] [`token`] | facts, no I/O |
 //! | 1 | [`config`] | settings and the topic manifest |
+//! | 1 | [`metrics`] | what the house tells of itself: numbers and events |
 //! | 2 | [`store`] | where jobs are; knows no Wasm |
 //! | 2' | [`wasm`] | the sandbox; knows no store |
 //! | 3 | [`handlers`] | which component does which topic's jobs, and its reload |
@@ -27,6 +28,7 @@ pub mod token;
 pub mod topic;
 
 pub mod config;
+pub mod metrics;
 
 pub mod store;
 pub mod wasm;

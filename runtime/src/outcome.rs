@@ -44,6 +44,26 @@ impl Outcome {
         matches!(self, Self::Complete(_) | Self::Snooze(_) | Self::Retry { .. } | Self::Reject(_))
     }
 
+    /// Every name that [`Self::name`] gives, the usual one first.
+    pub const NAMES: [&str; 16] = [
+        "complete",
+        "retry",
+        "snooze",
+        "reject",
+        "trapped",
+        "timed-out",
+        "out-of-fuel",
+        "memory-exceeded",
+        "limit-exceeded",
+        "expired",
+        "lease-expired",
+        "worker-died",
+        "pool-full",
+        "handler-missing",
+        "shutting-down",
+        "host-fault",
+    ];
+
     /// In a word, as the journal has it. The names are stable.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -214,8 +234,57 @@ impl Verdict {
         }
     }
 
+    /// What is known against the attempt.
+    pub const fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Retry { failure, .. } | Self::Bury(failure) => Some(failure),
+            Self::Ack(_) | Self::Snooze(_) | Self::Release(_) | Self::Expire => None,
+        }
+    }
+
+    /// When the job is run again, if it is.
+    pub const fn again_in(&self) -> Option<Duration> {
+        match self {
+            Self::Retry { after, .. } | Self::Snooze(after) | Self::Release(after) => Some(*after),
+            Self::Ack(_) | Self::Bury(_) | Self::Expire => None,
+        }
+    }
+
     /// No further attempt will be made.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Ack(_) | Self::Bury(_) | Self::Expire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_in_the_list_of_names() {
+        let detail = FailureDetail::default;
+        let outcomes = [
+            Outcome::Complete(None),
+            Outcome::Snooze(Duration::ZERO),
+            Outcome::Retry { detail: detail(), after: None },
+            Outcome::Reject(detail()),
+            Outcome::OutOfFuel { limit: 0 },
+            Outcome::MemoryExceeded { limit: 0, peak: 0 },
+            Outcome::TimedOut { limit: Duration::ZERO },
+            Outcome::Trapped { message: String::new(), backtrace: String::new() },
+            Outcome::LimitExceeded { limit: LimitName::Output, allowed: 0 },
+            Outcome::Expired,
+            Outcome::LeaseExpired,
+            Outcome::WorkerDied,
+            Outcome::NotRun(NotRun::PoolFull),
+            Outcome::NotRun(NotRun::HandlerMissing),
+            Outcome::NotRun(NotRun::ShuttingDown),
+            Outcome::NotRun(NotRun::HostFault(String::new())),
+        ];
+        let mut named = outcomes.map(|outcome| outcome.name());
+        let mut names = Outcome::NAMES;
+        named.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(named, names);
     }
 }

@@ -14,6 +14,7 @@ mod interventions;
 mod journal;
 mod killed;
 mod languages;
+mod metrics;
 mod model;
 mod outcomes;
 mod producers;

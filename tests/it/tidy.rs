@@ -12,6 +12,7 @@ const ROOMS: [(&str, u8); 15] = [
     ("time", 0),
     ("token", 0),
     ("config", 1),
+    ("metrics", 1),
     ("store", 2),
     ("wasm", 2),
     ("handlers", 3),

@@ -8,10 +8,11 @@ use gristmill::config::Manifest;
 use gristmill::handlers::Reloader;
 use gristmill::http::{HttpServer, Phase};
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
+use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{JobState, JobView, Store};
+use gristmill::store::{JobState, JobView, Store, Watched};
 use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -79,7 +80,8 @@ impl Mill {
 
     async fn run(&mut self) {
         let manifest = Manifest::load(&self.manifest()).unwrap_or_else(|error| panic!("{error}"));
-        let reloader = Reloader::start(manifest, sandbox()).await.unwrap();
+        let metrics = Arc::<Metrics>::default();
+        let reloader = Reloader::start_measured(manifest, sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let settings = RunnerSettings {
             worker: WorkerId::new("mill"),
@@ -87,12 +89,14 @@ impl Mill {
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
             observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
+            metrics: metrics.clone(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let door = HttpServer::start(listener, self.store.clone(), "the mill's").unwrap();
+        let door = HttpServer::start_measured(listener, self.store.clone(), "the mill's", metrics.clone()).unwrap();
         door.set_fleet(reloader.fleet());
         door.set_intake(reloader.intake());
-        self.runner = Some(Runner::start(self.store.clone(), reloader.fleet(), settings).unwrap());
+        let store = Arc::new(Watched::measured(self.store.clone(), metrics));
+        self.runner = Some(Runner::start(store, reloader.fleet(), settings).unwrap());
         door.set_phase(Phase::Ready);
         self.door = Some(door);
         self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));

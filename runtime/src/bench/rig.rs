@@ -144,6 +144,7 @@ impl Rig {
             threads: self.settings.threads,
             shutdown_grace: Duration::from_secs(5),
             observer: Some(observer),
+            metrics: Arc::default(),
         };
         let journal = self
             .journals

@@ -17,8 +17,9 @@ use crate::config::{Listen, Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
 use crate::http::{self, DoorSettings, HttpServer, Phase};
 use crate::job::WorkerId;
+use crate::metrics::Metrics;
 use crate::runner::{Journal, Runner, RunnerSettings};
-use crate::store::{Store, StoreError, embedded};
+use crate::store::{Store, StoreError, Watched, embedded};
 use crate::wasm::Sandbox;
 
 /// Run jobs until told to end
@@ -46,13 +47,20 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
     let opened = open_patiently(&manifest.store).await?;
     opened.presume_workers_dead().await?;
-    let door = open_door(&manifest, &opened, args.insecure).await?;
-    work(manifest, worker, sandbox, opened.store, door, journal).await?;
+    let metrics = Arc::<Metrics>::default();
+    let door = open_door(&manifest, &opened, &metrics, args.insecure).await?;
+    let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
+    work(manifest, worker, sandbox, store, door, journal, metrics).await?;
     Ok(Exit::Done)
 }
 
 /// Listens, and tells other processes where; none if the manifest wants no door.
-async fn open_door(manifest: &Manifest, opened: &Opened, insecure: bool) -> anyhow::Result<Option<HttpServer>> {
+async fn open_door(
+    manifest: &Manifest,
+    opened: &Opened,
+    metrics: &Arc<Metrics>,
+    insecure: bool,
+) -> anyhow::Result<Option<HttpServer>> {
     // Commands find a store in memory by this address alone.
     let listen = match (&manifest.store.address, manifest.http.listen) {
         (StoreAddress::Memory, Listen::Usual) => Listen::At(Listen::USUAL),
@@ -62,6 +70,7 @@ async fn open_door(manifest: &Manifest, opened: &Opened, insecure: bool) -> anyh
         insecure: manifest.http.insecure || insecure,
         tls: manifest.http.tls.clone(),
         tenants: manifest.limits.clone(),
+        metrics: metrics.clone(),
         ..DoorSettings::default()
     };
     let has_tokens = listen != Listen::Off && opened.store.has_tokens().await?;
@@ -111,6 +120,7 @@ async fn work(
     store: Arc<dyn Store>,
     door: Option<HttpServer>,
     journal: Option<Journal>,
+    metrics: Arc<Metrics>,
 ) -> anyhow::Result<()> {
     let ended = end_signals()?;
     let settings = RunnerSettings {
@@ -119,10 +129,11 @@ async fn work(
         threads: manifest.server.threads,
         shutdown_grace: manifest.server.shutdown_grace,
         observer: None,
+        metrics: metrics.clone(),
     };
     let folder = manifest.handlers.folder.clone();
     let reloader = tokio::select! {
-        reloader = Reloader::start(manifest, sandbox) => reloader,
+        reloader = Reloader::start_measured(manifest, sandbox, metrics) => reloader,
         // Compiling many handlers takes long.
         () = ended.first.cancelled() => return Ok(()),
     };

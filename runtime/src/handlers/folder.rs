@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::task::JoinSet;
 
@@ -33,6 +33,10 @@ pub struct Refusal {
 pub struct Changes {
     /// Handlers that were loaded for the first time or in a new version.
     pub loaded: Vec<Handler>,
+    /// Those of them that took the place of another version.
+    pub replaced: BTreeSet<Name>,
+    /// How long what was loaded took.
+    pub took: Duration,
     pub removed: Vec<Name>,
     pub refused: Vec<Refusal>,
     /// Some file may still be being written: look again soon.
@@ -85,6 +89,7 @@ struct Load {
     path: PathBuf,
     metadata: Metadata,
     result: Result<Option<Handler>, String>,
+    took: Duration,
 }
 
 impl Folder {
@@ -147,12 +152,13 @@ impl Folder {
     fn begin_load(&mut self, name: Name, path: PathBuf, metadata: Metadata, sandbox: Sandbox) {
         let current = self.handlers.get(&name).map(Handler::version);
         self.loads.spawn(async move {
+            let begun = Instant::now();
             // Read once: what is hashed, checked and compiled are the same bytes.
             let result = match read(&path, metadata.len(), &sandbox).await {
                 Ok(bytes) => load(&name, &bytes, current, &sandbox).await,
                 Err(reason) => Err(reason),
             };
-            Load { name, path, metadata, result }
+            Load { name, path, metadata, result, took: begun.elapsed() }
         });
     }
 
@@ -169,12 +175,14 @@ impl Folder {
         }
     }
 
-    fn take(&mut self, Load { name, path, metadata, result }: Load) -> Changes {
-        let mut changes = Changes::default();
+    fn take(&mut self, Load { name, path, metadata, result, took }: Load) -> Changes {
+        let mut changes = Changes { took, ..Changes::default() };
         self.loading.remove(&name);
         match result {
             Ok(Some(handler)) => {
-                self.handlers.insert(name.clone(), handler.clone());
+                if self.handlers.insert(name.clone(), handler.clone()).is_some() {
+                    changes.replaced.insert(name.clone());
+                }
                 self.refused.remove(&name);
                 changes.loaded.push(handler);
             }

@@ -13,6 +13,8 @@ use super::folder::{Changes, Folder, Refusal};
 use super::intake::Intake;
 use super::watch::Hints;
 use crate::config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
+use crate::job::{DEFAULT_TENANT, Name};
+use crate::metrics::{self, Event, Metrics, Reload};
 use crate::wasm::{Kind, Sandbox};
 
 /// Events of one change come together within this time.
@@ -31,6 +33,7 @@ pub struct Reloader {
     fixed: Option<Fixed>,
     folder: Folder,
     fleet: watch::Sender<Arc<Fleet>>,
+    metrics: Arc<Metrics>,
 }
 
 /// What is read at start only.
@@ -58,18 +61,29 @@ impl Reloader {
     /// # Errors
     /// The folder cannot be made or read.
     pub async fn start(manifest: Manifest, sandbox: Sandbox) -> std::io::Result<Self> {
+        Self::start_measured(manifest, sandbox, Arc::default()).await
+    }
+
+    /// The same, and counts and tells what becomes of the files.
+    ///
+    /// # Errors
+    /// Those of [`Reloader::start`].
+    pub async fn start_measured(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+        let kept = sandbox.clone();
+        metrics.set_kept(move || kept.kept());
         let mut folder = Folder::new(manifest.handlers.folder.clone());
         std::fs::create_dir_all(folder.path())?;
-        report(&folder.look(&sandbox)?);
+        report(&folder.look(&sandbox)?, &manifest, &metrics);
         while folder.is_loading() {
-            report(&folder.loaded().await);
+            report(&folder.loaded().await, &manifest, &metrics);
         }
         let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default()).with_refusals(folder.refusals());
         warn_of_idle_topics(&manifest, &fleet, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);
-        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, fleet: watch::Sender::new(Arc::new(fleet)) })
+        let fleet = watch::Sender::new(Arc::new(fleet));
+        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, fleet, metrics })
     }
 
     pub fn fleet(&self) -> watch::Receiver<Arc<Fleet>> {
@@ -103,7 +117,7 @@ impl Reloader {
             if changes.any() || self.folder.refusals() != *self.fleet.borrow().refusals() {
                 self.swap();
             }
-            report(&changes);
+            report(&changes, &self.manifest, &self.metrics);
             // Sooner, never later: the end of one load must not put off the look that another file waits for.
             if changes.unsettled {
                 next_look = next_look.min(Instant::now() + LOOK_AGAIN);
@@ -162,27 +176,61 @@ impl Reloader {
         let fleet = Fleet::new(&self.manifest, self.folder.handlers(), &self.fleet.borrow());
         let fleet = fleet.with_refusals(self.folder.refusals());
         warn_of_idle_topics(&self.manifest, &fleet, &self.folder);
+        fleet.seats().filter(|seat| !seat.lacking.is_empty()).for_each(|seat| self.metrics.tell(|| ungranted(seat)));
         // The old fleet's last owner unmaps code and closes files: not in the reader's way.
         let old = self.fleet.send_replace(Arc::new(fleet));
         drop(tokio::task::spawn_blocking(move || drop(old)));
     }
 }
 
-fn report(changes: &Changes) {
+fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
     for Handler { name, component } in &changes.loaded {
         let made = match component.kind() {
             Kind::Component => "",
             Kind::CoreModule => ": its core module was made a component",
         };
         tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
+        let (reload, kind) = if changes.replaced.contains(name) {
+            (Reload::Replaced, metrics::Kind::HandlerReplaced)
+        } else {
+            (Reload::Loaded, metrics::Kind::HandlerLoaded)
+        };
+        metrics.reload(name, reload, Some(changes.took));
+        let version = Some(component.version().to_string());
+        metrics.tell(|| Event { version, ..event(kind, name, manifest) });
     }
     for name in &changes.removed {
         tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
+        metrics.reload(name, Reload::Removed, None);
+        metrics.tell(|| event(metrics::Kind::HandlerRemoved, name, manifest));
     }
     for Refusal { handler, path, reason, serving } in &changes.refused {
         let serving = serving.as_deref().unwrap_or("none");
         tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
+        metrics.reload(handler, Reload::Refused, None);
+        let (reason, kind) = (Some(reason.clone()), metrics::Kind::HandlerRefused);
+        metrics.tell(|| Event { reason, ..event(kind, handler, manifest) });
     }
+}
+
+/// The handler's component imports what the topic does not grant.
+fn ungranted(seat: &Seat) -> Event {
+    let lacking: Vec<&str> = seat.lacking.iter().map(|capability| capability.name()).collect();
+    Event {
+        handler: Some(seat.topic.handler.clone()),
+        reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
+        ..Event::of_topic(metrics::Kind::HandlerRefused, &seat.topic.id)
+    }
+}
+
+/// Of a handler, for the tenants that have topics for it.
+fn event(kind: metrics::Kind, handler: &Name, manifest: &Manifest) -> Event {
+    let topics = manifest.topics.values().filter(|topic| topic.handler == *handler);
+    let mut concerns: Vec<Name> = topics.map(|topic| topic.id.tenant.clone()).collect();
+    if manifest.handlers.auto_topics {
+        concerns.extend(DEFAULT_TENANT.parse::<Name>());
+    }
+    Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
 }
 
 fn warn_of_idle_topics(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {

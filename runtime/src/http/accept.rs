@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::crowd::{Crowd, Seat};
 use super::limits::HttpLimits;
 use super::tls::Tls;
+use crate::metrics::Metrics;
 
 /// Bytes of a request's head. Longer ones are answered 431.
 const HEAD_BYTES: usize = 64 << 10;
@@ -41,6 +42,7 @@ pub(super) async fn run(
     router: Router,
     limits: HttpLimits,
     tls: Option<Arc<Tls>>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) {
     let crowd = Crowd::new(limits.connections);
@@ -55,7 +57,12 @@ pub(super) async fn run(
             () = stop.cancelled() => break,
             seat = crowd.seat() => seat,
         };
-        connections.spawn(serve(stream, peer, router.clone(), limits, tls.clone(), seat, stop.clone()));
+        let counted = metrics.requests().connect();
+        let connection = serve(stream, peer, router.clone(), limits, tls.clone(), seat, stop.clone());
+        connections.spawn(async move {
+            connection.await;
+            drop(counted);
+        });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}

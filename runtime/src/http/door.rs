@@ -16,6 +16,7 @@ use super::quota::{Pass, Quota, Stored};
 use super::server::Room;
 use crate::config::{TenantLimits, TlsSettings};
 use crate::job::{Name, NewJob};
+use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use crate::token::TokenHash;
 
@@ -29,6 +30,8 @@ pub struct DoorSettings {
     pub tls: Option<TlsSettings>,
     /// What tenants may ask for, until a fleet says it.
     pub tenants: Arc<BTreeMap<Name, TenantLimits>>,
+    /// Where it is counted what comes in.
+    pub metrics: Arc<Metrics>,
 }
 
 /// What all routes share of it. Cheap to clone.

@@ -76,6 +76,8 @@ pub(super) enum Code {
     HandlerUnknown,
     HandlersFolder,
     TopicUnknown,
+    /// So many streams are open already.
+    TooManyStreams,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -98,7 +100,7 @@ impl Code {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLate => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy => {
+            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::StoreRefused | Self::Unreadable | Self::HandlersFolder | Self::Other => {

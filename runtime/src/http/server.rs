@@ -18,6 +18,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::decompression::RequestDecompressionLayer;
 
 use super::caller::Caller;
+use super::depths::Depths;
 use super::door::{self, Door, DoorSettings};
 use super::hub::Hub;
 use super::limits::HttpLimits;
@@ -26,10 +27,12 @@ use super::rates::Rates;
 use super::tls::Tls;
 use super::turns::{Turns, take_turn};
 use super::{
-    accept, components, dead, guard, health, job, jobs, list, openapi, push, request_id, signals, tokens, topics, wire,
+    accept, components, dead, events, guard, health, job, jobs, list, measure, openapi, push, request_id, scrape,
+    signals, tokens, topics, wire,
 };
 use crate::handlers::{Fleet, Intake};
-use crate::store::Store;
+use crate::metrics::Metrics;
+use crate::store::{Store, Watched};
 use crate::token::TokenText;
 
 /// The most that a request may bring, if its route does not say otherwise.
@@ -86,6 +89,9 @@ pub(super) struct Room {
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
     pub(super) door: Door,
+    pub(super) metrics: Arc<Metrics>,
+    /// For who scrapes.
+    pub(super) depths: Arc<Depths>,
 }
 
 impl Room {
@@ -134,6 +140,19 @@ impl HttpServer {
         Self::begin(listener, None, store, store_name, &DoorSettings { limits, ..DoorSettings::default() })
     }
 
+    /// The same, and shows and tells what is counted in `metrics`, besides what comes in here.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_measured(
+        listener: TcpListener,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        Self::begin(listener, None, store, store_name, &DoorSettings { metrics, ..DoorSettings::default() })
+    }
+
     /// The same by settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
     /// name that a certificate could be for.
     ///
@@ -159,6 +178,7 @@ impl HttpServer {
         store_name: &str,
         settings: &DoorSettings,
     ) -> Result<Self, OpenError> {
+        let store: Arc<dyn Store> = Arc::new(Watched::told(store, settings.metrics.clone()));
         let address = listener.local_addr()?;
         let commands = match &for_commands {
             Some(listener) => listener.local_addr()?,
@@ -179,15 +199,18 @@ impl HttpServer {
             phase: phase.subscribe(),
             fleet: fleet.clone(),
             stop: stop.clone(),
+            metrics: settings.metrics.clone(),
+            depths: Arc::default(),
         };
         let (keyring, limits) = (room.door.keyring.clone(), settings.limits);
         let router = router(room);
+        let metrics = &settings.metrics;
         let mut serving = JoinSet::new();
         serving.spawn(keyring.listen(stop.clone()));
         if let Some(listener) = for_commands {
-            serving.spawn(accept::run(listener, router.clone(), limits, None, stop.clone()));
+            serving.spawn(accept::run(listener, router.clone(), limits, None, metrics.clone(), stop.clone()));
         }
-        serving.spawn(accept::run(listener, router, limits, tls, stop.clone()));
+        serving.spawn(accept::run(listener, router, limits, tls, metrics.clone(), stop.clone()));
         Ok(Self { address, phase, fleet, intake, stop, serving, secret, commands })
     }
 
@@ -250,11 +273,14 @@ fn router(room: Room) -> Router {
         .merge(signals::routes())
         .merge(tokens::routes())
         .merge(openapi::routes())
+        .merge(events::routes())
+        .merge(scrape::tenant_routes())
         // Health is not behind them: a process whose store is slow lives all the same.
         .layer(middleware::from_fn_with_state(room.turns.clone(), take_turn));
     Router::new()
         .nest("/v1", quick.merge(waiting()))
         .merge(health::routes())
+        .merge(scrape::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
@@ -264,6 +290,7 @@ fn router(room: Room) -> Router {
         .layer(middleware::from_fn_with_state(room.clone(), door::enter))
         .layer(middleware::from_fn(guard::guard))
         .layer(middleware::from_fn(request_id::name_request))
+        .layer(middleware::from_fn_with_state(room.metrics.clone(), measure::measure))
         .with_state(room)
 }
 

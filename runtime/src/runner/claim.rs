@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::execute::Work;
-use super::gate::Gate;
+use super::gate::{Gate, Place};
 use super::guests::Guests;
 use super::hand::{Hand, give_back_lost};
 use super::lease;
 use super::lifeline::Lifeline;
 use crate::handlers::{Fleet, Seat};
 use crate::job::{Claim, TopicId, WorkerId};
+use crate::metrics::Metrics;
 use crate::store::{ClaimFrom, Claimed, Store};
 use crate::time::Timestamp;
 
@@ -38,6 +38,7 @@ pub(super) struct Claimer {
     pub(super) gate: Arc<Gate>,
     pub(super) hand: Arc<Hand>,
     pub(super) guests: Guests,
+    pub(super) metrics: Arc<Metrics>,
     /// Topics that have ready jobs.
     pub(super) ready: mpsc::Receiver<TopicId>,
     pub(super) stop: CancellationToken,
@@ -50,7 +51,7 @@ struct Memory {
     hot: BTreeSet<TopicId>,
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
-    running: HashMap<TopicId, Arc<AtomicUsize>>,
+    places: HashMap<TopicId, Arc<Place>>,
 }
 
 impl Claimer {
@@ -128,7 +129,7 @@ impl Claimer {
         let unwanted = self.hand.take(&claimed.claims);
         let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
             let topic = &claim.job.spec.topic;
-            let slot = self.gate.enter(memory.slots(topic));
+            let slot = self.gate.enter(memory.place(topic, &self.metrics));
             let clock_offset_ms = offset_ms(&claim, host_now);
             Work { seat: fleet.seat(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
         });
@@ -146,7 +147,7 @@ impl Memory {
             .chain(before)
             .filter_map(|topic| {
                 let seat = fleet.seat(topic).filter(|seat| seat.handler.is_some())?;
-                let running = self.running.get(topic).map_or(0, |running| running.load(Ordering::Acquire));
+                let running = self.places.get(topic).map_or(0, |place| place.running());
                 let room = (seat.topic.concurrency as usize).saturating_sub(running);
                 (room > 0).then_some((topic, seat, room))
             })
@@ -168,8 +169,8 @@ impl Memory {
         from
     }
 
-    fn slots(&mut self, topic: &TopicId) -> &Arc<AtomicUsize> {
-        self.running.entry(topic.clone()).or_default()
+    fn place(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<Place> {
+        self.places.entry(topic.clone()).or_insert_with(|| Place::new(metrics.topic(topic)))
     }
 }
 
@@ -201,6 +202,7 @@ mod tests {
             extensions: mpsc::channel(1).0,
             ending: stop.clone(),
             abort: stop.clone(),
+            metrics: Arc::default(),
         });
         let claimer = Claimer {
             store: Arc::new(EmbeddedStore::in_memory().await.unwrap()),
@@ -210,6 +212,7 @@ mod tests {
             gate: Gate::new(8),
             hand: Arc::default(),
             guests: Guests::start(1, &desk).unwrap().0,
+            metrics: Arc::default(),
             ready,
             stop,
         };
@@ -221,7 +224,7 @@ mod tests {
         let (mut claimer, tell) = claimer().await;
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
-        let mut slots: Vec<_> = (0..8).map(|_| claimer.gate.enter(memory.slots(&busy))).collect();
+        let mut slots: Vec<_> = (0..8).map(|_| claimer.gate.enter(memory.place(&busy, &claimer.metrics))).collect();
         let ended = claimer.gate.ended();
         // One of eight: it waits for three more.
         drop(slots.pop());

@@ -14,6 +14,7 @@ use super::record::{self, AttemptRecord};
 use super::settle::Finished;
 use crate::handlers::{Handler, Seat};
 use crate::job::Claim;
+use crate::metrics::Metrics;
 use crate::outcome::{NotRun, Outcome};
 use crate::retry::{self, Tried};
 use crate::store::Settlement;
@@ -44,6 +45,7 @@ pub(super) struct Desk {
     pub(super) ending: CancellationToken,
     /// The grace is over: what still runs is given back.
     pub(super) abort: CancellationToken,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// The corridor: run, decide, hand over to be settled.
@@ -84,6 +86,7 @@ async fn run(
         Some(_) if desk.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
         Some((seat, handler)) => {
             record::log_start(claim, handler.version());
+            desk.metrics.tell(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&seat.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
             let attempt = attempt(claim, seat, clock_offset_ms, desk, cancellation);

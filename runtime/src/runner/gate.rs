@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use crate::metrics::TopicMeter;
+
 /// Nobody waits.
 const NEVER: u64 = u64::MAX;
 
@@ -20,6 +22,24 @@ pub(super) struct Gate {
     /// Wake when `ended` reaches this.
     target: AtomicU64,
     reached: Notify,
+}
+
+/// A topic in this runner: found once, then handed on with every job.
+#[derive(Debug)]
+pub(super) struct Place {
+    running: AtomicUsize,
+    meter: Arc<TopicMeter>,
+}
+
+impl Place {
+    pub(super) fn new(meter: Arc<TopicMeter>) -> Arc<Self> {
+        Arc::new(Self { running: AtomicUsize::new(0), meter })
+    }
+
+    /// Attempts in flight.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
 }
 
 impl Gate {
@@ -43,9 +63,9 @@ impl Gate {
     }
 
     /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Self::free`].
-    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<AtomicUsize>) -> Slot {
+    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<Place>) -> Slot {
         self.running.fetch_add(1, Ordering::AcqRel);
-        topic.fetch_add(1, Ordering::AcqRel);
+        topic.running.fetch_add(1, Ordering::AcqRel);
         Slot { gate: Arc::clone(self), topic: Arc::clone(topic) }
     }
 
@@ -80,12 +100,19 @@ impl Gate {
 #[derive(Debug)]
 pub(super) struct Slot {
     gate: Arc<Gate>,
-    topic: Arc<AtomicUsize>,
+    topic: Arc<Place>,
+}
+
+impl Slot {
+    /// Where the attempt is counted.
+    pub(super) fn meter(&self) -> &TopicMeter {
+        &self.topic.meter
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.topic.fetch_sub(1, Ordering::AcqRel);
+        self.topic.running.fetch_sub(1, Ordering::AcqRel);
         self.gate.leave();
     }
 }
@@ -93,13 +120,14 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
         let gate = Gate::new(3);
-        let topic = Arc::new(AtomicUsize::new(0));
+        let topic = Place::new(Metrics::default().topic(&"t".parse().unwrap()));
         let slots = [gate.enter(&topic), gate.enter(&topic), gate.enter(&topic)];
-        assert_eq!((gate.free(), topic.load(Ordering::Acquire)), (0, 3));
+        assert_eq!((gate.free(), topic.running()), (0, 3));
 
         let waiter = tokio::spawn({
             let gate = Arc::clone(&gate);
@@ -112,7 +140,7 @@ mod tests {
         drop(second);
         waiter.await.unwrap();
         drop(third);
-        assert_eq!((gate.free(), gate.ended(), topic.load(Ordering::Acquire)), (3, 3, 0));
+        assert_eq!((gate.free(), gate.ended(), topic.running()), (3, 3, 0));
         gate.wait_for(3).await;
     }
 }

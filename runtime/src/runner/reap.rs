@@ -12,6 +12,7 @@ use super::lifeline::Lifeline;
 use super::record::AttemptRecord;
 use crate::handlers::Fleet;
 use crate::job::{Name, WorkerId};
+use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::retry::{self, Tried};
 use crate::store::{Overdue, Settled, Settlement, Store};
@@ -30,6 +31,7 @@ pub(super) struct Reaper {
     pub(super) worker: WorkerId,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
     pub(super) journal: Option<Journal>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) stop: CancellationToken,
 }
 
@@ -94,7 +96,11 @@ impl Reaper {
             let lease = &settlement.lease;
             if answer == Settled::Done {
                 taken_back += 1;
-                records.push(record(overdue, settlement));
+                let record = record(overdue, settlement);
+                self.metrics.topic(&lease.topic).attempt(&record.measured());
+                self.metrics.tell(|| record.taken_back_event());
+                record.event().into_iter().for_each(|event| self.metrics.tell(|| event));
+                records.push(record);
                 let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
                 tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
             }

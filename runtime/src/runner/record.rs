@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::handlers::Handler;
 use crate::job::{Claim, JobId, TopicId, WorkerId};
+use crate::metrics::{Attempt, End, Event, Kind, Ran};
 use crate::outcome::{Failure, Outcome, Reason, Verdict};
 use crate::store::Settled;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, millis};
 use crate::wasm::Version;
 
 /// The line of an attempt that begins.
@@ -15,6 +17,18 @@ pub(super) fn log_start(claim: &Claim, version: Version) {
     let (tenant, topic) = (&claim.lease.topic.tenant, &claim.lease.topic.topic);
     let waited = claim.claimed_at.since(claim.job.due_at);
     tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, %version, ?waited, "started");
+}
+
+/// The same for who listens.
+pub(super) fn start_event(claim: &Claim, handler: &Handler) -> Event {
+    Event {
+        attempt: Some(claim.attempt),
+        delivery: Some(claim.lease.delivery),
+        worker: Some(claim.lease.worker.as_str().to_owned()),
+        handler: Some(handler.name.clone()),
+        version: Some(handler.version().to_string()),
+        ..Event::of_job(Kind::JobStarted, &claim.lease.topic, &claim.lease.job)
+    }
 }
 
 /// Told of every attempt that the store has settled as its verdict said. Must not block.
@@ -110,6 +124,69 @@ impl AttemptRecord {
             Verdict::Ack(_) | Verdict::Expire => {}
         }
         self.reason = self.failure.as_ref().map(|failure| failure.reason);
+    }
+
+    /// What became of the job.
+    pub(super) fn end(&self) -> End {
+        match (self.settled, self.verdict) {
+            (None, _) => End::Unsettled,
+            (Some(Settled::LeaseLost), _) => End::LeaseLost,
+            (Some(Settled::Cancelled), _) => End::Cancelled,
+            (_, "ack") => End::Acked,
+            (_, "retry") => End::Retried,
+            (_, "snooze") => End::Snoozed,
+            (_, "release") => End::Released,
+            (_, "expire") => End::Expired,
+            (..) => End::Dead(self.reason.unwrap_or(Reason::Failed)),
+        }
+    }
+
+    /// As it is counted. Once the store has answered.
+    pub(super) fn measured(&self) -> Attempt {
+        let end = self.end();
+        let ours = self.taken_from.is_none();
+        // A guest that was cut off, or never began, has used no fuel that we know of.
+        let ran = (ours && self.fuel > 0).then_some(Ran {
+            duration: self.duration,
+            fuel: self.fuel,
+            memory_peak_bytes: self.memory_peak,
+        });
+        let first = ran.is_some() && self.delivery == 1;
+        let waited = self.waited + self.in_hand;
+        let is_over = ran.is_some() && matches!(end, End::Acked | End::Dead(_));
+        Attempt {
+            outcome: self.outcome,
+            end,
+            waited: first.then_some(waited),
+            latency: is_over.then(|| waited + self.duration),
+            ran,
+        }
+    }
+
+    /// What became of the job, for who listens; none if nothing did.
+    pub(super) fn event(&self) -> Option<Event> {
+        let ours = self.taken_from.is_none();
+        let kind = Kind::of_end(self.end())?;
+        Some(Event {
+            reason: self.reason.map(|reason| reason.to_string()),
+            again_in_ms: self.again_in.map(millis),
+            version: self.version.map(|version| version.to_string()),
+            duration_ms: ours.then(|| millis(self.duration)),
+            fuel: ours.then_some(self.fuel),
+            memory_peak_bytes: ours.then_some(self.memory_peak),
+            ..self.event_of(kind)
+        })
+    }
+
+    /// That the job was taken back, and from whom.
+    pub(super) fn taken_back_event(&self) -> Event {
+        let worker = self.taken_from.as_ref().map(|worker| worker.as_str().to_owned());
+        Event { worker, reason: Some(self.outcome.to_owned()), ..self.event_of(Kind::JobTakenBack) }
+    }
+
+    fn event_of(&self, kind: Kind) -> Event {
+        let (attempt, delivery) = (Some(self.attempt), Some(self.delivery));
+        Event { attempt, delivery, ..Event::of_job(kind, &self.topic, &self.job) }
     }
 
     /// Levels by what an operator must do: a dead job wants somebody, a retry is news, the rest is for who looks closely.

@@ -9,6 +9,7 @@ use super::hand::Hand;
 use super::journal::Journal;
 use super::lifeline::Lifeline;
 use super::record::{AttemptRecord, Observer};
+use crate::metrics::Metrics;
 use crate::store::{Settled, Settlement, Store, StoreError};
 
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
@@ -32,6 +33,7 @@ pub(super) async fn run(
     mut finished: mpsc::UnboundedReceiver<Finished>,
     observer: Option<Observer>,
     journal: Option<Journal>,
+    metrics: Arc<Metrics>,
 ) {
     let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
     while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
@@ -50,8 +52,12 @@ pub(super) async fn run(
             }
         };
         hand.put_down(&settlements);
-        for ((mut record, _slot), answer) in others.into_iter().zip(answers) {
+        for ((mut record, slot), answer) in others.into_iter().zip(answers) {
             record.settled = answer;
+            slot.meter().attempt(&record.measured());
+            if metrics.events().are_heard() {
+                record.event().into_iter().for_each(|event| metrics.tell(|| event));
+            }
             if let Some(settled) = answer {
                 record.log(settled);
                 if let (Some(observer), Settled::Done) = (&observer, settled) {

@@ -24,6 +24,7 @@ use super::sweep::Sweeper;
 use super::{keep, migrate, settle};
 use crate::handlers::Fleet;
 use crate::job::WorkerId;
+use crate::metrics::Metrics;
 use crate::store::Store;
 
 /// Signals waiting to be heard; more than that and the store's side waits, too.
@@ -42,11 +43,13 @@ pub struct RunnerSettings {
     /// How long running attempts may go on once the runner is told to end.
     pub shutdown_grace: Duration,
     pub observer: Option<Observer>,
+    /// Where attempts are counted and told.
+    pub metrics: Arc<Metrics>,
 }
 
 impl std::fmt::Debug for RunnerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { worker, concurrency, threads, shutdown_grace, observer: _ } = self;
+        let Self { worker, concurrency, threads, shutdown_grace, observer: _, metrics: _ } = self;
         write!(f, "{worker}: {concurrency} at once on {threads} threads, grace {shutdown_grace:?}")
     }
 }
@@ -103,7 +106,13 @@ impl Runner {
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        let desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort });
+        let metrics = settings.metrics.clone();
+        let running = gate.clone();
+        metrics.set_guests(settings.concurrency, move || running.running());
+        if let Some(journal) = &journal {
+            metrics.set_journal(journal.lost());
+        }
+        let desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort, metrics: metrics.clone() });
         let (guests, threads) = Guests::start(settings.threads, &desk)?;
 
         let mut settling = JoinSet::new();
@@ -114,6 +123,7 @@ impl Runner {
             to_settle,
             settings.observer.clone(),
             journal.clone(),
+            metrics.clone(),
         ));
         settling.spawn(keep::checkpoints(store.clone(), to_save));
         settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));
@@ -142,6 +152,7 @@ impl Runner {
             gate: gate.clone(),
             hand: hand.clone(),
             guests,
+            metrics: metrics.clone(),
             ready: hear_ready,
             stop: stop.clone(),
         };
@@ -157,6 +168,7 @@ impl Runner {
                 worker,
                 fleet: reap_fleet,
                 journal,
+                metrics,
                 stop: give_up.clone(),
             }
             .run(),
@@ -257,7 +269,8 @@ impl Runner {
     async fn end_settling(&mut self) -> bool {
         let (ending, abort) = (self.desk.ending.clone(), self.desk.abort.clone());
         let (finished, checkpoints, extensions) = (mpsc::unbounded_channel().0, mpsc::channel(1).0, mpsc::channel(1).0);
-        self.desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort });
+        let metrics = self.desk.metrics.clone();
+        self.desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort, metrics });
         let settled = async { while self.settling.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(LAST_SETTLE, settled).await.is_ok();
         if !in_time {

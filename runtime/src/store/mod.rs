@@ -22,6 +22,7 @@ mod inspect;
 mod list;
 mod tokens;
 mod transfer;
+mod watched;
 
 pub use clock::Clock;
 pub use contract::{
@@ -32,3 +33,4 @@ pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, To
 pub use list::{BadCursor, Cursor, Page, Place};
 pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
 pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};
+pub use watched::Watched;

@@ -79,6 +79,11 @@ impl Sandbox {
         Component::link(kind, version, &compiled, &self.0.linker, &self.0.shelf)
     }
 
+    /// How many instances wait for their next job, and the bytes of their memories.
+    pub fn kept(&self) -> (u64, u64) {
+        self.0.shelf.kept()
+    }
+
     /// Runs what takes long, or reads files, where it delays nobody.
     async fn blocking<I, T>(
         &self,

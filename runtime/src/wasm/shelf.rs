@@ -93,6 +93,12 @@ impl Shelf {
         oldest.is_some()
     }
 
+    /// How many lie here, and the bytes of their memories.
+    pub(super) fn kept(&self) -> (u64, u64) {
+        let content = self.content();
+        (content.instances as u64, content.bytes)
+    }
+
     /// Frees all instances of a stash.
     pub(super) fn clear(&self, stash: StashId) {
         let all = self.content().take_all(stash);

@@ -6,6 +6,7 @@
 //! ```
 
 mod codec;
+mod count;
 mod decide;
 mod sandbox;
 mod store;
@@ -14,5 +15,5 @@ mod store;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-criterion::criterion_group!(parts, codec::bench, decide::bench, sandbox::bench, store::bench);
+criterion::criterion_group!(parts, codec::bench, count::bench, decide::bench, sandbox::bench, store::bench);
 criterion::criterion_main!(parts);

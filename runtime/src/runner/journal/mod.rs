@@ -88,6 +88,12 @@ impl Journal {
         }
     }
 
+    /// How to learn how many attempts were dropped since the journal was opened.
+    pub(super) fn lost(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let queue = Arc::clone(&self.0.queue);
+        move || queue.lost()
+    }
+
     /// Writes what is queued, and ends. Waits at most some seconds: then the disk does not answer, and what is left is
     /// lost. Nothing must be appended any more.
     pub async fn close(self) {

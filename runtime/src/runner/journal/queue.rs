@@ -28,6 +28,8 @@ struct State {
     records: Vec<Box<AttemptRecord>>,
     /// Those for which there was no room since the writer last came: later than all that wait.
     dropped: u64,
+    /// All of them.
+    lost: u64,
     /// Dropped and not yet said.
     unsaid: u64,
     said: Option<Instant>,
@@ -58,6 +60,7 @@ impl Queue {
         state.records.extend(records.drain(..fits));
         let dropped = records.len() as u64;
         state.dropped += dropped;
+        state.lost += dropped;
         let after = state.records.len();
         let say = state.say(dropped);
         drop(state);
@@ -104,6 +107,11 @@ impl Queue {
     pub(super) fn waiting(&self) -> u64 {
         let state = self.lock();
         state.records.len() as u64 + state.dropped
+    }
+
+    /// How many were ever dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.lock().lost
     }
 
     /// From so many on the writer does not wait for more.

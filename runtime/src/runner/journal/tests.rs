@@ -300,12 +300,14 @@ async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
     journal.append(&mut records(0..30));
     fs::rename(&away, &here).unwrap();
     journal.append(&mut records(30..33));
+    let lost = journal.lost();
     journal.close().await;
     let lines = lines_of(&here.join("journal.jsonl"));
     assert_eq!(jobs(&lines[..8]), (0..8).collect::<Vec<_>>());
     let dropped = lines[8]["dropped"].as_u64().unwrap();
     assert_eq!((&lines[8]["worker"], lines[8].as_object().unwrap().len()), (&json!("mill-1"), 2));
     assert!(dropped >= 22, "{dropped}");
+    assert_eq!(lost(), dropped);
     assert_eq!(lines.len() as u64 - 1 + dropped, 33, "every attempt is written or counted");
 }
 

@@ -1,0 +1,236 @@
+//! The streams tell what happens, to who may know it.
+
+use gristmill::job::{Due, JobId, JobSpec};
+use gristmill_tests::guests;
+use gristmill_tests::mill::{Mill, On, spec};
+use gristmill_tests::wait::{SOON, until};
+use http_body_util::BodyExt;
+use hyper::Request;
+use puppet::{Cause, End, Script, Step};
+use serde_json::{Value, json};
+
+use super::stream::{Event, Stream};
+
+const MANIFEST: &str = r#"
+    [handlers]
+    rescan = "1h"
+    auto-topics = false
+    [topics.puppet]
+    attempts = 3
+    backoff = "10ms"
+    [topics.sink]
+    handler = "nobody"
+    [tenants.acme.topics.work]
+    handler = "puppet"
+"#;
+
+async fn mill(on: On) -> Mill {
+    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+}
+
+on_both_stores! {
+    a_jobs_life_is_told_in_order
+    a_tenant_hears_nothing_of_another
+    a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds
+    pauses_and_cancels_and_respawns_are_told
+}
+
+/// Pushes through the door.
+async fn push(mill: &Mill, topic: &str, id: &str, script: &Script) -> JobId {
+    let (tenant, topic) = topic.split_once('/').unwrap_or(("default", topic));
+    let body = json!({ "base64": base64(&script.to_json()) });
+    let document = json!({ "jobs": [{ "spec": { "id": id, "tenant": tenant, "topic": topic, "body": body } }] });
+    let answer = mill.asker().post("/v1/jobs", &document).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    id.parse().unwrap()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What happened to which job: a push and the start of its job may be told in either order.
+fn told(events: &[Event]) -> Vec<(&str, &str)> {
+    events.iter().map(|event| (&*event.name, event.data["job"].as_str().unwrap_or_default())).collect()
+}
+
+async fn a_jobs_life_is_told_in_order(mill: Mill) {
+    let mut stream =
+        Stream::open(&mill, "/v1/events?kind=job-started,job-completed,job-retried,job-snoozed,job-dead").await;
+    let again = Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) };
+    let script = Script::new([again, Step::End(End::Text("flour of a secret kind".into()))]);
+    push(&mill, "puppet", "patient", &script).await;
+    let events = stream.take(4).await;
+    let expected = ["job-started", "job-retried", "job-started", "job-completed"];
+    assert_eq!(told(&events), expected.map(|kind| (kind, "patient")));
+    assert_eq!(events.iter().map(|event| event.id.unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let [started, retried, _, completed] = [&events[0].data, &events[1].data, &events[2].data, &events[3].data];
+    let fields = |data: &Value, names: &[&str]| names.iter().map(|name| data[*name].clone()).collect::<Value>();
+    let place = ["kind", "tenant", "topic", "attempt", "delivery"];
+    assert_eq!(fields(started, &place), json!(["job-started", "default", "puppet", 1, 1]));
+    assert_eq!(fields(completed, &place), json!(["job-completed", "default", "puppet", 2, 2]));
+    assert_eq!(fields(retried, &["reason", "again_in_ms"]), json!(["failed", 1]));
+    assert_eq!((&started["handler"], &started["worker"]), (&json!("puppet"), &json!("mill")));
+    assert!(completed["fuel"].as_u64() > Some(0) && completed["duration_ms"].is_u64());
+    assert!(events.iter().all(|event| !event.data.to_string().contains("flour")), "no results");
+
+    push(&mill, "puppet", "mad", &Script::end(End::Reject(Cause { code: "c".into(), ..Cause::default() }))).await;
+    let events = stream.take(2).await;
+    assert_eq!(told(&events), [("job-started", "mad"), ("job-dead", "mad")]);
+    assert_eq!(events[1].data["reason"], "rejected");
+}
+
+async fn a_tenant_hears_nothing_of_another(mill: Mill) {
+    let mut theirs = Stream::open(&mill, "/v1/tenants/acme/events").await;
+    let mut all = Stream::open(&mill, "/v1/events?kind=job-completed").await;
+    for number in 0..3 {
+        push(&mill, "puppet", &format!("ours-{number}"), &Script::end(End::Complete)).await;
+        push(&mill, "acme/work", &format!("theirs-{number}"), &Script::end(End::Complete)).await;
+    }
+    let mut completed: Vec<_> = all.take(6).await.into_iter().map(|event| event.data["job"].clone()).collect();
+    completed.sort_by_key(Value::to_string);
+    assert_eq!(completed, ["ours-0", "ours-1", "ours-2", "theirs-0", "theirs-1", "theirs-2"]);
+    let events = theirs.take(9).await;
+    assert!(events.iter().all(|event| event.data["tenant"] == "acme"), "{events:?}");
+    // Not even how much happens beside it.
+    assert_eq!(events.iter().map(|event| event.id.unwrap()).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+}
+
+async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(mill: Mill) {
+    let mut sink = Stream::open(&mill, "/v1/tenants/default/events?topic=sink").await;
+    let mut one = Stream::open(&mill, "/v1/tenants/default/events?job=b&kind=job-completed,job-dead").await;
+    for job in ["a", "b"] {
+        push(&mill, "puppet", job, &Script::end(End::Complete)).await;
+    }
+    push(&mill, "sink", "c", &Script::end(End::Complete)).await;
+    assert_eq!(told(&one.take(1).await), [("job-completed", "b")]);
+    assert_eq!(told(&sink.take(1).await), [("job-pushed", "c")]);
+
+    let answer = mill.asker().get("/v1/events?kind=job-vanished").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad-request")));
+    assert!(answer.text().contains("job-vanished") && answer.text().contains("job-taken-back"), "{}", answer.text());
+    assert_eq!(mill.asker().get("/v1/events?tenant=acme").await.status, 400, "unknown fields are refused");
+}
+
+async fn pauses_and_cancels_and_respawns_are_told(mill: Mill) {
+    let kinds = "topic-paused,topic-resumed,job-cancelled,job-respawned";
+    let mut stream = Stream::open(&mill, &format!("/v1/tenants/default/events?kind={kinds}")).await;
+    let say = async |path: &str, document: Value| {
+        let answer = mill.asker().post(&format!("/v1/tenants/default/{path}"), &document).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let dead = mill.push("puppet", &Script::end(End::Reject(Cause::default())).to_json()).await;
+    mill.end_of(&dead).await;
+    say("topics/puppet/pause", json!({})).await;
+    say("topics/puppet/pause", json!({})).await;
+    let waits = mill.push("sink", b"").await;
+    say("cancel", json!({ "ids": [waits, "nobody"] })).await;
+    say("topics/puppet/dead/respawn", json!({ "ids": [dead, "nobody"] })).await;
+    say("topics/puppet/resume", json!({})).await;
+    let events = stream.take(4).await;
+    let (waits, dead) = (waits.as_str(), dead.as_str());
+    let expected = [("topic-paused", ""), ("job-cancelled", waits), ("job-respawned", dead), ("topic-resumed", "")];
+    assert_eq!(told(&events), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_of_a_handler_is_told_to_those_whom_it_serves() {
+    let mill = mill(On::Memory).await;
+    let mut all = Stream::open(&mill, "/v1/events").await;
+    let mut theirs = Stream::open(&mill, "/v1/tenants/acme/events").await;
+    let mut others = Stream::open(&mill, "/v1/tenants/others/events").await;
+    let component = std::fs::read(guests::PUPPET).unwrap();
+    mill.drop_in("another", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(all.take(1).await[0].data["handler"], "another");
+    mill.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
+    let replaced = theirs.take(1).await.remove(0);
+    assert_eq!((&*replaced.name, &replaced.data["handler"]), ("handler-replaced", &json!("puppet")));
+    assert!(replaced.data["version"].is_string());
+    mill.drop_in("puppet", b"no component");
+    let refused = theirs.take(1).await.remove(0);
+    assert_eq!(refused.name, "handler-refused");
+    assert!(!refused.data["reason"].as_str().unwrap().is_empty());
+    std::fs::remove_file(mill.handlers().join("puppet.wasm")).unwrap();
+    assert_eq!(theirs.take(1).await[0].name, "handler-removed");
+    mill.drop_in("puppet", &component);
+    assert_eq!(theirs.take(1).await[0].name, "handler-loaded");
+    let names: Vec<String> = all.take(4).await.into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["handler-replaced", "handler-refused", "handler-removed", "handler-loaded"]);
+
+    let mut mill = mill;
+    mill.shutdown().await;
+    assert_eq!(others.next().await, None, "it ended with the server, and had nothing to tell");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
+    const JOBS: usize = 30_000;
+    let mill = mill(On::Memory).await;
+    let mut slow = Stream::open(&mill, "/v1/events?kind=job-pushed").await;
+    // Much more than waits for it here and in the sockets on the way.
+    for batch in 0..JOBS / 1000 {
+        let job =
+            |number| json!({ "spec": { "id": format!("{batch}-{number}"), "tenant": "default", "topic": "sink" } });
+        let document = json!({ "jobs": (0..1000).map(job).collect::<Vec<_>>() });
+        assert_eq!(mill.asker().post("/v1/jobs", &document).await.status, 200);
+    }
+    push(&mill, "sink", "last", &Script::end(End::Complete)).await;
+    let (mut heard, mut missed, mut gaps, mut at) = (0, 0, 0, 0);
+    while at < JOBS as u64 + 1 {
+        let event = slow.next().await.unwrap();
+        match event.id {
+            Some(id) => {
+                heard += 1;
+                at += 1;
+                assert_eq!(id, at, "in order, and what is missing was said");
+            }
+            None => {
+                assert_eq!(event.name, "lagged");
+                let these = event.data["missed"].as_u64().unwrap();
+                (missed, gaps, at) = (missed + these, gaps + 1, at + these);
+            }
+        }
+    }
+    assert!(gaps > 0, "it was slow");
+    assert_eq!(heard + missed, JOBS as u64 + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_may_open_so_many_streams_and_no_more() {
+    let mill = mill(On::Memory).await;
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        streams.push(Stream::open(&mill, "/v1/tenants/acme/events").await);
+    }
+    let answer = mill.asker().get("/v1/tenants/acme/events").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("too-many-streams")));
+    streams.push(Stream::open(&mill, "/v1/tenants/default/events").await);
+    streams.remove(0);
+    // The server notices on its next word that the other side is gone.
+    until("room for another", SOON, async || {
+        let response = mill.asker().begin(Request::get("/v1/tenants/acme/events"), Vec::new()).await;
+        if response.status() == 200 {
+            return Some(());
+        }
+        drop(response.into_body().collect().await);
+        None
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_died_is_told_of_with_what_becomes_of_its_job() {
+    use gristmill::job::WorkerId;
+    use gristmill::store::ClaimFrom;
+    let mill = mill(On::Memory).await;
+    let mut stream = Stream::open(&mill, "/v1/events?kind=job-taken-back,job-dead").await;
+    let job = JobSpec { max_attempts: Some(1), ..spec("sink", b"") };
+    let id = mill.push_job(job, Due::Now).await;
+    let from = ClaimFrom { topic: "sink".parse().unwrap(), max: 1, lease: std::time::Duration::from_millis(1) };
+    assert_eq!(mill.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);
+    let events = stream.take(2).await;
+    assert_eq!(told(&events), [("job-taken-back", id.as_str()), ("job-dead", id.as_str())]);
+    assert_eq!(events[0].data["worker"], "gone");
+    assert_eq!(events[0].data["reason"], events[1].data["reason"]);
+}

@@ -1,0 +1,6 @@
+//! What a server tells of itself: the page that Prometheus reads, and the events that it streams.
+
+mod events;
+mod page;
+mod reader;
+mod stream;
