@@ -84,7 +84,7 @@ mod tests {
     fn counts(pushed: u64) -> [TopicCounts; 1] {
         let totals = [("pushed".to_owned(), pushed)].into();
         let topic = "acme/a".parse().unwrap();
-        [TopicCounts { topic, ready: 0, delayed: 0, running: 0, dead: 0, paused: false, totals }]
+        [TopicCounts { topic, ready: 0, delayed: 0, running: 0, dead: 0, paused: false, oldest_ready: None, totals }]
     }
 
     #[test]
