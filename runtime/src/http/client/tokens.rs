@@ -51,7 +51,7 @@ fn path(tenant: Option<&Name>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZero;
+    use std::num::NonZeroU32;
     use std::time::Duration;
 
     use super::*;
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), [added.clone()]);
 
         let limits =
-            TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZero::MIN }), requests: None };
+            TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZeroU32::MIN }), requests: None };
         assert!(remote.set_token_limits(&added.id, limits).await.unwrap());
         assert_eq!(mill.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
         assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
