@@ -50,6 +50,8 @@ struct Shared {
     /// As many as there are ears, to be read without a lock.
     listening: AtomicUsize,
     ears: Mutex<Vec<Ear>>,
+    /// Events that somebody missed, since the process began.
+    missed: AtomicU64,
 }
 
 /// The near end of a listener.
@@ -75,7 +77,8 @@ impl Events {
     pub fn tell(&self, event: impl FnOnce() -> Event) {
         if self.are_heard() {
             let event = Arc::new(event());
-            self.0.ears().iter_mut().for_each(|ear| ear.hear(&event));
+            let missed = self.0.ears().iter_mut().map(|ear| ear.hear(&event)).filter(|heard| !heard).count();
+            self.0.missed.fetch_add(missed as u64, Ordering::Relaxed);
         }
     }
 
@@ -102,8 +105,13 @@ impl Events {
     }
 
     /// How many listen.
-    pub fn listeners(&self) -> usize {
+    pub(super) fn listeners(&self) -> usize {
         self.0.listening.load(Ordering::Relaxed)
+    }
+
+    /// How many events listeners have missed because they were too slow.
+    pub(super) fn missed(&self) -> u64 {
+        self.0.missed.load(Ordering::Relaxed)
     }
 }
 
@@ -124,9 +132,10 @@ impl Filter {
 }
 
 impl Ear {
-    fn hear(&mut self, event: &Arc<Event>) {
+    /// False: it wants to hear this, and has no room for it.
+    fn hear(&mut self, event: &Arc<Event>) -> bool {
         if !self.filter.wants(event) {
-            return;
+            return true;
         }
         self.told += 1;
         // Where something is missing, that is said first.
@@ -136,9 +145,11 @@ impl Ear {
             self.missed.store(0, Ordering::Relaxed);
         }
         let told = Told::Event { number: self.told, event: Arc::clone(event) };
-        if !whole || self.queue.try_send(told).is_err() {
+        let heard = whole && self.queue.try_send(told).is_ok();
+        if !heard {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
+        heard
     }
 }
 

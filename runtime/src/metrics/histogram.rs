@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_bound_belongs_to_its_bucket_and_one_more_to_the_next() {
         let histogram = Histogram::new(&Scale::BYTES);
-        [0, 256 << 10, (256 << 10) + 1, u64::from(u32::MAX) + 2].map(|bytes| histogram.observe(bytes));
+        [0, 256 << 10, (256 << 10) + 1, u64::from(u32::MAX) + 2].into_iter().for_each(|bytes| histogram.observe(bytes));
         let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
         assert_eq!(counts, [2, 3, 3, 3, 3, 3, 3, 3, 4]);
         assert_eq!(histogram.buckets().last(), Some((None, 4)));

@@ -149,6 +149,8 @@ impl Metrics {
         }
         let help = "Streams of events that are open.";
         page.family("gristmill_node_event_streams", Sort::Gauge, help).sample(&[], self.events.listeners() as u64);
+        let help = "Events that streams have missed because their readers were too slow.";
+        page.family("gristmill_node_events_missed_total", Sort::Counter, help).sample(&[], self.events.missed());
     }
 
     fn write_handlers(&self, page: &mut Page) {

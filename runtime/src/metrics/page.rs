@@ -210,7 +210,7 @@ mod tests {
         let mut page = Page::new(Format::Text);
         page.family("h", Sort::Histogram, "H.").histogram(&[], &histogram);
         assert_eq!(page.text, "");
-        [1, 20_000, u64::from(u32::MAX) * 100].map(|fuel| histogram.observe(fuel));
+        [1, 20_000, u64::from(u32::MAX) * 100].into_iter().for_each(|fuel| histogram.observe(fuel));
         page.family("h", Sort::Histogram, "H.").histogram(&[("t", "x")], &histogram);
         assert!(page.text.contains("h_bucket{t=\"x\",le=\"10000.0\"} 1\nh_bucket{t=\"x\",le=\"100000.0\"} 2\n"));
         assert!(

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn what_several_tenants_share_is_shown_to_none_of_them() {
         let topics = Topics::bounded(1, 1);
-        ["a/1", "b/1", "c/1", "d/1"].map(|name| topics.of(&id(name)));
+        ["a/1", "b/1", "c/1", "d/1"].into_iter().for_each(|name| drop(topics.of(&id(name))));
         let of = |tenant, topic: &str| (str::to_owned(tenant), topic.to_owned());
         assert_eq!(labels(&topics, None), [of("a", "1"), of("b", OTHER), of(OTHER, OTHER)]);
         assert_eq!(labels(&topics, Some("b")), [of("b", OTHER)]);

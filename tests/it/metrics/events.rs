@@ -9,6 +9,7 @@ use hyper::Request;
 use puppet::{Cause, End, Script, Step};
 use serde_json::{Value, json};
 
+use super::reader::Samples;
 use super::stream::{Event, Stream};
 
 const MANIFEST: &str = r#"
@@ -165,19 +166,24 @@ async fn what_becomes_of_a_handler_is_told_to_those_whom_it_serves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
-    const JOBS: usize = 30_000;
     let mill = mill(On::Memory).await;
     let mut slow = Stream::open(&mill, "/v1/events?kind=job-pushed").await;
-    // Much more than waits for it here and in the sockets on the way.
-    for batch in 0..JOBS / 1000 {
+    let mut jobs = 0;
+    // More than waits for it, here and in the sockets on the way.
+    until("the reader to be too slow", 4 * SOON, async || {
         let job =
-            |number| json!({ "spec": { "id": format!("{batch}-{number}"), "tenant": "default", "topic": "sink" } });
+            |number| json!({ "spec": { "id": format!("{jobs}-{number}"), "tenant": "default", "topic": "sink" } });
         let document = json!({ "jobs": (0..1000).map(job).collect::<Vec<_>>() });
         assert_eq!(mill.asker().post("/v1/jobs", &document).await.status, 200);
-    }
+        jobs += 1000;
+        let page = Samples::read(&mill.asker().get("/metrics").await.text());
+        (page.get("gristmill_node_events_missed_total") > 0.0).then_some(())
+    })
+    .await;
     push(&mill, "sink", "last", &Script::end(End::Complete)).await;
+    let jobs = jobs + 1;
     let (mut heard, mut missed, mut gaps, mut at) = (0, 0, 0, 0);
-    while at < JOBS as u64 + 1 {
+    while at < jobs {
         let event = slow.next().await.unwrap();
         match event.id {
             Some(id) => {
@@ -193,7 +199,7 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
         }
     }
     assert!(gaps > 0, "it was slow");
-    assert_eq!(heard + missed, JOBS as u64 + 1);
+    assert_eq!(heard + missed, jobs);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,7 +47,8 @@ impl Samples {
 
     /// A sample that must be there: labels in any order, `name{a="1"}`.
     pub(super) fn get(&self, wanted: &str) -> f64 {
-        self.find(wanted).unwrap_or_else(|| panic!("no {wanted} among {:#?}", self.0.keys()))
+        let family = wanted.split('{').next().unwrap();
+        self.find(wanted).unwrap_or_else(|| panic!("no {wanted} among {:#?}", self.with(family)))
     }
 
     pub(super) fn find(&self, wanted: &str) -> Option<f64> {
