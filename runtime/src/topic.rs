@@ -9,12 +9,21 @@ use std::time::Duration;
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 
+/// What a manifest says for a topic's handler if pull workers do its jobs; no component has this name.
+pub const EXTERNAL: &str = "external";
+
+/// Why a component of that name is not used.
+pub const RESERVED: &str =
+    "`external` is no handler's name: it says that pull workers do a topic's jobs; rename the file";
+
 /// One topic, ready to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
     pub id: TopicId,
     /// The handler's name: the component's file name without `.wasm`.
     pub handler: Name,
+    /// Pull workers do the jobs, over HTTP: no component is looked for, and no runner claims them.
+    pub external: bool,
     /// At most this many attempts at once in one runner. At least 1.
     pub concurrency: u32,
     /// Jobs that one instance may do, one after the other; 1: a fresh instance for each. At least 1.
@@ -206,6 +215,7 @@ impl Topic {
         Self {
             id,
             handler,
+            external: false,
             concurrency: 32,
             reuse: 1,
             limits: Limits::default(),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::exit::Usage;
 use crate::config::{HandlerSettings, Manifest};
 use crate::job::{Name, TopicId};
-use crate::topic::Topic;
+use crate::topic::{EXTERNAL, RESERVED, Topic};
 use crate::wasm::Version;
 
 /// A file of the folder whose name ends in `.wasm`.
@@ -78,6 +78,9 @@ pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: 
 
 fn name_of(path: &Path) -> Result<Name, String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    if stem == EXTERNAL {
+        return Err(RESERVED.into());
+    }
     stem.parse().map_err(|error: crate::job::BadName| error.to_string())
 }
 

@@ -83,7 +83,7 @@ fn join(manifest: &Manifest, versions: &BTreeMap<Name, Version>, counts: Vec<Top
             None if auto.contains(&id) => (manifest.auto_topic(&id.topic), "folder"),
             None => (Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }, "store"),
         };
-        let version = versions.get(&topic.handler).copied().filter(|_| origin != "store");
+        let version = versions.get(&topic.handler).copied().filter(|_| origin != "store" && !topic.external);
         Line { topic, origin, version, counts: counts.remove(&id) }
     };
     ids.into_iter().map(line).collect()
@@ -101,7 +101,11 @@ fn table(lines: &[Line]) -> Table {
         table.row([
             stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused)),
             setting(topic.handler.to_string()),
-            version.map_or_else(|| "missing".into(), |version| version.to_string()),
+            match version {
+                Some(version) => version.to_string(),
+                None if known && topic.external => "-".into(),
+                None => "missing".into(),
+            },
             count(|counts| counts.ready),
             count(|counts| counts.delayed),
             count(|counts| counts.running),
@@ -124,6 +128,7 @@ impl Line {
             "topic": topic.id.topic.as_str(),
             "origin": origin,
             "handler": known.then(|| topic.handler.as_str()),
+            "external": known.then_some(topic.external),
             "version": version.map(|version| version.to_string()),
             "ready": count(|counts| counts.ready),
             "delayed": count(|counts| counts.delayed),

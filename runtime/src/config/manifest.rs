@@ -145,7 +145,7 @@ impl Manifest {
 
     /// The topics whose jobs this handler does: those that name it, and the one that its file makes.
     pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
-        let named = self.topics.values().filter(|topic| topic.handler == *handler).cloned();
+        let named = self.topics.values().filter(|topic| topic.handler == *handler && !topic.external).cloned();
         let auto = Some(self.auto_topic(handler));
         let made = auto.filter(|auto| self.handlers.auto_topics && !self.topics.contains_key(&auto.id));
         named.chain(made).collect()

@@ -341,6 +341,16 @@ fn the_door_may_be_shut() {
 }
 
 #[test]
+fn a_topic_is_external_only_if_it_says_so() {
+    let manifest = parse("[topics.a]\nhandler = \"external\"\n[topics.external]\n[topics.b]\nhandler = \"a\"\n");
+    let external = |topic: &str| manifest.topics[&id(topic)].external;
+    assert_eq!([external("a"), external("external"), external("b")], [true, false, false]);
+    // What a component of that name could do is not among them.
+    let of: Vec<_> = manifest.topics_of(&"external".parse().unwrap()).into_iter().map(|topic| topic.id).collect();
+    assert_eq!(of, [id("external")]);
+}
+
+#[test]
 fn a_missing_handler_is_shown_where_the_topic_names_it() {
     let manifest = parse("[topics.resize-image]\n\n[topics.thumbs]\nhandler = \"resize-imge\"\n");
     let available: [Name; 2] = ["echo".parse().unwrap(), "resize-image".parse().unwrap()];

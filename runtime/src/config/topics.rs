@@ -15,7 +15,7 @@ use super::read::{Problems, Section, name};
 use super::units::DURATION;
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
 use crate::time::millis;
-use crate::topic::{Backoff, BackoffKind, Topic};
+use crate::topic::{Backoff, BackoffKind, EXTERNAL, Topic};
 
 /// The topics of a manifest while they are read.
 #[derive(Debug)]
@@ -115,6 +115,7 @@ impl Topics {
             let mut topic = Topic { id: id.clone(), handler: own, ..template.clone() };
             let place = section.value("handler").map_or(span, |value| value.span());
             if let Some(handler) = section.name("handler") {
+                topic.external = handler.as_str() == EXTERNAL;
                 topic.handler = handler;
             }
             self.layer(tenant, &mut topic, &mut section);

@@ -25,7 +25,8 @@ impl Handler {
 #[derive(Debug)]
 pub struct Seat {
     pub topic: Topic,
-    /// None: its component is missing, was never good, or is not granted what it imports; the jobs wait.
+    /// None: its component is missing, was never good, or is not granted what it imports: then the jobs wait. Or the topic
+    /// is external.
     pub handler: Option<Handler>,
     /// What the component in the folder imports and the topic does not grant. It serves nobody here; if `handler` is not
     /// none, the version before it does.
@@ -138,7 +139,8 @@ fn default_tenant() -> Option<Name> {
 
 /// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
 fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -> (Option<Handler>, Vec<Capability>) {
-    let Some(candidate) = handlers.get(&topic.handler) else { return (None, Vec::new()) };
+    let candidate = handlers.get(&topic.handler).filter(|_| !topic.external);
+    let Some(candidate) = candidate else { return (None, Vec::new()) };
     let lack = |handler: &Handler| topic.grants.lack(handler.component.capabilities());
     let lacking = lack(candidate);
     if lacking.is_empty() {

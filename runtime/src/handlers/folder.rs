@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::fleet::Handler;
 use crate::job::Name;
-use crate::topic::Limits;
+use crate::topic::{EXTERNAL, Limits, RESERVED};
 use crate::wasm::{Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
@@ -244,6 +244,9 @@ pub(super) async fn load(
     current: Option<Version>,
     sandbox: &Sandbox,
 ) -> Result<Option<Handler>, String> {
+    if name.as_str() == EXTERNAL {
+        return Err(RESERVED.into());
+    }
     let component = sandbox.load(bytes).await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
     if current == Some(component.version()) {
         return Ok(None);

@@ -240,7 +240,7 @@ fn warn_of_idle_topics(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {
         if !lacking.is_empty() {
             let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.version().to_string());
             tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));
-        } else if handler.is_none() {
+        } else if handler.is_none() && !topic.external {
             tracing::warn!("{}", manifest.missing_handler(&topic.id, &available));
         }
     }

@@ -88,6 +88,6 @@ async fn check_all(manifest: &Manifest, found: Vec<Found>) -> anyhow::Result<Vec
 fn missing_handlers(manifest: &Manifest, checked: &[Checked]) -> Vec<Diagnostic> {
     let good = checked.iter().filter(|checked| checked.component.is_ok());
     let available: Vec<Name> = good.filter_map(|checked| checked.found.name.clone().ok()).collect();
-    let without = manifest.topics.values().filter(|topic| !available.contains(&topic.handler));
+    let without = manifest.topics.values().filter(|topic| !topic.external && !available.contains(&topic.handler));
     without.map(|topic| manifest.missing_handler(&topic.id, &available)).collect()
 }
