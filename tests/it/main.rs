@@ -18,6 +18,7 @@ mod metrics;
 mod model;
 mod outcomes;
 mod producers;
+mod pull;
 mod raw;
 mod reload;
 mod reuse;

@@ -29,6 +29,7 @@ mod listen;
 mod measure;
 mod openapi;
 mod problem;
+mod pull;
 mod push;
 mod quota;
 mod rates;

@@ -78,6 +78,8 @@ pub(super) enum Code {
     TopicUnknown,
     /// So many streams are open already.
     TooManyStreams,
+    /// No pull worker may claim of this topic.
+    NotExternal,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -98,7 +100,7 @@ impl Code {
                 StatusCode::NOT_FOUND
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLate => StatusCode::CONFLICT,
+            Self::TooLate | Self::NotExternal => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
                 StatusCode::SERVICE_UNAVAILABLE

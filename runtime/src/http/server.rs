@@ -25,9 +25,9 @@ use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
 use super::rates::Rates;
 use super::tls::Tls;
-use super::turns::{Turns, take_turn};
+use super::turns::{Turns, in_time, take_turn};
 use super::{
-    accept, components, dead, events, guard, health, job, jobs, list, measure, openapi, push, request_id, scrape,
+    accept, components, dead, events, guard, health, job, jobs, list, measure, openapi, pull, push, request_id, scrape,
     signals, tokens, topics, wire,
 };
 use crate::handlers::{Fleet, Intake};
@@ -86,6 +86,8 @@ pub(super) struct Room {
     pub(super) turns: Turns,
     pub(super) rates: Arc<Rates>,
     intake: Arc<OnceLock<Intake>>,
+    /// For those of them that wait for jobs.
+    pub(super) pull: Arc<pull::Lines>,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
     pub(super) door: Door,
@@ -194,6 +196,7 @@ impl HttpServer {
             rates: Arc::default(),
             intake: intake.clone(),
             door: Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings),
+            pull: Arc::default(),
             store,
             store_name: store_name.into(),
             phase: phase.subscribe(),
@@ -275,10 +278,11 @@ fn router(room: Room) -> Router {
         .merge(openapi::routes())
         .merge(events::routes())
         .merge(scrape::tenant_routes())
+        .merge(pull::routes())
         // Health is not behind them: a process whose store is slow lives all the same.
         .layer(middleware::from_fn_with_state(room.turns.clone(), take_turn));
     Router::new()
-        .nest("/v1", quick.merge(waiting()))
+        .nest("/v1", quick.merge(waiting()).merge(pulling(&room)))
         .merge(health::routes())
         .merge(scrape::routes())
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
@@ -297,6 +301,12 @@ fn router(room: Room) -> Router {
 /// Routes that may take longer than a turn: each sees to its turns itself.
 fn waiting() -> Router<Room> {
     Router::new().merge(push::routes()).merge(job::routes()).merge(components::routes())
+}
+
+/// Claims hold nothing while they wait for jobs.
+fn pulling(room: &Room) -> Router<Room> {
+    let time = room.turns.time() + pull::LONGEST_WAIT;
+    pull::waiting_routes().layer(middleware::from_fn_with_state(time, in_time))
 }
 
 /// Lines and events must leave one by one, and what is short is not worth it.

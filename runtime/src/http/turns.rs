@@ -34,6 +34,11 @@ impl Turns {
         Self { at_once: of(limits.at_once), time: limits.request_time, waits: of(limits.waits) }
     }
 
+    /// How long a request may take that does not wait.
+    pub(super) fn time(&self) -> Duration {
+        self.time
+    }
+
     /// Does this when it is its turn, and within its time.
     ///
     /// # Errors
@@ -56,6 +61,12 @@ impl Turns {
         let busy = |_| Problem::new(Code::Busy, "too many requests are waiting for something: ask again in a moment");
         self.waits.clone().try_acquire_owned().map(|place| Place { _place: place }).map_err(busy)
     }
+}
+
+/// For routes that wait by themselves: not longer than this, whatever they wait for.
+pub(super) async fn in_time(State(time): State<Duration>, request: Request, next: Next) -> Response {
+    let late = |_| Problem::new(Code::Timeout, format!("not done within {time:?}")).into_response();
+    tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(late)
 }
 
 /// For routes that never wait.

@@ -48,7 +48,7 @@ pub(super) struct Spec {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Payload {
+pub(in crate::http) struct Payload {
     #[serde(with = "super::base64")]
     base64: Vec<u8>,
     content_type: Option<String>,

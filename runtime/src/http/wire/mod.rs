@@ -2,6 +2,7 @@
 //! their names end in `_ms`. Unknown fields of a request are refused: a misspelt one would be a wish unheard.
 
 mod job;
+mod pull;
 pub(super) mod push;
 mod signal;
 mod token;
@@ -15,9 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::job::{JobId, Name};
 
 pub(super) use job::{NewJob, Pushed};
+pub(super) use pull::{
+    Checkpoint, Claim, ClaimOf, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer,
+    Settlement, WorkerError,
+};
 pub(super) use signal::Signal;
 pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
-pub(super) use view::{Cancelled, DeadJob, JobView, TopicCounts};
+pub(super) use view::{Cancelled, DeadJob, Job, JobView, TopicCounts};
 
 /// The most jobs or ids in one request.
 pub(super) const BATCH: usize = 1000;
@@ -145,6 +150,11 @@ pub(super) struct Listeners {
 fn whole_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
+
+/// Bytes, as base64.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Base64(#[serde(with = "base64")] pub(super) Vec<u8>);
 
 /// Bytes as base64 (RFC 4648 §4).
 mod base64 {

@@ -1,0 +1,105 @@
+//! Workers that are gone before they have read their answer.
+
+use std::collections::HashSet;
+
+use gristmill::job::{Due, JobId};
+use gristmill::store::JobState;
+use gristmill_tests::asker::Asker;
+use gristmill_tests::mill::Mill;
+use gristmill_tests::wait::{SOON, until};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{claim, counts, id, mill, plain, settle, state};
+
+on_both_stores! {
+    a_worker_that_left_while_it_waited_takes_no_job_along
+    no_job_is_lost_to_workers_that_leave_at_any_moment
+    a_server_that_ends_answers_those_who_wait
+}
+
+/// Sends a claim by hand, and leaves the answer to whoever wants it.
+async fn begin_claim(asker: &Asker, lease_ms: u64) -> TcpStream {
+    let mut stream = TcpStream::connect(asker.address).await.unwrap();
+    let body = json!({ "wait_ms": 60_000, "lease_ms": lease_ms }).to_string();
+    let head = format!(
+        "POST /v1/tenants/default/topics/print/claim HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        asker.address,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn a_worker_that_left_while_it_waited_takes_no_job_along(mill: Mill) {
+    let asker = mill.asker();
+    for _ in 0..10 {
+        drop(begin_claim(&asker, 1000).await);
+    }
+    let pushed = mill.push_job(plain("print", b"x"), Due::Now).await;
+    // One that stays gets it, whoever of the others was served before the server saw that they had gone.
+    let claims = until("the job", SOON, async || {
+        Some(claim(&asker, "print", json!({ "wait_ms": 1000 })).await).filter(|claims| !claims.is_empty())
+    })
+    .await;
+    assert_eq!(id(&claims[0]), pushed);
+    assert_eq!(settle(&asker, json!([{ "lease": claims[0]["lease"], "ack": {} }])).await, json!(["done"]));
+    assert_eq!(counts(&mill, "print").await.running, 0);
+}
+
+async fn no_job_is_lost_to_workers_that_leave_at_any_moment(mill: Mill) {
+    const JOBS: usize = 60;
+    let asker = mill.asker();
+    let leaving = tokio::spawn({
+        let asker = asker.clone();
+        async move {
+            for n in 0..JOBS as u64 {
+                let stream = begin_claim(&asker, 500).await;
+                // In all sorts of moments: while it is read, while it waits, while it is answered.
+                for _ in 0..n % 30 {
+                    tokio::task::yield_now().await;
+                }
+                drop(stream);
+            }
+        }
+    });
+    let mut pushed = HashSet::new();
+    for _ in 0..JOBS {
+        // Few enough attempts that one wasted on each would not show; enough for a few that were.
+        let mut spec = plain("print", b"x");
+        spec.max_attempts = Some(50);
+        pushed.insert(mill.push_job(spec, Due::Now).await);
+    }
+    leaving.await.unwrap();
+    let mut done: HashSet<JobId> = HashSet::new();
+    until("every job to be done once", SOON * 2, async || {
+        let claims = claim(&asker, "print", json!({ "max": 100, "wait_ms": 1000 })).await;
+        let acks = claims.iter().map(|claim| json!({ "lease": claim["lease"], "ack": {} })).collect();
+        let settled = settle(&asker, acks).await;
+        assert!(settled.as_array().unwrap().iter().all(|settled| settled == "done"), "{settled}");
+        for claim in &claims {
+            assert!(done.insert(id(claim)), "a job was done twice");
+        }
+        (done.len() == JOBS).then_some(())
+    })
+    .await;
+    assert_eq!(done, pushed);
+    let counts = counts(&mill, "print").await;
+    assert_eq!((counts.ready, counts.delayed, counts.running, counts.dead), (0, 0, 0, 0));
+}
+
+async fn a_server_that_ends_answers_those_who_wait(mut mill: Mill) {
+    let asker = mill.asker();
+    let mut waiting = begin_claim(&asker, 1000).await;
+    // One that came later was served: so the first one is waiting.
+    assert!(claim(&asker, "print", json!({ "wait_ms": 50 })).await.is_empty());
+    mill.shutdown().await;
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(r#"{"claims":[]}"#), "{answer}");
+    let pushed = mill.push_job(plain("print", b"x"), Due::Now).await;
+    assert_eq!(state(&mill, &pushed).await, Some(JobState::Ready));
+}

@@ -1,0 +1,69 @@
+//! Pull workers: topics that are worked over HTTP, under the same leases and the same fence as a runner.
+
+mod abort;
+mod example;
+mod restart;
+mod work;
+
+use gristmill::job::{JobId, JobSpec, TopicId};
+use gristmill::store::{JobState, JobView, TopicCounts};
+use gristmill_tests::asker::Asker;
+use gristmill_tests::mill::{Mill, On, tenant};
+use serde_json::{Value, json};
+
+const MANIFEST: &str = r#"
+    [topics.print]
+    handler = "external"
+    attempts = 3
+    backoff = "1ms"
+    output-limit = "1KiB"
+    [topics.post]
+    handler = "external"
+    [topics.done-here]
+"#;
+
+pub(crate) async fn mill(on: On) -> Mill {
+    Mill::start_on(on, MANIFEST, &[]).await
+}
+
+/// What a claim of `topic` brings.
+async fn claim(asker: &Asker, topic: &str, asked: Value) -> Vec<Value> {
+    let answer = asker.post(&format!("/v1/tenants/default/topics/{topic}/claim"), &asked).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["claims"].as_array().unwrap().clone()
+}
+
+async fn claim_one(asker: &Asker, topic: &str) -> Value {
+    let mut claims = claim(asker, topic, json!({ "wait_ms": 30_000 })).await;
+    assert_eq!(claims.len(), 1);
+    claims.remove(0)
+}
+
+async fn settle(asker: &Asker, settlements: Value) -> Value {
+    let answer = asker.post("/v1/tenants/default/leases/settle", &json!({ "settlements": settlements })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["settled"].clone()
+}
+
+fn id(claim: &Value) -> JobId {
+    claim["job"]["spec"]["id"].as_str().unwrap().parse().unwrap()
+}
+
+async fn view(mill: &Mill, job: &JobId) -> Option<JobView> {
+    mill.store.job(&tenant(), job).await.unwrap()
+}
+
+async fn state(mill: &Mill, job: &JobId) -> Option<JobState> {
+    view(mill, job).await.map(|view| view.state)
+}
+
+async fn counts(mill: &Mill, topic: &str) -> TopicCounts {
+    let topic: TopicId = topic.parse().unwrap();
+    let counts = mill.store.counts(&tenant()).await.unwrap();
+    counts.into_iter().find(|counts| counts.topic == topic).unwrap()
+}
+
+/// A job whose end nobody keeps.
+fn plain(topic: &str, body: &[u8]) -> JobSpec {
+    JobSpec { keep_result: None, ..gristmill_tests::mill::spec(topic, body) }
+}
