@@ -17,11 +17,12 @@ def work(body):  # what the jobs are about: put yours here
 
 
 while True:
-    claims = ask(f"/topics/{sys.argv[1]}/claim", {"max": 10, "wait_ms": 60_000, "lease_ms": 60_000, "worker": "example"})
-    for claim in claims["claims"]:
+    wish = {"max": 10, "wait_ms": 60_000, "lease_ms": 60_000, "worker": "example"}
+    for claim in ask(f"/topics/{sys.argv[1]}/claim", wish)["claims"]:
         try:
             result = work(base64.b64decode(claim["job"]["spec"]["body"]["base64"]))
             end = {"ack": {"result": {"base64": base64.b64encode(result).decode(), "content_type": "text/plain"}}}
         except Exception as error:
             end = {"retry": {"error": {"code": type(error).__name__, "message": str(error)}}}
-        print(claim["job"]["spec"]["id"], *ask("/leases/settle", {"settlements": [{"lease": claim["lease"], **end}]})["settled"], flush=True)
+        settled = ask("/leases/settle", {"settlements": [{"lease": claim["lease"], **end}]})["settled"]
+        print(claim["job"]["spec"]["id"], settled[0], flush=True)

@@ -21,7 +21,8 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
 
     /// A page of a topic's jobs of one place: the first one, or the one behind a cursor of that place, which is refused in
-    /// another. At most `limit` jobs and never more than a thousand or a few MiB; only [`Page::next`] says that there are no more.
+    /// another. At most `limit` jobs, and never more than a thousand or a few MiB; only [`Page::next`] says that there are no
+    /// more.
     ///
     /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
     /// - delayed: as they come due, those of one millisecond by id;
@@ -34,8 +35,8 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
     /// twice; none is left out.
     ///
-    /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs looks
-    /// at the ids of all that run, of which there are no more than workers have room for.
+    /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
+    /// looks at the ids of all that run, of which there are no more than workers have room for.
     async fn jobs(
         &self,
         topic: &TopicId,

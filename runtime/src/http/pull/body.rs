@@ -49,7 +49,7 @@ impl hyper::body::Body for HandingOver {
             return Poll::Ready(None);
         }
         if !self.paused {
-            // Time for the connection to write what it has, and to see that nobody is there: then this is never asked for more.
+            // Time for the connection to write what it has, and to see that nobody is there: then nobody asks for more.
             self.paused = true;
             context.waker().wake_by_ref();
             return Poll::Pending;

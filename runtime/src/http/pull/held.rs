@@ -21,8 +21,8 @@ pub(super) struct Taken {
     pub(super) retention: Duration,
 }
 
-/// Claimed jobs on their way to a worker. Dropped before they are [handed over](Self::hand_over), they go back to ready, with
-/// no attempt used up: whoever asked is gone.
+/// Claimed jobs on their way to a worker. Dropped before they are [handed over](Self::hand_over), they go back to ready,
+/// with no attempt used up: whoever asked is gone.
 #[derive(Debug)]
 pub(super) struct Held {
     store: Arc<dyn Store>,

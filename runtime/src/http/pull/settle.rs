@@ -159,7 +159,7 @@ fn check_follow_ups(
             Some(rule) => within("a follow-up's body", spec.body.data.len(), rule.payload_bytes)?,
             None => {
                 let problem =
-                    format!("a follow-up to `{target}`: its topic may not enqueue there, or there is no such topic");
+                    format!("a follow-up to `{target}`, to which its topic may not enqueue, or which is none");
                 return Err(Problem::new(Code::BadRequest, problem));
             }
         }

@@ -73,6 +73,10 @@ impl RedisStore {
                 Ok((end, more, listed))
             };
             let (end, more, listed) = read().map_err(self.misread(DOING))?;
+            if listed.is_empty() {
+                // Nothing but elements that are no jobs.
+                anchors.clear();
+            }
             for Listed { view, deliveries } in listed {
                 anchors.insert(0, (view.id.clone(), deliveries));
                 page.jobs.push(view);
@@ -130,8 +134,8 @@ impl RedisStore {
         read().map_err(self.misread(DOING))
     }
 
-    /// Running jobs are in no order by topic: looks at the ids of all of the tenant's, in small steps, and then at as many jobs
-    /// as a page may take.
+    /// Running jobs are in no order by topic: looks at the ids of all of the tenant's, in small steps, and then at as many
+    /// jobs as a page may take.
     async fn list_running(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);
         let (ids, mut more) = self.next_running(&keys, after.and_then(Cursor::last)).await?;

@@ -2,16 +2,19 @@
 --
 -- KEYS  1 to 3: see list; 4 the List
 -- ARGV  1 and 2: see list; 3 how many elements stood in line up to the end of the page before, 0 if there was none,
---       then its last jobs, the last one first: id, deliveries
+--       then its last jobs, the last one first: id, deliveries; none if it had none
 -- Returns { how many elements stand in line up to the end of this page, 1 if there are others behind it or else 0,
 --           { per job, 4: see list } }
 local line, length = KEYS[4], redis.call('LLEN', KEYS[4])
-local STEP, STEPS = 500, 20
+-- A page looks at so many elements at once, and so often; its beginning is looked for a little longer.
+local STEP, STEPS, STEPS_BACK = 500, 4, 20
 
 -- Elements leave a List anywhere and join it at its tail: the jobs of the page before stand where they stood, or further
 -- in front. This page begins behind the last of them that is still there. If none is, whatever stood in front of them has
 -- mostly been claimed, too, and it begins at the front.
 local function begin(before)
+  -- The page before was nothing but elements that are no jobs: there is nothing better to go by than their number.
+  if #ARGV == 3 then return math.min(before, length) end
   local still = {}
   for i = 4, #ARGV, 2 do
     local deliveries, _, worker = parse_claim(redis.call('HGET', KEYS[2], ARGV[i]))
@@ -21,7 +24,7 @@ local function begin(before)
   end
   if not next(still) then return 0 end
   local last = math.min(before, length)
-  for _ = 1, STEPS do
+  for _ = 1, STEPS_BACK do
     if last == 0 then return 0 end
     local first = math.max(last - STEP, 0)
     for i, id in ipairs(redis.call('LRANGE', line, -last, -first - 1)) do

@@ -4,7 +4,7 @@
 -- ARGV  1 and 2: see list; 3 'up' or 'down'  4 score and  5 id of the last job of the page before, '' if there was none
 -- Returns { 1 if there are others behind it or else 0, { per job, 6: see list, then its score, and that in whole ms } }
 local place, up = KEYS[4], ARGV[3] == 'up'
-local STEP, STEPS = 500, 20
+local STEP, STEPS = 500, 4
 
 -- As a ZSET compares its members, and not as the server's language would.
 local function is_before(a, b)
