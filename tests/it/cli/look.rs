@@ -60,6 +60,7 @@ async fn topics_join_manifest_folder_and_store() {
         "concurrency",
         "dead",
         "delayed",
+        "external",
         "fuel",
         "handler",
         "memory_bytes",

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use gristmill::job::JobId;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::mill::{Mill, On};
 use gristmill_tests::wait::{SOON, until};
@@ -37,7 +38,7 @@ async fn the_worker_in_python_does_jobs_and_fails_what_it_cannot_read() {
         .unwrap();
     let _worker = Worker(program);
     let (good, bad) = (mill.push("shout", b"hello").await, mill.push("shout", b"\xff").await);
-    let ended = async |job| {
+    let ended = async |job: &JobId| {
         until("the end of the job", SOON, async || view(&mill, job).await.filter(|view| view.result.is_some())).await
     };
     let Some(ResultView::Complete(Some(result))) = ended(&good).await.result else { panic!("it is not done") };
