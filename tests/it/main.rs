@@ -9,6 +9,7 @@ mod crash;
 mod fairness;
 mod grants;
 mod hardship;
+mod http_api;
 mod http_grant;
 mod interventions;
 mod journal;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gristmill::config::Manifest;
 use gristmill::handlers::Reloader;
-use gristmill::http::{HttpServer, Phase};
+use gristmill::http::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
@@ -38,6 +38,7 @@ pub struct Mill {
     /// Where the store is, if it is a Redis.
     pub redis: Option<Redis>,
     folder: TempDir,
+    limits: HttpLimits,
     runner: Option<Runner>,
     door: Option<HttpServer>,
     reloader: Option<JoinHandle<()>>,
@@ -53,6 +54,11 @@ impl Mill {
 
     /// The same on a fresh store of this kind.
     pub async fn start_on(kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
+        Self::start_within(HttpLimits::default(), kind, manifest, handlers).await
+    }
+
+    /// The same, with a door of other limits.
+    pub async fn start_within(limits: HttpLimits, kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
         let redis = if kind == On::Redis { Some(Redis::start().await) } else { None };
         let store: Arc<dyn Store> = match &redis {
             Some(redis) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
@@ -63,6 +69,7 @@ impl Mill {
             store,
             redis,
             folder,
+            limits,
             runner: None,
             door: None,
             reloader: None,
@@ -92,7 +99,9 @@ impl Mill {
             metrics: metrics.clone(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let door = HttpServer::start_measured(listener, self.store.clone(), "the mill's", metrics.clone()).unwrap();
+        let settings_of_door =
+            DoorSettings { limits: self.limits, metrics: metrics.clone(), ..DoorSettings::default() };
+        let door = HttpServer::start_with(listener, self.store.clone(), "the mill's", &settings_of_door).unwrap();
         door.set_fleet(reloader.fleet());
         door.set_intake(reloader.intake());
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));

@@ -1,18 +1,25 @@
 //! A topic's dead jobs: list, respawn, delete.
 
 use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::jobs::within_batch;
-use super::problem::Problem;
+use super::list::cursor;
+use super::problem::{Code, Problem};
 use super::server::Room;
-use super::wire;
-use crate::job::TopicId;
-use crate::store::DeadJob;
+use super::wire::dead::{Chosen, Done, Filter};
+use super::wire::{self, BATCH};
+use crate::job::{JobId, TopicId};
+use crate::store::{Cursor, DeadJob, Place};
 
+/// Dead jobs that a filter is held against in one request; the answer says where to go on.
+const LOOKED_AT: usize = 1000;
+/// Of which so many are in memory at once.
+const PAGE: usize = 100;
 /// Bytes of bodies after which a page is full. A first job that is larger is a page by itself.
 const PAGE_BYTES: usize = 16 << 20;
 
@@ -47,20 +54,70 @@ async fn respawn(
     caller: Caller,
     State(room): State<Room>,
     Head(Path(topic)): Head<Path<TopicId>>,
-    Document(wire::Ids { ids }): Document<wire::Ids>,
-) -> Result<Json<wire::WereDead>, Problem> {
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
     caller.may(Scope::Admin, &topic.tenant)?;
-    within_batch(ids.len())?;
-    Ok(Json(wire::WereDead { were_dead: room.store.respawn(&topic, &ids).await? }))
+    intervene(&room, &topic, chosen, Deed::Respawn).await
 }
 
 async fn delete(
     caller: Caller,
     State(room): State<Room>,
     Head(Path(topic)): Head<Path<TopicId>>,
-    Document(wire::Ids { ids }): Document<wire::Ids>,
-) -> Result<Json<wire::WereDead>, Problem> {
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
     caller.may(Scope::Admin, &topic.tenant)?;
-    within_batch(ids.len())?;
-    Ok(Json(wire::WereDead { were_dead: room.store.delete_dead(&topic, &ids).await? }))
+    intervene(&room, &topic, chosen, Deed::Delete).await
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Respawn,
+    Delete,
+}
+
+impl Deed {
+    async fn is_done(self, room: &Room, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, Problem> {
+        Ok(match self {
+            Self::Respawn => room.store.respawn(topic, ids).await?,
+            Self::Delete => room.store.delete_dead(topic, ids).await?,
+        })
+    }
+}
+
+async fn intervene(room: &Room, topic: &TopicId, chosen: Chosen, deed: Deed) -> Result<Response, Problem> {
+    chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
+    if let Some(ids) = chosen.ids {
+        within_batch(ids.len())?;
+        let were_dead = deed.is_done(room, topic, &ids).await?;
+        return Ok(Json(wire::WereDead { were_dead }).into_response());
+    }
+    let after = chosen.after.as_deref().map(|after| cursor(after, Place::Dead)).transpose()?;
+    let filter = chosen.filter.unwrap_or_default();
+    let done = by_filter(room, topic, &filter, chosen.limit.unwrap_or(BATCH), after, deed).await?;
+    Ok(Json(done).into_response())
+}
+
+/// The latest first. No page is larger than what may still be done, so that each job that is looked at and fits is done.
+async fn by_filter(
+    room: &Room,
+    topic: &TopicId,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Cursor>,
+    deed: Deed,
+) -> Result<Done, Problem> {
+    let (mut changed, mut looked_at) = (0, 0);
+    loop {
+        let most = PAGE.min(limit - changed).min(LOOKED_AT - looked_at);
+        let page = room.store.jobs(topic, Place::Dead, after.as_ref(), most).await?;
+        looked_at += page.jobs.len();
+        let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
+        changed += deed.is_done(room, topic, &fitting).await?.into_iter().filter(|done| *done).count();
+        let past = page.jobs.last().is_some_and(|job| filter.is_past(job));
+        after = page.next.filter(|_| !past);
+        if after.is_none() || changed >= limit || looked_at >= LOOKED_AT {
+            return Ok(Done { changed, looked_at, next: after.as_ref().map(Cursor::to_string) });
+        }
+    }
 }

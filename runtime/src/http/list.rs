@@ -37,7 +37,7 @@ fn place(state: &str) -> Result<Place, Problem> {
     Place::parse(state).ok_or_else(|| Problem::new(Code::BadRequest, unknown()))
 }
 
-fn cursor(after: &str, place: Place) -> Result<Cursor, Problem> {
+pub(super) fn cursor(after: &str, place: Place) -> Result<Cursor, Problem> {
     let cursor: Cursor = after.parse().map_err(|error| Problem::new(Code::BadRequest, format!("`after`: {error}")))?;
     if cursor.place() == place {
         return Ok(cursor);

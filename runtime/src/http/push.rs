@@ -119,6 +119,9 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
         return Ok(Order { jobs: vec![job], alone: true, idempotency, patience });
     }
     let Query(Waiting { wait_ms }) = Query::try_from_uri(&uri)?;
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(bad("the document is no object".into()));
+    }
     let Json(Probe { jobs }) = Json::from_bytes(&body)?;
     let alone = jobs.is_none();
     let written = if alone { vec![Json::from_bytes(&body)?.0] } else { Json::<Bulk>::from_bytes(&body)?.0.jobs };

@@ -126,10 +126,10 @@ impl HttpServer {
     /// # Errors
     /// The listener does not know its own address, or the system has no randomness to give.
     pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> Result<Self, OpenError> {
-        Self::start_with(listener, store, store_name, HttpLimits::default())
+        Self::start_with(listener, store, store_name, &DoorSettings::default())
     }
 
-    /// The same within other limits.
+    /// The same by settings that mean no TLS.
     ///
     /// # Errors
     /// Those of [`Self::start`].
@@ -137,25 +137,12 @@ impl HttpServer {
         listener: TcpListener,
         store: Arc<dyn Store>,
         store_name: &str,
-        limits: HttpLimits,
+        settings: &DoorSettings,
     ) -> Result<Self, OpenError> {
-        Self::begin(listener, None, store, store_name, &DoorSettings { limits, ..DoorSettings::default() })
+        Self::begin(listener, None, store, store_name, settings)
     }
 
-    /// The same, and shows and tells what is counted in `metrics`, besides what comes in here.
-    ///
-    /// # Errors
-    /// Those of [`Self::start`].
-    pub fn start_measured(
-        listener: TcpListener,
-        store: Arc<dyn Store>,
-        store_name: &str,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, OpenError> {
-        Self::begin(listener, None, store, store_name, &DoorSettings { metrics, ..DoorSettings::default() })
-    }
-
-    /// The same by settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
+    /// The same by any settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
     /// name that a certificate could be for.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What the two ends say to each other, in JSON: version 1. Bytes are base64; times and waits are whole milliseconds, and
 //! their names end in `_ms`. Unknown fields of a request are refused: a misspelt one would be a wish unheard.
 
+pub(super) mod dead;
 mod job;
 mod pull;
 pub(super) mod push;

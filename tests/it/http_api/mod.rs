@@ -1,0 +1,75 @@
+//! The public API as a producer or an operator meets it, on either kind of store.
+
+mod dead;
+mod document;
+mod hostile;
+mod idempotency;
+mod idle;
+mod look;
+mod push;
+mod slow;
+mod topics;
+mod upload;
+mod validate;
+
+use gristmill::job::JobId;
+use gristmill::store::JobState;
+use gristmill_tests::asker::Answer;
+use gristmill_tests::guests;
+use gristmill_tests::mill::{Mill, On, tenant};
+use gristmill_tests::wait::{SOON, until};
+use hyper::Request;
+use puppet::Script;
+use serde_json::{Value, json};
+
+const MANIFEST: &str = r#"
+    [topics.puppet]
+    timeout = "60s"
+    attempts = 1
+    [topics.small]
+    handler = "echo"
+    payload-limit = 10
+"#;
+
+const ECHO: &str = "/v1/tenants/default/topics/echo/jobs";
+const PUPPET: &str = "/v1/tenants/default/topics/puppet/jobs";
+/// Nobody does its jobs.
+const NOBODY: &str = "/v1/tenants/default/topics/nobody/jobs";
+
+async fn mill(on: On) -> Mill {
+    Mill::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+}
+
+/// Pushes a document, with a key.
+async fn push_with_key(mill: &Mill, path: &str, key: &str, document: &Value) -> Answer {
+    let request = Request::post(path).header("content-type", "application/json").header("idempotency-key", key);
+    mill.asker().send(request, document.to_string().into_bytes()).await
+}
+
+/// A job for the puppet.
+fn script(script: &Script) -> Value {
+    json!({ "body": script })
+}
+
+fn job_path(id: &Value) -> String {
+    format!("/v1/tenants/default/jobs/{}", id.as_str().expect("an id"))
+}
+
+/// Waits until the job is in such a state.
+async fn until_state(mill: &Mill, id: &Value, fits: impl Fn(&JobState) -> bool) {
+    let id: JobId = id.as_str().unwrap().parse().unwrap();
+    until("the job's state", SOON, async || {
+        let view = mill.store.job(&tenant(), &id).await.unwrap()?;
+        fits(&view.state).then_some(())
+    })
+    .await;
+}
+
+/// Holds an answer to be a problem of this kind; what it says about it.
+#[track_caller]
+fn refused(answer: &Answer, status: u16, code: &str) -> String {
+    let problem = answer.json();
+    assert_eq!((answer.status, &problem["code"]), (status, &json!(code)), "{problem}");
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    problem["detail"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,73 @@
+//! Topics: what is in them, who does their jobs, and why nobody does.
+
+use gristmill_tests::guests;
+use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::wait::{SOON, until};
+use serde_json::{Value, json};
+
+use super::{ECHO, NOBODY, refused};
+
+const MANIFEST: &str = r#"
+    [defaults]
+    clock = false
+    [topics.wants-clock]
+    handler = "puppet"
+    [topics.without]
+    [topics.broken]
+"#;
+
+async fn mill(on: On) -> Mill {
+    let mill = Mill::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
+    mill.drop_in("broken", b"no component");
+    mill
+}
+
+on_both_stores! {
+    every_topic_says_why_it_is_idle
+    counts_and_rates_are_told
+    a_topic_that_nobody_knows_is_not_found
+}
+
+async fn topic(mill: &Mill, name: &str) -> Value {
+    mill.asker().get(&format!("/v1/tenants/default/topics/{name}")).await.json()
+}
+
+async fn every_topic_says_why_it_is_idle(mill: Mill) {
+    mill.asker().post(NOBODY, &json!({})).await;
+    let reason = async |name| topic(&mill, name).await["idle"]["reason"].clone();
+    assert_eq!(reason("nobody").await, "no-handler");
+    assert_eq!(reason("without").await, "no-handler");
+    assert_eq!(reason("echo").await, "empty");
+    let lacking = topic(&mill, "wants-clock").await;
+    assert_eq!((&lacking["idle"]["reason"], &lacking["lacking"]), (&json!("lacks-grants"), &json!(["clock"])));
+    assert!(lacking["idle"]["detail"].as_str().unwrap().contains("`clock`"), "{lacking}");
+    until("the file to be refused", SOON, async || (reason("broken").await == "refused").then_some(())).await;
+    mill.asker().post("/v1/tenants/default/topics/echo/pause", &json!({})).await;
+    assert_eq!(reason("echo").await, "paused");
+    std::fs::remove_file(mill.handlers().join("broken.wasm")).unwrap();
+    until("it to be forgotten", SOON, async || (reason("broken").await == "no-handler").then_some(())).await;
+}
+
+async fn counts_and_rates_are_told(mill: Mill) {
+    let path = format!("{ECHO}?wait_ms=60000");
+    assert_eq!(topic(&mill, "echo").await["rates"], Value::Null);
+    mill.asker().post(&path, &json!({ "body": 1 })).await;
+    let echo =
+        until("a rate", SOON, async || Some(topic(&mill, "echo").await).filter(|echo| !echo["rates"].is_null())).await;
+    assert_eq!((&echo["totals"]["acked"], &echo["ready"], &echo["paused"]), (&json!(1), &json!(0), &json!(false)));
+    assert!(
+        echo["rates"]["over_ms"].as_u64().unwrap() >= 1000 && echo["rates"]["per_second"]["acked"].is_f64(),
+        "{echo}"
+    );
+    assert_eq!((&echo["handler"], echo["version"].as_str().unwrap().len()), (&json!("echo"), 12));
+    let all = mill.asker().get("/v1/tenants/default/topics").await.json();
+    let names: Vec<_> =
+        all["topics"].as_array().unwrap().iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
+    assert_eq!(names, ["broken", "echo", "puppet", "wants-clock", "without"]);
+}
+
+async fn a_topic_that_nobody_knows_is_not_found(mill: Mill) {
+    refused(&mill.asker().get("/v1/tenants/default/topics/unheard-of").await, 404, "topic-unknown");
+    refused(&mill.asker().get("/v1/tenants/acme/topics/echo").await, 404, "topic-unknown");
+    assert_eq!(mill.asker().get("/v1/tenants/acme/topics").await.json(), json!({ "topics": [] }));
+}
