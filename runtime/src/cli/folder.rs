@@ -7,8 +7,8 @@ use anyhow::Context;
 use super::exit::Usage;
 use crate::config::{HandlerSettings, Manifest};
 use crate::job::{Name, TopicId};
-use crate::topic::{EXTERNAL, RESERVED, Topic};
-use crate::wasm::Version;
+use crate::topic::{Capability, EXTERNAL, RESERVED, Topic};
+use crate::wasm::{Version, declared_needs};
 
 /// A file of the folder whose name ends in `.wasm`.
 #[derive(Debug)]
@@ -94,9 +94,10 @@ impl Found {
         std::fs::read(&self.path).with_context(|| format!("failed to read {}", self.path.display()))
     }
 
-    /// What the sandbox would call this version.
-    pub(super) fn version(&self, limit: u64) -> anyhow::Result<Version> {
-        Ok(Version::of(&self.read(limit)?))
+    /// What the sandbox would call this version, and what its file says that a topic must grant.
+    pub(super) fn version(&self, limit: u64) -> anyhow::Result<(Version, Vec<Capability>)> {
+        let wasm = self.read(limit)?;
+        Ok((Version::of(&wasm), declared_needs(&wasm)))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::config::{Manifest, units};
 use crate::job::{Name, TopicId};
 use crate::store::TopicCounts;
 use crate::time::millis;
-use crate::topic::Topic;
+use crate::topic::{Capability, Topic};
 use crate::wasm::Version;
 
 /// Show every topic with its handler, limits and jobs
@@ -33,6 +33,8 @@ struct Line {
     /// `manifest`, `folder` or `store`.
     origin: &'static str,
     version: Option<Version>,
+    /// What the component imports and the topic does not grant.
+    lacking: Vec<Capability>,
     counts: Option<TopicCounts>,
 }
 
@@ -58,7 +60,8 @@ pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, Version>> {
+/// Of each component in the folder, its version and what it needs.
+fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, (Version, Vec<Capability>)>> {
     let mut versions = BTreeMap::new();
     for found in folder::scan(&manifest.handlers)? {
         match (&found.name, found.version(manifest.handlers.component_bytes)) {
@@ -71,7 +74,11 @@ fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, Version>> {
     Ok(versions)
 }
 
-fn join(manifest: &Manifest, versions: &BTreeMap<Name, Version>, counts: Vec<TopicCounts>) -> Vec<Line> {
+fn join(
+    manifest: &Manifest,
+    versions: &BTreeMap<Name, (Version, Vec<Capability>)>,
+    counts: Vec<TopicCounts>,
+) -> Vec<Line> {
     let mut counts: BTreeMap<TopicId, TopicCounts> =
         counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
     let auto = versions.keys().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(name).id);
@@ -83,8 +90,9 @@ fn join(manifest: &Manifest, versions: &BTreeMap<Name, Version>, counts: Vec<Top
             None if auto.contains(&id) => (manifest.auto_topic(&id.topic), "folder"),
             None => (Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }, "store"),
         };
-        let version = versions.get(&topic.handler).copied().filter(|_| origin != "store" && !topic.external);
-        Line { topic, origin, version, counts: counts.remove(&id) }
+        let found = versions.get(&topic.handler).filter(|_| origin != "store" && !topic.external);
+        let lacking = found.map(|(_, needed)| topic.grants.lack(needed)).unwrap_or_default();
+        Line { topic, origin, version: found.map(|(version, _)| *version), lacking, counts: counts.remove(&id) }
     };
     ids.into_iter().map(line).collect()
 }
@@ -94,7 +102,7 @@ fn table(lines: &[Line]) -> Table {
     let titles =
         ["TOPIC", "HANDLER", "VERSION", ">READY", ">DELAYED", ">RUNNING", ">DEAD", ">TIMEOUT", ">FUEL", ">MEMORY"];
     let mut table = Table::new(&titles);
-    for Line { topic, origin, version, counts } in lines {
+    for Line { topic, origin, version, lacking, counts } in lines {
         let count = |of: fn(&TopicCounts) -> u64| counts.as_ref().map_or(0, of).to_string();
         let known = *origin != "store";
         let setting = |text: String| if known { text } else { "-".into() };
@@ -102,7 +110,7 @@ fn table(lines: &[Line]) -> Table {
             stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused)),
             setting(topic.handler.to_string()),
             match version {
-                Some(version) => version.to_string(),
+                Some(version) => format!("{version}{}", lacks(lacking)),
                 None if known && topic.external => "-".into(),
                 None => "missing".into(),
             },
@@ -118,9 +126,15 @@ fn table(lines: &[Line]) -> Table {
     table
 }
 
+/// Such as ` (lacks clock)`: the component does not run in the topic.
+fn lacks(lacking: &[Capability]) -> String {
+    let names: Vec<_> = lacking.iter().map(|lacking| lacking.name()).collect();
+    if names.is_empty() { String::new() } else { format!(" (lacks {})", names.join(", ")) }
+}
+
 impl Line {
     fn document(&self) -> Value {
-        let Self { topic, origin, version, counts } = self;
+        let Self { topic, origin, version, lacking, counts } = self;
         let count = |of: fn(&TopicCounts) -> u64| counts.as_ref().map_or(0, of);
         let known = *origin != "store";
         json!({
@@ -130,6 +144,7 @@ impl Line {
             "handler": known.then(|| topic.handler.as_str()),
             "external": known.then_some(topic.external),
             "version": version.map(|version| version.to_string()),
+            "lacking": lacking.iter().map(|lacking| lacking.name()).collect::<Vec<_>>(),
             "ready": count(|counts| counts.ready),
             "delayed": count(|counts| counts.delayed),
             "running": count(|counts| counts.running),

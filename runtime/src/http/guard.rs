@@ -55,11 +55,10 @@ fn is_loopback(authority: &Authority) -> bool {
 
 fn check_origin(request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) && !has_body(headers);
-    let asks_first = !matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
-    let unusual = asks_first && !has_body(headers);
+    let unasked = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let harmless = *request.method() != Method::POST && !has_body(headers);
     let announced = media_type(headers).is_some_and(|media| !OF_FORMS.contains(&media.as_str()));
-    if harmless || unusual || announced || NEVER_UNASKED.iter().any(|name| headers.contains_key(*name)) {
+    if !unasked || harmless || announced || NEVER_UNASKED.iter().any(|name| headers.contains_key(*name)) {
         return Ok(());
     }
     let what = "say `Content-Type: application/json`, or, where the bytes themselves are the job, what they are; what a web \

@@ -12,6 +12,7 @@ mod compiler;
 mod component;
 mod contract;
 mod core_module;
+mod declared;
 mod ending;
 mod engine;
 mod error;
@@ -39,6 +40,7 @@ pub use component::{Component, Needs};
 pub use contract::{
     Attempt, Cancellation, CheckpointRequest, CheckpointSender, FollowUpRule, LogLine, LogSink, Report, Version,
 };
+pub use declared::declared_needs;
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
 pub use gate::Kind;

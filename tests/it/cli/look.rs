@@ -63,6 +63,7 @@ async fn topics_join_manifest_folder_and_store() {
         "external",
         "fuel",
         "handler",
+        "lacking",
         "memory_bytes",
         "origin",
         "paused",
@@ -85,6 +86,14 @@ async fn topics_join_manifest_folder_and_store() {
     let table = site.run(&["topics"]).done();
     let parking = table.lines().find(|line| line.starts_with("parking")).unwrap();
     assert!(parking.contains("missing"), "a topic without a handler stands out: {table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_does_not_grant_what_its_component_imports_stands_out() {
+    let site = Site::new("[topics.puppet]\nclock = false\n", &[("puppet", guests::PUPPET)]).await;
+    assert_eq!(site.run(&["topics", "--json"]).ended(0).document()["lacking"], json!(["clock"]));
+    let table = site.run(&["topics"]).done();
+    assert!(table.contains("(lacks clock)"), "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
