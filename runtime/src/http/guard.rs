@@ -121,4 +121,37 @@ mod tests {
             assert!(!loopback(host), "{host}");
         }
     }
+
+    fn request(method: Method, headers: &[(&'static str, &'static str)]) -> Request {
+        let mut request = Request::default();
+        *request.method_mut() = method;
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        request
+    }
+
+    #[test]
+    fn what_a_page_can_send_by_itself_is_refused() {
+        let announced = |media| vec![("content-length", "1"), ("content-type", media)];
+        for media in
+            ["text/plain", "TEXT/PLAIN; charset=x", "multipart/form-data", "x", "text/plain, image/png", "a/b(", ""]
+        {
+            assert!(check_origin(&request(Method::POST, &announced(media))).is_err(), "{media}");
+        }
+        for media in ["application/json", "Application/JSON; x", "image/png", "application/octet-stream"] {
+            assert!(check_origin(&request(Method::POST, &announced(media))).is_ok(), "{media}");
+        }
+        let twice = [("content-type", "image/png"), ("content-type", "text/plain")];
+        assert!(check_origin(&request(Method::POST, &twice)).is_err());
+        assert!(check_origin(&request(Method::POST, &[])).is_err());
+        assert!(check_origin(&request(Method::GET, &announced("text/plain"))).is_err());
+        assert!(check_origin(&request(Method::GET, &[])).is_ok());
+        // A browser asks before each of these.
+        for method in [Method::PUT, Method::DELETE, Method::PATCH] {
+            assert!(check_origin(&request(method, &announced("text/plain"))).is_ok());
+        }
+        let named = [("content-type", "text/plain"), ("idempotency-key", "k")];
+        assert!(check_origin(&request(Method::POST, &named)).is_ok());
+    }
 }

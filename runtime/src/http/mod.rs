@@ -1,7 +1,11 @@
-//! The server's door: health for whoever watches over it, and a small JSON API with what the commands need.
+//! The server's door: health for whoever watches over it, and a JSON API for producers, operators and our own commands.
 //!
 //! An embedded store belongs to one process; the others come in here. [`RemoteStore`] is the other end: a store like any
 //! other, by way of a server. `wire/` is what both ends say to each other. Reference for people: `docs/http-api.md`.
+//!
+//! A request comes by `accept` (connections, in bounded number, over `tls` or not), gets its name (`request_id`), is looked at
+//! (`guard`), says who it is (`door`, `caller`), and has a turn (`turns`), or a place among those that wait (`watch`, by the
+//! `hub`'s signals). `openapi` is the list of all routes.
 //!
 //! Who comes in says a token, and may do what that allows. As long as there are none, everybody on this machine may do
 //! everything, and `guard` keeps out what a web page makes a browser send there.
