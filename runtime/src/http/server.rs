@@ -21,7 +21,6 @@ use super::caller::Caller;
 use super::depths::Depths;
 use super::door::{self, Door, DoorSettings};
 use super::hub::Hub;
-use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
 use super::rates::Rates;
 use super::tls::Tls;
