@@ -11,6 +11,7 @@ use super::grants::Secrets;
 use super::http::{self, HttpSettings};
 use super::journal::{self, JournalSettings};
 use super::limits::TenantLimits;
+use super::lmstfy::{self, LmstfySettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
@@ -28,6 +29,7 @@ pub struct Manifest {
     pub server: Server,
     pub store: StoreSettings,
     pub http: HttpSettings,
+    pub lmstfy: LmstfySettings,
     /// None: no journal is kept.
     pub journal: Option<JournalSettings>,
     pub handlers: HandlerSettings,
@@ -100,6 +102,7 @@ impl Manifest {
             server: Server::default(),
             store: StoreSettings::default_at(folder),
             http: HttpSettings::default(),
+            lmstfy: LmstfySettings::default(),
             journal: None,
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
@@ -117,6 +120,7 @@ impl Manifest {
         let server = server::server(&mut root, folder);
         let store = store::store(&mut root, folder);
         let http = http::http(&mut root, folder);
+        let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
         let journal = journal::journal(&mut root, folder);
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, limits, .. } = topics::read(&mut root, folder, secrets);
@@ -126,6 +130,7 @@ impl Manifest {
             server,
             store,
             http,
+            lmstfy,
             journal,
             handlers,
             topics,

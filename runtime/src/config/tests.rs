@@ -53,6 +53,19 @@ fn bad_manifests_are_shown_as_in_the_snapshots() {
 }
 
 #[test]
+fn lmstfys_admin_api_is_off_and_leaves_this_machine_with_accounts_only() {
+    let lmstfy = parse("").lmstfy;
+    assert_eq!((lmstfy.enabled, lmstfy.admin, lmstfy.accounts.len()), (true, None, 0));
+    assert_eq!(parse("[lmstfy]\nadmin = \"127.0.0.1:7778\"").lmstfy.admin, "127.0.0.1:7778".parse().ok());
+    assert_eq!(parse("[lmstfy]\nenabled = false\nadmin = \"off\"").lmstfy.admin, None);
+    let open = parse("[lmstfy]\nadmin = \"0.0.0.0:7778\"\n[lmstfy.accounts]\nann = { env = \"PATH\" }").lmstfy;
+    assert_eq!(open.admin, "0.0.0.0:7778".parse().ok());
+    let bad = problems("[lmstfy.accounts]\n\"a:b\" = { env = \"PATH\" }\n\"\" = { env = \"PATH\" }");
+    assert!(bad.contains("`a:b` cannot be a user") && bad.contains("`` cannot be a user"), "{bad}");
+    assert!(open.accounts["ann"].is(std::env::var("PATH").unwrap().as_bytes()) && !open.accounts["ann"].is(b"other"));
+}
+
+#[test]
 fn an_empty_manifest_is_all_defaults() {
     let manifest = parse("");
     assert_eq!(manifest.server.concurrency, 256);

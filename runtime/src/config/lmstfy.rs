@@ -1,0 +1,104 @@
+//! `[lmstfy]`: the door for clients of lmstfy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::grants::{self, Secrets};
+use super::read::Section;
+
+/// `[lmstfy]`: lmstfy's API under `/api`, and its admin API at an address of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LmstfySettings {
+    /// Whether there is an `/api`.
+    pub enabled: bool,
+    /// None: there is no admin API.
+    pub admin: Option<SocketAddr>,
+    /// Who may ask the admin API for more than it tells everybody. None at all: whoever can reach it.
+    pub accounts: BTreeMap<String, Password>,
+}
+
+/// A password, of which only the SHA-256 is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Password([u8; 32]);
+
+impl Default for LmstfySettings {
+    /// `/api` lets nobody do what `/v1` would not, so it is there; the admin API is only for who asks for it.
+    fn default() -> Self {
+        Self { enabled: true, admin: None, accounts: BTreeMap::new() }
+    }
+}
+
+impl Password {
+    pub fn of(text: &[u8]) -> Self {
+        Self(Sha256::digest(text).into())
+    }
+
+    /// Whether it is this one. Takes as long whether both differ early, late or not at all.
+    pub fn is(&self, text: &[u8]) -> bool {
+        let other = Self::of(text);
+        self.0.iter().zip(other.0).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(***)")
+    }
+}
+
+/// Paths are relative to `folder`, the manifest's.
+pub(super) fn lmstfy(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> LmstfySettings {
+    let mut lmstfy = LmstfySettings::default();
+    let Some(mut section) = root.section("lmstfy") else { return lmstfy };
+    section.boolean("enabled", &mut lmstfy.enabled);
+    let admin = admin(&mut section);
+    let (accounts, some) = accounts(&mut section, folder, secrets);
+    lmstfy.accounts = accounts;
+    if let Some((address, span)) = admin {
+        if address.ip().is_loopback() || some {
+            lmstfy.admin = Some(address);
+        } else {
+            let title = "`admin` in [lmstfy] is not a loopback address, and there are no accounts";
+            let help = "whoever could reach it could make tokens: use 127.0.0.1 or [::1], or name [lmstfy.accounts]";
+            section.problems().add(section.problems().at(span, title).help(help));
+        }
+    }
+    section.finish();
+    lmstfy
+}
+
+fn admin(section: &mut Section<'_>) -> Option<(SocketAddr, super::diagnostic::Span)> {
+    let value = section.value("admin")?;
+    let must = "an IP address with a port such as \"127.0.0.1:7778\", or \"off\"";
+    let read = |text: &str| match text {
+        "off" => Some(None),
+        _ => text.parse().ok().map(Some),
+    };
+    section.text("admin", value, must, read)?.map(|address| (address, value.span()))
+}
+
+/// Names and passwords, and whether any are written down; passwords are not read for whoever runs no server.
+fn accounts(section: &mut Section<'_>, folder: &Path, secrets: Secrets) -> (BTreeMap<String, Password>, bool) {
+    let mut accounts = BTreeMap::new();
+    let Some(inner) = section.section("accounts") else { return (accounts, false) };
+    let (problems, mut some) = (inner.problems(), false);
+    for (name, place, value) in inner.entries() {
+        some = true;
+        if name.is_empty() || name.contains(':') {
+            problems
+                .add(problems.at(place, format!("`{name}` cannot be a user: a name is not empty and has no colon")));
+        } else if secrets == Secrets::Read
+            && let Some(password) = grants::secret(name, value, folder, problems)
+        {
+            if password.is_empty() {
+                problems.add(problems.at(value.span(), format!("the password of `{name}` is empty")));
+            }
+            accounts.insert(name.to_owned(), Password::of(&password));
+        }
+    }
+    (accounts, some)
+}
