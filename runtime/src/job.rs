@@ -283,6 +283,9 @@ impl Job {
     }
 }
 
+/// What the id of a worker begins with that is no runner.
+const PULL: &str = "pull:";
+
 /// One runner process. `host-pid-random`, so that people can find it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(Arc<str>);
@@ -290,6 +293,15 @@ pub struct WorkerId(Arc<str>);
 impl WorkerId {
     pub fn new(id: &str) -> Self {
         Self(id.into())
+    }
+
+    /// A client that claims over HTTP: nobody hears it beat, so its leases alone say that it lives.
+    pub fn pull(name: &str) -> Self {
+        Self([PULL, name].concat().into())
+    }
+
+    pub fn is_pull(&self) -> bool {
+        self.0.starts_with(PULL)
     }
 
     pub fn as_str(&self) -> &str {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gristmill::config::Manifest;
+use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::http::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
@@ -90,6 +90,9 @@ impl Mill {
         let metrics = Arc::<Metrics>::default();
         let reloader = Reloader::start_measured(manifest, sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = DoorSettings { limits: self.limits, metrics: metrics.clone(), ..DoorSettings::default() };
+        let door = HttpServer::start_with(listener, self.store.clone(), "the mill's", &settings).unwrap();
         let settings = RunnerSettings {
             worker: WorkerId::new("mill"),
             concurrency: 64,
@@ -97,11 +100,8 @@ impl Mill {
             shutdown_grace: Duration::from_secs(10),
             observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
             metrics: metrics.clone(),
+            tenants: door.tenants(),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings_of_door =
-            DoorSettings { limits: self.limits, metrics: metrics.clone(), ..DoorSettings::default() };
-        let door = HttpServer::start_with(listener, self.store.clone(), "the mill's", &settings_of_door).unwrap();
         door.set_fleet(reloader.fleet());
         door.set_intake(reloader.intake());
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
@@ -114,6 +114,15 @@ impl Mill {
     /// Somebody who asks at the server's door.
     pub fn asker(&self) -> Asker {
         Asker::new(self.door.as_ref().expect("the mill is running").address())
+    }
+
+    /// Somebody who asks at lmstfy's admin API, which is opened for it.
+    pub fn lmstfy_admin(&mut self, settings: &LmstfySettings) -> Asker {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from_std(listener).unwrap();
+        let door = self.door.as_mut().expect("the mill is running");
+        Asker::new(door.set_lmstfy(settings, Some(listener)).unwrap().unwrap())
     }
 
     pub fn manifest(&self) -> PathBuf {

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use crate::config::{JournalSettings, Manifest};
 use crate::handlers::{Fleet, Handler};
 use crate::job::{Name, TopicId, WorkerId};
-use crate::runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings};
+use crate::runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings, Tenants};
 use crate::store::StoreError;
 use crate::topic::Grants;
 use crate::wasm::{Component, LoadError, Sandbox, SandboxError};
@@ -145,6 +145,7 @@ impl Rig {
             shutdown_grace: Duration::from_secs(5),
             observer: Some(observer),
             metrics: Arc::default(),
+            tenants: Tenants::default(),
         };
         let journal = self
             .journals

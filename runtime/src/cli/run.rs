@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,7 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::sandbox;
 use super::store::{self, Opened};
-use crate::config::{Listen, Manifest, StoreAddress, StoreSettings};
+use crate::config::{Listen, LmstfySettings, Manifest, StoreAddress, StoreSettings};
 use crate::handlers::Reloader;
 use crate::http::{self, DoorSettings, HttpServer, Phase};
 use crate::job::WorkerId;
@@ -77,9 +78,15 @@ async fn open_door(
     if let Listen::At(address) = listen {
         may_be_reached(address, has_tokens || settings.insecure)?;
     }
-    let Some(listener) = http::listen(listen).await? else { return Ok(None) };
+    let Some(listener) = http::listen(listen).await? else {
+        if let Some(admin) = manifest.lmstfy.admin {
+            tracing::warn!("nothing listens on {admin} for lmstfy's admin API either: `listen` in [http] is \"off\"");
+        }
+        return Ok(None);
+    };
     let name = manifest.store.address.to_string();
-    let door = HttpServer::open(listener, opened.store.clone(), &name, &settings).await?;
+    let mut door = HttpServer::open(listener, opened.store.clone(), &name, &settings).await?;
+    open_for_lmstfy(&mut door, &manifest.lmstfy).await?;
     opened.announce(door.address_for_commands(), door.secret())?;
     say_who_may_come(door.address(), &settings, has_tokens);
     Ok(Some(door))
@@ -113,6 +120,20 @@ fn say_who_may_come(address: SocketAddr, settings: &DoorSettings, has_tokens: bo
     }
 }
 
+/// What the manifest wants of lmstfy's API, and its admin API where it wants that.
+async fn open_for_lmstfy(door: &mut HttpServer, settings: &LmstfySettings) -> anyhow::Result<()> {
+    let admin = match settings.admin {
+        Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+            format!("failed to listen on {address}: name another `admin` in [lmstfy], or end who has it")
+        })?),
+        None => None,
+    };
+    if let Some(admin) = door.set_lmstfy(settings, admin)? {
+        tracing::info!("lmstfy's admin API is on http://{admin}");
+    }
+    Ok(())
+}
+
 async fn work(
     manifest: Manifest,
     worker: WorkerId,
@@ -123,6 +144,7 @@ async fn work(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<()> {
     let ended = end_signals()?;
+    let tenants = door.as_ref().map(HttpServer::tenants).unwrap_or_default();
     let settings = RunnerSettings {
         worker,
         concurrency: manifest.server.concurrency as usize,
@@ -130,6 +152,7 @@ async fn work(
         shutdown_grace: manifest.server.shutdown_grace,
         observer: None,
         metrics: metrics.clone(),
+        tenants,
     };
     let folder = manifest.handlers.folder.clone();
     let reloader = tokio::select! {

@@ -19,13 +19,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::crowd::{Crowd, Seat};
 use super::limits::HttpLimits;
+use super::receipt::{Heard, Line};
 use super::tls::Tls;
 use crate::metrics::Metrics;
 
@@ -121,12 +121,14 @@ async fn speak_http<S>(
     seat: Arc<Seat>,
     stop: CancellationToken,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Line,
 {
+    let (stream, receipt) = Heard::new(stream);
     let (router, at) = (TowerToHyperService::new(router), Arc::clone(&seat));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let busy = Seat::begin(&at);
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(receipt.clone());
         let answer = router.call(request);
         async move { Ok::<_, Infallible>(answer.await?.map(|body| busy.until_sent(body))) }
     });

@@ -68,6 +68,14 @@ impl Door {
         Ok((self.loopback || self.insecure) && !self.keyring.has_any().await?)
     }
 
+    /// Whether a request must be for a name of this machine: where nobody is asked for a token.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub(super) async fn minds_the_host(&self) -> Result<bool, StoreError> {
+        Ok(self.loopback && self.is_open().await?)
+    }
+
     pub(super) fn is_own_secret(&self, hash: &TokenHash) -> bool {
         self.secret.is(hash)
     }
@@ -126,13 +134,10 @@ pub(super) async fn enter(State(room): State<Room>, mut request: Request, next: 
     if health {
         return next.run(request).await;
     }
-    match room.door.is_open().await {
-        Ok(true) if room.door.loopback => {
-            if let Err(problem) = guard::check_host(&request) {
-                return problem.into_response();
-            }
-        }
-        Err(error) if ours => return Problem::from(error).into_response(),
+    let host = guard::check_host(&request);
+    match (room.door.minds_the_host().await, host) {
+        (Err(error), _) => return Problem::from(error).into_response(),
+        (Ok(true), Err(problem)) => return problem.into_response(),
         _ => {}
     }
     if !ours {

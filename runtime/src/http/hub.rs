@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::job::Name;
-use crate::store::{Produce, Signal, StoreError};
+use crate::store::{Signal, Store, StoreError};
 
 /// Signals that a listener may fall behind; then it hears [`Signal::Lost`] instead.
 const BEHIND: usize = 256;
@@ -19,7 +19,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Hands the store's signals to all who listen.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    store: Arc<dyn Produce>,
+    store: Arc<dyn Store>,
     ears: Mutex<HashMap<Name, Weak<Ear>>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Listener {
 }
 
 impl Hub {
-    pub(crate) fn new(store: Arc<dyn Produce>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, ears: Mutex::default() }
     }
 
@@ -75,7 +75,7 @@ impl Listener {
 }
 
 impl Ear {
-    fn new(store: Arc<dyn Produce>, tenant: Name, signals: mpsc::Receiver<Signal>) -> Self {
+    fn new(store: Arc<dyn Store>, tenant: Name, signals: mpsc::Receiver<Signal>) -> Self {
         let heard = broadcast::Sender::new(BEHIND);
         let listening = tokio::spawn(hear(store, tenant, signals, heard.clone()));
         Self { heard, listening }
@@ -89,7 +89,7 @@ impl Drop for Ear {
 }
 
 async fn hear(
-    store: Arc<dyn Produce>,
+    store: Arc<dyn Store>,
     tenant: Name,
     mut signals: mpsc::Receiver<Signal>,
     heard: broadcast::Sender<Signal>,

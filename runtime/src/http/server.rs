@@ -21,16 +21,19 @@ use super::caller::Caller;
 use super::depths::Depths;
 use super::door::{self, Door, DoorSettings};
 use super::hub::Hub;
+use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
 use super::rates::Rates;
 use super::tls::Tls;
 use super::turns::{Turns, in_time, take_turn};
 use super::{
-    accept, components, dead, events, guard, health, job, jobs, list, measure, openapi, pull, push, request_id, scrape,
-    signals, tokens, topics, wire,
+    accept, components, dead, events, guard, health, job, jobs, list, lmstfy, measure, openapi, pull, push, request_id,
+    scrape, signals, tokens, topics, wire,
 };
+use crate::config::LmstfySettings;
 use crate::handlers::{Fleet, Intake};
 use crate::metrics::Metrics;
+use crate::runner::Tenants;
 use crate::store::{Store, Watched};
 use crate::token::TokenText;
 
@@ -59,6 +62,9 @@ pub struct HttpServer {
     serving: JoinSet<()>,
     secret: TokenText,
     commands: SocketAddr,
+    tenants: Tenants,
+    lmstfy: lmstfy::Api,
+    metrics: Arc<Metrics>,
 }
 
 /// The server does not begin.
@@ -87,6 +93,8 @@ pub(super) struct Room {
     intake: Arc<OnceLock<Intake>>,
     /// For those of them that wait for jobs.
     pub(super) pull: Arc<pull::Lines>,
+    /// Whose jobs are to be looked after, whether or not they have topics here.
+    pub(super) tenants: Tenants,
     /// The server ends: so do the streams.
     pub(super) stop: CancellationToken,
     pub(super) door: Door,
@@ -183,6 +191,7 @@ impl HttpServer {
             intake: intake.clone(),
             door: Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings),
             pull: Arc::default(),
+            tenants: Tenants::default(),
             store,
             store_name: store_name.into(),
             phase: phase.subscribe(),
@@ -192,15 +201,16 @@ impl HttpServer {
             depths: Arc::default(),
         };
         let (keyring, limits) = (room.door.keyring.clone(), settings.limits);
-        let router = router(room);
-        let metrics = &settings.metrics;
+        let (tenants, lmstfy) = (room.tenants.clone(), lmstfy::Api::new(room.clone()));
+        let router = router(room, lmstfy.clone());
+        let metrics = settings.metrics.clone();
         let mut serving = JoinSet::new();
         serving.spawn(keyring.listen(stop.clone()));
         if let Some(listener) = for_commands {
             serving.spawn(accept::run(listener, router.clone(), limits, None, metrics.clone(), stop.clone()));
         }
         serving.spawn(accept::run(listener, router, limits, tls, metrics.clone(), stop.clone()));
-        Ok(Self { address, phase, fleet, intake, stop, serving, secret, commands })
+        Ok(Self { address, phase, fleet, intake, stop, serving, secret, commands, tenants, lmstfy, metrics })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -215,6 +225,31 @@ impl HttpServer {
     /// A token that lets in whoever can read where it is written down. It dies with the server.
     pub fn secret(&self) -> &str {
         self.secret.as_str()
+    }
+
+    /// Those whose jobs come and go by this door, for a runner to look after.
+    pub fn tenants(&self) -> Tenants {
+        self.tenants.clone()
+    }
+
+    /// Keeps lmstfy's API to what the settings want of it, and answers for its admin API at `admin`. Tells where that is.
+    ///
+    /// # Errors
+    /// The listener does not know its own address.
+    pub fn set_lmstfy(
+        &mut self,
+        settings: &LmstfySettings,
+        admin: Option<TcpListener>,
+    ) -> io::Result<Option<SocketAddr>> {
+        if !settings.enabled {
+            self.lmstfy.close();
+        }
+        let Some(admin) = admin else { return Ok(None) };
+        let address = admin.local_addr()?;
+        let router = lmstfy::admin(self.lmstfy.clone(), settings.accounts.clone());
+        let (limits, metrics) = (HttpLimits::default(), self.metrics.clone());
+        self.serving.spawn(accept::run(admin, router, limits, None, metrics, self.stop.clone()));
+        Ok(Some(address))
     }
 
     /// Says which topics there are and who does their jobs, from now on. Once.
@@ -252,7 +287,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn router(room: Room) -> Router {
+fn router(room: Room, lmstfy: lmstfy::Api) -> Router {
     let quick = Router::new()
         .route("/", get(about))
         .merge(jobs::routes())
@@ -280,6 +315,8 @@ fn router(room: Room) -> Router {
         .layer(middleware::from_fn_with_state(room.clone(), door::enter))
         .layer(middleware::from_fn(guard::guard))
         .layer(middleware::from_fn(request_id::name_request))
+        // With words, limits and waits of its own.
+        .nest("/api", lmstfy::routes(lmstfy))
         .layer(middleware::from_fn_with_state(room.metrics.clone(), measure::measure))
         .with_state(room)
 }

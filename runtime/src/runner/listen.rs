@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::hand::Hand;
 use super::lifeline::Lifeline;
 use super::migrate::NextDue;
+use super::tenants::{self, Outside};
 use crate::handlers::Fleet;
 use crate::job::{Name, TopicId};
 use crate::store::{Signal, Store};
@@ -22,6 +23,7 @@ pub(super) struct Listener {
     pub(super) store: Arc<dyn Store>,
     pub(super) lifeline: Arc<Lifeline>,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) outside: watch::Receiver<Outside>,
     pub(super) hand: Arc<Hand>,
     pub(super) ready: mpsc::Sender<TopicId>,
     pub(super) due: mpsc::Sender<NextDue>,
@@ -32,7 +34,7 @@ impl Listener {
     /// Listens until stopped. Subscribes anew when the tenants change.
     pub(super) async fn run(mut self) {
         while !self.stop.is_cancelled() {
-            let tenants = self.fleet.borrow_and_update().tenants().clone();
+            let tenants = self.tenants();
             let list: Vec<Name> = tenants.iter().cloned().collect();
             let Some(subscribed) = self.lifeline.call(|| self.store.signals(&list)).await else { return };
             let signals = subscribed.unwrap_or_else(|error| {
@@ -41,6 +43,11 @@ impl Listener {
             });
             self.hear(signals, &tenants).await;
         }
+    }
+
+    fn tenants(&mut self) -> BTreeSet<Name> {
+        self.outside.mark_unchanged();
+        tenants::all(&self.fleet.borrow_and_update(), &self.outside)
     }
 
     /// Until stopped, or the tenants are others.
@@ -53,7 +60,12 @@ impl Listener {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Ok(()) = self.fleet.changed() => {
-                    if self.fleet.borrow_and_update().tenants() != tenants {
+                    if self.tenants() != *tenants {
+                        return;
+                    }
+                }
+                Ok(()) = self.outside.changed() => {
+                    if self.tenants() != *tenants {
                         return;
                     }
                 }
@@ -98,9 +110,12 @@ impl Listener {
         }
     }
 
-    /// A full channel is waited for; a closed one means that the runner is ending.
+    /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
     async fn say_ready(&self, topic: TopicId) {
-        self.ready.send(topic).await.ok();
+        let ours = self.fleet.borrow().tenants().contains(&topic.tenant);
+        if ours {
+            self.ready.send(topic).await.ok();
+        }
     }
 
     async fn say_due(&self, due: NextDue) {

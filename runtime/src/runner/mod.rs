@@ -3,6 +3,7 @@
 //! ```text
 //! listen ──ready──► claim ──work──► guests: execute ─► decide ──► settle ──► record
 //!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
+//!                   tenants: whose jobs are looked after, with topics here or without
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
 //!                   journal: every attempt is written down, if somebody wants it
@@ -30,7 +31,9 @@ mod record;
 mod settle;
 mod start;
 mod sweep;
+mod tenants;
 
 pub use journal::{Journal, JournalError};
 pub use record::{AttemptRecord, Observer};
 pub use start::{Runner, RunnerSettings};
+pub use tenants::Tenants;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::journal::Journal;
 use super::lifeline::Lifeline;
 use super::record::AttemptRecord;
+use super::tenants::{self, Tenants};
 use crate::handlers::Fleet;
 use crate::job::{Name, WorkerId};
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ pub(super) struct Reaper {
     pub(super) lifeline: Arc<Lifeline>,
     pub(super) worker: WorkerId,
     pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) tenants: Tenants,
     pub(super) journal: Option<Journal>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) stop: CancellationToken,
@@ -38,7 +40,7 @@ pub(super) struct Reaper {
 impl Reaper {
     /// Beats and reaps until stopped.
     pub(super) async fn run(self) {
-        let mut returns = self.lifeline.returns();
+        let (mut returns, outside) = (self.lifeline.returns(), self.tenants.outside());
         // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
         let mut judge_from = Instant::now();
         while let Some(heard) = self.beat().await {
@@ -47,7 +49,7 @@ impl Reaper {
                 returns.mark_unchanged();
                 judge_from = Instant::now() + DEAD_AFTER;
             }
-            let tenants: Vec<Name> = self.fleet.borrow().tenants().iter().cloned().collect();
+            let tenants = tenants::all(&self.fleet.borrow(), &outside);
             let dead_after = if Instant::now() < judge_from { Duration::MAX } else { DEAD_AFTER };
             let mut beaten = Instant::now();
             for tenant in &tenants {
@@ -58,9 +60,14 @@ impl Reaper {
                     self.beat().await;
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0)) => {}
-                () = self.stop.cancelled() => return,
+            let round = Instant::now() + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(round) => break,
+                    // Ends of leases that were given out over HTTP, where nobody beats.
+                    tenant = self.tenants.next_end() => while self.reap(&tenant, dead_after).await {},
+                    () = self.stop.cancelled() => return,
+                }
             }
         }
     }
@@ -115,7 +122,11 @@ impl Reaper {
         let claim = &overdue.claim;
         let spec = &claim.job.spec;
         let seat = self.fleet.borrow().seat(&spec.topic).cloned();
-        let policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
+        let mut policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
+        if claim.lease.worker.is_pull() {
+            // It chose the lease itself, as the time after which another one is to have the job.
+            policy.backoff.base = Duration::ZERO;
+        }
         let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
         let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
         let verdict = retry::decide(outcome(overdue), tried, &policy, fastrand::f64());

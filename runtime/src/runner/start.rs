@@ -21,6 +21,7 @@ use super::listen::Listener;
 use super::reap::Reaper;
 use super::record::Observer;
 use super::sweep::Sweeper;
+use super::tenants::Tenants;
 use super::{keep, migrate, settle};
 use crate::handlers::Fleet;
 use crate::job::WorkerId;
@@ -45,11 +46,13 @@ pub struct RunnerSettings {
     pub observer: Option<Observer>,
     /// Where attempts are counted and told.
     pub metrics: Arc<Metrics>,
+    /// Who else has jobs than the fleet's tenants: what the door tells, and what the store knows.
+    pub tenants: Tenants,
 }
 
 impl std::fmt::Debug for RunnerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { worker, concurrency, threads, shutdown_grace, observer: _, metrics: _ } = self;
+        let Self { worker, concurrency, threads, shutdown_grace, observer: _, metrics: _, tenants: _ } = self;
         write!(f, "{worker}: {concurrency} at once on {threads} threads, grace {shutdown_grace:?}")
     }
 }
@@ -135,6 +138,7 @@ impl Runner {
             store: store.clone(),
             lifeline: lifeline.clone(),
             fleet: fleet.clone(),
+            outside: settings.tenants.outside(),
             hand: hand.clone(),
             ready,
             due,
@@ -144,6 +148,7 @@ impl Runner {
         bringing.spawn(migrate::run(store.clone(), lifeline.clone(), Alarm::new()?, hear_due, stop.clone()));
         let sweeper = Sweeper { store: store.clone(), lifeline: lifeline.clone(), fleet: fleet.clone() };
         bringing.spawn(sweeper.run(stop.clone()));
+        bringing.spawn(settings.tenants.clone().run(store.clone(), lifeline.clone(), stop.clone()));
         let claimer = Claimer {
             store: store.clone(),
             lifeline: lifeline.clone(),
@@ -167,6 +172,7 @@ impl Runner {
                 lifeline: reap_lifeline,
                 worker,
                 fleet: reap_fleet,
+                tenants: settings.tenants.clone(),
                 journal,
                 metrics,
                 stop: give_up.clone(),
