@@ -31,7 +31,7 @@ async fn a_token_that_is_revoked_at_one_server_lets_nobody_in_at_another() {
     let mill = super::mill(On::Redis).await;
     let (server, there) = second(&mill).await;
     assert_eq!(there.get("/v1").await.status, 200, "no tokens yet");
-    let operator = mill.asker().with_token(&token(&*mill.store, None, &[Scope::Admin]).await);
+    let operator = mill.asker().with_token(&token(&*mill.store, None, &Scope::ALL).await);
     until_answered("the first token to close the other door", &there, 401).await;
 
     let made = operator.post("/v1/tokens", &json!({ "tenant": "acme", "scopes": ["read"] })).await.json();
