@@ -44,7 +44,7 @@ pub enum IntakeError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the file is in its place, but nothing has come of it within {} s: see the server's log", SERVED_WITHIN.as_secs())]
+    #[error("it lies in the folder, but does not serve after {} s: see the server's log", SERVED_WITHIN.as_secs())]
     NotServed,
 }
 
@@ -53,8 +53,8 @@ impl Intake {
         Self { sandbox, folder: folder.to_owned(), fleet, turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within the
-    /// limits and the grants of every topic that it would serve; then it is in the folder and does its first jobs.
+    /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within
+    /// the limits and the grants of every topic that it would serve; then it is in the folder and does its first jobs.
     ///
     /// Cancel-safe: the file is in its place whole or not at all.
     ///

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::FromRequest;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::routing::put;
 use axum::{Json, Router};
@@ -61,8 +60,8 @@ async fn remove(
     Ok(Json(wire::Served { handler: topic.handler, version: None }))
 }
 
-/// The topic, if it may have another handler by this caller. A handler's file is shared by all topics that name it, of whatever
-/// tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
+/// The topic, if it may have another handler by this caller. A handler's file is shared by all topics that name it, of
+/// whatever tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
 fn owned(caller: &Caller, fleet: &Fleet, id: &TopicId) -> Result<Topic, Problem> {
     let unknown = || {
         let detail = format!("there is no topic `{id}`: a section in the manifest makes one");

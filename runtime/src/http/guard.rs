@@ -80,8 +80,8 @@ fn has_body(headers: &HeaderMap) -> bool {
     length.is_some_and(|length| length.as_bytes() != b"0") || headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// What the body is announced to be: `type/subtype` in small letters, without parameters. None if it is not announced, or in a
-/// way that others may read in another way.
+/// What the body is announced to be: `type/subtype` in small letters, without parameters. None if it is not announced, or
+/// in a way that others may read in another way.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     let mut all = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(written), None) = (all.next(), all.next()) else { return None };

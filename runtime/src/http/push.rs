@@ -1,12 +1,13 @@
 //! Push jobs to a topic, one or many, as documents or as bytes.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use std::time::Duration;
 
 use super::caller::{Caller, Scope};
 use super::extract::Head;

@@ -36,8 +36,8 @@ impl Watch {
         Ok(Self { room: room.clone(), listener, tenant, id, last: None, _place: place })
     }
 
-    /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never was
-    /// there while we watched.
+    /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
+    /// was there while we watched.
     pub(super) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
         let view = self.room.store.job(&self.tenant, &self.id).await?;
         let gone = |last: JobView| JobView { state: JobState::Finished, job: None, ..last };

@@ -5,8 +5,8 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 use super::host::needed;
 use crate::topic::Capability;
 
-/// What a topic must grant before this component runs there. Of a file that is broken, or a core module, whose imports are not
-/// yet those of the component that it will be made: nothing.
+/// What a topic must grant before this component runs there. Of a file that is broken, or a core module, whose imports are
+/// not yet those of the component that it will be made: nothing.
 pub fn declared_needs(wasm: &[u8]) -> Vec<Capability> {
     needed(&imports(wasm).unwrap_or_default())
 }
