@@ -15,6 +15,7 @@ mod interventions;
 mod journal;
 mod killed;
 mod languages;
+mod lmstfy;
 mod metrics;
 mod model;
 mod outcomes;
