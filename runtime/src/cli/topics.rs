@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_topic_is_listed_once_whichever_sides_know_it() {
         let manifest = Manifest::parse("[topics.a]\nhandler = \"echo\"", Path::new("gristmill.toml")).unwrap();
-        let versions = BTreeMap::from([("echo".parse().unwrap(), Version([7; 32]))]);
+        let versions = BTreeMap::from([("echo".parse().unwrap(), (Version([7; 32]), Vec::new()))]);
         let counts = |topic: &str| TopicCounts {
             topic: topic.parse().unwrap(),
             ready: 1,
