@@ -92,7 +92,9 @@ impl Intake {
     async fn check(&self, topic: &Topic, wasm: &[u8]) -> Result<(), IntakeError> {
         let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await.map_err(IntakeError::Refused)?;
         let Some(handler) = loaded else { return Ok(()) };
-        let served = self.fleet.borrow().topics_of(&topic.handler);
+        let mut served = self.fleet.borrow().topics_of(&topic.handler);
+        // The one that was named is told of first.
+        served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
         for topic in &served {
             let lacking = topic.grants.lack(handler.component.capabilities());
             if !lacking.is_empty() {

@@ -49,10 +49,15 @@ impl Caller {
     pub(super) async fn of(room: &Room, text: Option<&str>) -> Result<Option<Self>, StoreError> {
         let hash = text.map(TokenHash::of);
         if hash.is_some_and(|hash| room.door.is_own_secret(&hash)) || room.door.is_open().await? {
-            return Ok(Some(Self { token: None }));
+            return Ok(Some(Self::anybody()));
         }
         let Some(hash) = hash else { return Ok(None) };
         Ok(room.door.keyring.find(&hash).await?.map(|token| Self { token: Some(token) }))
+    }
+
+    /// Whoever comes where nobody is asked for a token.
+    pub(super) const fn anybody() -> Self {
+        Self { token: None }
     }
 
     /// The token that the caller came with; none: whoever keeps the server.

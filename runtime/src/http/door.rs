@@ -20,6 +20,9 @@ use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use crate::token::TokenHash;
 
+/// Where it is told what was counted.
+const METRICS: &str = "/metrics";
+
 /// How a server is to let others in.
 #[derive(Debug, Clone, Default)]
 pub struct DoorSettings {
@@ -68,12 +71,14 @@ impl Door {
         Ok((self.loopback || self.insecure) && !self.keyring.has_any().await?)
     }
 
+    /// Whether no tokens were asked for when the store last said whether there are any.
+    fn was_open(&self) -> bool {
+        (self.loopback || self.insecure) && self.keyring.had_none()
+    }
+
     /// Whether a request must be for a name of this machine: where nobody is asked for a token.
-    ///
-    /// # Errors
-    /// The store cannot be asked.
-    pub(super) async fn minds_the_host(&self) -> Result<bool, StoreError> {
-        Ok(self.loopback && self.is_open().await?)
+    pub(super) async fn minds_the_host(&self) -> bool {
+        self.loopback && self.is_open().await.unwrap_or_else(|_| self.was_open())
     }
 
     pub(super) fn is_own_secret(&self, hash: &TokenHash) -> bool {
@@ -130,20 +135,24 @@ impl Room {
 /// Where requests come in. Health answers everybody; lmstfy's paths see to their tokens themselves.
 pub(super) async fn enter(State(room): State<Room>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    let measures = path == METRICS;
     let (health, ours) = (matches!(path, "/healthz" | "/readyz"), asks_for_tokens(path));
     if health {
         return next.run(request).await;
     }
     let host = guard::check_host(&request);
-    match (room.door.minds_the_host().await, host) {
-        (Err(error), _) => return Problem::from(error).into_response(),
-        (Ok(true), Err(problem)) => return problem.into_response(),
-        _ => {}
+    if let (true, Err(problem)) = (room.door.minds_the_host().await, host) {
+        return problem.into_response();
     }
     if !ours {
         return next.run(request).await;
     }
-    let pass = match caller::identify(&room, request.headers()).await {
+    let caller = match caller::identify(&room, request.headers()).await {
+        // Whoever watches over a server wants to hear most of all that its store is away.
+        Err(problem) if problem.code == Code::StoreAway && measures && room.door.was_open() => Ok(Caller::anybody()),
+        caller => caller,
+    };
+    let pass = match caller {
         Ok(caller) => room.enter(&caller).map(|pass| {
             request.extensions_mut().insert(caller);
             pass
@@ -158,7 +167,7 @@ pub(super) async fn enter(State(room): State<Room>, mut request: Request, next: 
 }
 
 fn asks_for_tokens(path: &str) -> bool {
-    path == "/metrics" || path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path == METRICS || path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The tokens that this door knows: asked of the store, and remembered for as long as the store tells of changes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub(super) struct Keyring {
     store: Arc<dyn Store>,
     fresh: Duration,
     remembered: Mutex<Remembered>,
+    had_none: AtomicBool,
     questions: Semaphore,
 }
 
@@ -54,7 +56,13 @@ impl Keyring {
     }
 
     fn that_remembers_for(fresh: Duration, store: Arc<dyn Store>) -> Self {
-        Self { store, fresh, remembered: Mutex::default(), questions: Semaphore::new(QUESTIONS) }
+        Self {
+            store,
+            fresh,
+            remembered: Mutex::default(),
+            had_none: AtomicBool::default(),
+            questions: Semaphore::new(QUESTIONS),
+        }
     }
 
     /// The token with this text, if it lets anybody in.
@@ -85,8 +93,14 @@ impl Keyring {
             return Ok(any);
         }
         let any = self.store.has_tokens().await?;
+        self.had_none.store(!any, Ordering::Relaxed);
         self.remember(changes, self.fresh, |remembered, until| remembered.any = Some((any, until)));
         Ok(any)
+    }
+
+    /// Whether there were no tokens when the store was last asked with success.
+    pub(super) fn had_none(&self) -> bool {
+        self.had_none.load(Ordering::Relaxed)
     }
 
     /// The token is no longer what it was. The store tells of that too, but whoever has changed it need not wait.
@@ -220,7 +234,9 @@ mod tests {
         assert!(!knows(&keyring, "a").await && !keyring.has_any().await.unwrap());
         let id = add(&store, "a").await;
         until("the token to be known", async || knows(&keyring, "a").await && keyring.has_any().await.unwrap()).await;
-        assert!(keyring.lock().tokens.contains_key(&id), "for an hour");
+        // For an hour; unless the change was heard of in between, and then the next time.
+        let remembered = async || knows(&keyring, "a").await && keyring.lock().tokens.contains_key(&id);
+        until("the token to be remembered", remembered).await;
         store.revoke_token(&id).await.unwrap();
         until("the token to be gone", async || !knows(&keyring, "a").await && !keyring.has_any().await.unwrap()).await;
         stop.cancel();

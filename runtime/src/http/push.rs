@@ -51,9 +51,11 @@ async fn push(
     }
     let stored = replayed || answers.iter().any(|answer| answer.status == Status::Stored);
     let status = if stored { StatusCode::CREATED } else { StatusCode::OK };
-    let mut answers = answers.into_iter();
-    let (true, Some(mut answer)) = (order.alone, answers.next()) else {
-        return Ok((status, headers, Json(AcceptedAll { jobs: answers.collect() })).into_response());
+    if !order.alone {
+        return Ok((status, headers, Json(AcceptedAll { jobs: answers })).into_response());
+    }
+    let Some(mut answer) = answers.into_iter().next() else {
+        return Err(Problem::new(Code::StoreRefused, "the store answered nothing to a push"));
     };
     let path = format!("/v1/tenants/{}/jobs/{}", topic.tenant, answer.id);
     headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));

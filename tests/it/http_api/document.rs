@@ -7,33 +7,60 @@ use std::path::{Path, PathBuf};
 
 use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::wait::SOON;
+use http_body_util::BodyExt;
 use hyper::Request;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::validate::{mistakes, resolve};
 use super::{MANIFEST, mill};
+
+/// What pull workers do in the examples.
+const EXTERNAL: &str = r#"
+    [topics.print]
+    handler = "external"
+    [topics.label]
+    handler = "external"
+"#;
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/http")
 }
 
-/// Every path that a router of the API is given, as it is written there.
+/// Every path that a router of the API is given, as it is written there. lmstfy's are another API.
 fn written_paths() -> BTreeSet<String> {
-    let files = fs::read_dir(sources()).unwrap().map(|entry| entry.unwrap().path());
+    let folders = [sources(), sources().join("pull")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let texts: Vec<String> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
     let routes = texts.iter().flat_map(|text| text.split(".route(").skip(1));
     routes.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).map(str::to_owned).collect()
 }
 
-/// With an example for each parameter.
-fn filled(path: &str) -> String {
-    path.replace("{tenant}", "default").replace("{topic}", "echo").replace("{id}", "order-17").replace("{worker}", "w")
+/// The parameters of an operation that are in the path, or in the query: name and example.
+fn parameters(document: &Value, operation: &Value, place: &str) -> Vec<(String, String)> {
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let resolved = parameters.map(|one| one["$ref"].as_str().map_or(one, |target| resolve(document, target)));
+    let given = resolved.filter(|one| one["in"] == place && !one["example"].is_null());
+    let text = |value: &Value| value.to_string().trim_matches('"').to_owned();
+    given.map(|one| (text(&one["name"]), text(&one["example"]))).collect()
+}
+
+/// Where an operation is asked for, with the examples of its parameters.
+fn uri(document: &Value, path: &str, operation: &Value) -> String {
+    let in_path = parameters(document, operation, "path");
+    let path = in_path.iter().fold(path.to_owned(), |path, (name, value)| path.replace(&format!("{{{name}}}"), value));
+    assert!(!path.contains('{'), "{path}: a parameter has no example");
+    let query = parameters(document, operation, "query");
+    let query: Vec<_> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
 /// What a path takes: the server itself says so to whoever asks in a way that it does not take.
-async fn methods(mill: &Mill, path: &str) -> Option<BTreeSet<String>> {
-    let answer = mill.asker().send(Request::trace(filled(path)), Vec::new()).await;
+async fn methods(mill: &Mill, uri: &str) -> Option<BTreeSet<String>> {
+    let answer = mill.asker().send(Request::trace(uri), Vec::new()).await;
     let allowed = (answer.status == 405).then(|| answer.header("allow").to_lowercase())?;
     Some(allowed.split(',').filter(|method| *method != "head").map(str::to_owned).collect())
 }
@@ -51,8 +78,9 @@ async fn every_route_is_in_the_document_and_every_path_of_it_is_a_route() {
     let document = document(&mill).await;
     let documented = document["paths"].as_object().unwrap();
     for (path, operations) in documented {
-        let operations: BTreeSet<String> = operations.as_object().unwrap().keys().cloned().collect();
-        assert_eq!(methods(&mill, path).await, Some(operations), "{path}");
+        let operations = operations.as_object().unwrap();
+        let uri = uri(&document, path, operations.values().next().unwrap());
+        assert_eq!(methods(&mill, &uri).await, Some(operations.keys().cloned().collect()), "{path}");
     }
     for path in written_paths() {
         let full = format!("/v1{}", path.trim_end_matches('/'));
@@ -73,33 +101,41 @@ fn examples(operation: &Value) -> Vec<(String, Value)> {
     contents.flat_map(|(media, content)| of(content).into_iter().map(|value| (media.clone(), value))).collect()
 }
 
-fn query(document: &Value, operation: &Value) -> String {
-    let parameters = operation["parameters"].as_array().into_iter().flatten();
-    let resolved = parameters.map(|one| one["$ref"].as_str().map_or(one, |target| resolve(document, target)));
-    let given = resolved.filter(|one| one["in"] == "query" && !one["example"].is_null());
-    let pairs =
-        given.map(|one| format!("{}={}", one["name"].as_str().unwrap(), one["example"].to_string().trim_matches('"')));
-    let pairs: Vec<_> = pairs.collect();
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+/// What a stream tells: its media type, and the schema of each thing that is told. None: the operation has no stream.
+fn stream(operation: &Value) -> Option<(&str, &Value)> {
+    let contents = operation["responses"]["200"]["content"].as_object()?;
+    contents.iter().find_map(|(media, content)| Some((media.as_str(), content.get("x-item-schema")?)))
+}
+
+/// Answers without an end are read by a test of their own.
+fn has_no_end(operation: &Value) -> bool {
+    stream(operation).is_some() && operation["responses"]["200"]["content"]["application/json"].is_null()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_is_taken_and_answered_as_the_document_says() {
-    let mill = Mill::start(MANIFEST, &[("echo", guests::ECHO)]).await;
+    let mill = Mill::start(&format!("{MANIFEST}{EXTERNAL}"), &[("echo", guests::ECHO)]).await;
     let document = document(&mill).await;
+    // Some examples make tokens, and from the first one on nobody comes in without.
+    let everything = json!({ "all_tenants": true, "scopes": ["push", "work", "read", "admin"] });
+    let token = mill.asker().post("/v1/tokens", &everything).await.json();
+    let asker = mill.asker().with_token(token["text"].as_str().unwrap());
     // The job that examples speak of.
-    mill.asker()
-        .post("/v1/tenants/default/topics/echo/jobs", &json!({ "id": "order-17", "delay_ms": 3_600_000 }))
-        .await;
-    let (mut asked, order) = (0, ["get", "post"]);
+    asker.post("/v1/tenants/default/topics/echo/jobs", &json!({ "id": "order-17", "delay_ms": 3_600_000 })).await;
+    // What is made must be there before it is changed and deleted.
+    let (mut asked, order) = (0, ["get", "post", "put", "delete"]);
     for method in order {
         for (path, operations) in document["paths"].as_object().unwrap() {
             let Some(operation) = operations.get(method) else { continue };
-            // It has no end.
-            if path == "/v1/signals" {
+            // Components and jobs come and go in tests of their own.
+            let elsewhere = matches!(method, "put" | "delete") && !path.contains("/tokens/");
+            if has_no_end(operation) || elsewhere {
                 continue;
             }
-            let uri = format!("{}{}", filled(path), query(&document, operation));
+            if path.ends_with("/claim") {
+                asker.post("/v1/tenants/default/topics/print/jobs", &json!({ "body": 1 })).await;
+            }
+            let uri = uri(&document, path, operation);
             let mut bodies = examples(operation);
             if bodies.is_empty() {
                 assert!(operation["requestBody"].is_null(), "{method} {path}: its body has no example");
@@ -113,7 +149,7 @@ async fn every_example_is_taken_and_answered_as_the_document_says() {
                     assert!(wrong.is_empty(), "{method} {path}: {wrong:#?}");
                 }
                 let request = Request::builder().method(method.to_uppercase().as_str()).uri(&uri);
-                let answer = mill.asker().send(request.header("content-type", media), written).await;
+                let answer = asker.send(request.header("content-type", media), written).await;
                 assert!(answer.status < 300, "{method} {uri} {body}: {}", answer.text());
                 let said = &operation["responses"][answer.status.to_string()];
                 assert!(!said.is_null(), "{method} {path}: {} is not in the document", answer.status);
@@ -121,10 +157,47 @@ async fn every_example_is_taken_and_answered_as_the_document_says() {
                 if !schema.is_null() {
                     let wrong = mistakes(&document, schema, &answer.json(), "answer");
                     assert!(wrong.is_empty(), "{method} {uri}: {wrong:#?}\n{}", answer.text());
+                    assert_ne!(answer.json()["claims"], json!([]), "there was a job to claim");
                 }
                 asked += 1;
             }
         }
     }
-    assert!(asked >= 20, "{asked} examples");
+    assert!(asked >= 40, "{asked} examples");
+}
+
+/// The first thing that a stream tells: a line of JSON, or the data of an event.
+async fn first_told(body: &mut Incoming) -> Value {
+    let mut text = String::new();
+    loop {
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let mut told = whole.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        if let Some(told) = told.find(|line| line.starts_with('{')) {
+            return serde_json::from_str(told).unwrap();
+        }
+        let frame = body.frame().await.expect("something to be told").unwrap();
+        text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_stream_tells_what_the_document_says() {
+    let mill = mill(On::Memory).await;
+    let document = document(&mill).await;
+    let push = async |job: Value| mill.asker().post("/v1/tenants/default/topics/echo/jobs", &job).await;
+    push(json!({ "id": "order-17", "delay_ms": 3_600_000 })).await;
+    let mut streams = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let operation = &operations["get"];
+        let Some((media, schema)) = stream(operation) else { continue };
+        let uri = uri(&document, path, operation);
+        let mut answer = mill.asker().begin(Request::get(&uri).header("accept", media), Vec::new()).await;
+        assert_eq!((answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap()), (200, media));
+        push(json!({ "body": 1 })).await;
+        let told = timeout(SOON, first_told(answer.body_mut())).await.expect("to be told");
+        let wrong = mistakes(&document, schema, &told, "told");
+        assert!(wrong.is_empty(), "{uri}: {wrong:#?}\n{told}");
+        streams += 1;
+    }
+    assert_eq!(streams, 4, "signals, events, a tenant's events, a job");
 }

@@ -48,7 +48,9 @@ impl InPath {
         // No UTF-8.
         let Path(mut path) = path.map_err(|_| Refusal::bad("queue name contains forbidden characters"))?;
         let mut take = |name| path.remove(name).unwrap_or_default();
-        Ok(Self { namespace: take("namespace"), queue: take("queue"), job: take("job") })
+        let read = Self { namespace: take("namespace"), queue: take("queue"), job: take("job") };
+        // Two slashes with nothing in between are no route of lmstfy's.
+        if read.namespace.is_empty() || read.queue.is_empty() { Err(Refusal::NO_API) } else { Ok(read) }
     }
 }
 

@@ -124,7 +124,13 @@ pub(super) struct List {
     pub(super) state: String,
     /// The `next` of the page before.
     pub(super) after: Option<String>,
+    #[serde(default = "usual_page")]
     pub(super) limit: usize,
+}
+
+/// Jobs on a page, where nobody says how many.
+fn usual_page() -> usize {
+    100
 }
 
 /// A page, and where the next one begins. None: there are no more.

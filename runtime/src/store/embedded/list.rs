@@ -4,7 +4,6 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::Done;
 use super::inspect::state;
-use super::reader::at_one_moment;
 use super::row::{Known, MORE, job_columns, limit as limited, placeholder, read_id, read_job, running_jobs};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
@@ -64,10 +63,7 @@ impl EmbeddedStore {
             let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
             return Err(self.told(super::fault::Fault::Refused(problem), DOING));
         }
-        self.read(DOING, move |connection, _| {
-            at_one_moment(connection, || list(connection, &topic, place, after.as_ref(), limit))
-        })
-        .await
+        self.read(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
     }
 }
 
