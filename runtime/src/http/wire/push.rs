@@ -7,7 +7,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::job::{Attempts, Unique};
+use super::job::Attempts;
 use crate::job::{self, Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId};
 use crate::time::Timestamp;
 
@@ -142,6 +142,20 @@ impl TryFrom<u64> for Ms {
 impl From<Ms> for Duration {
     fn from(Ms(ms): Ms) -> Self {
         Self::from_millis(ms)
+    }
+}
+
+/// As the commands write it, but for at most ten years.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unique {
+    value: String,
+    window_ms: Option<Ms>,
+}
+
+impl From<Unique> for job::Unique {
+    fn from(Unique { value, window_ms }: Unique) -> Self {
+        Self { value, window: window_ms.map(Into::into) }
     }
 }
 
