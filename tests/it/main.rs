@@ -25,5 +25,6 @@ mod raw;
 mod reload;
 mod reuse;
 mod shutdown;
+mod stores;
 mod tidy;
 mod tokens;

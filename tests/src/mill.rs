@@ -1,5 +1,6 @@
 //! A whole runner in this process, on a store of its own: the way most behaviour is tested.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
+use gristmill::store::several::Several;
 use gristmill::store::{JobState, JobView, Store, Watched};
 use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::asker::Asker;
 use crate::process::{caches, program};
+use crate::queue::part;
 use crate::redis::Redis;
 use crate::wait::{SOON, until};
 
@@ -29,6 +32,8 @@ use crate::wait::{SOON, until};
 pub enum On {
     Memory,
     Redis,
+    /// Two in memory, `home` and `other`, between which tenants may be moved; nobody carries their jobs.
+    Several,
 }
 
 /// A runner with its manifest, its folder of handlers, and a record of every attempt.
@@ -37,6 +42,8 @@ pub struct Mill {
     pub store: Arc<dyn Store>,
     /// Where the store is, if it is a Redis.
     pub redis: Option<Redis>,
+    /// What the store is, if it is made of several.
+    several: Option<Several>,
     folder: TempDir,
     limits: HttpLimits,
     runner: Option<Runner>,
@@ -60,14 +67,17 @@ impl Mill {
     /// The same, with a door of other limits.
     pub async fn start_within(limits: HttpLimits, kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
         let redis = if kind == On::Redis { Some(Redis::start().await) } else { None };
-        let store: Arc<dyn Store> = match &redis {
-            Some(redis) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
-            None => Arc::new(EmbeddedStore::in_memory().await.unwrap()),
+        let several = if kind == On::Several { Some(several().await) } else { None };
+        let store: Arc<dyn Store> = match (&redis, &several) {
+            (Some(redis), _) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
+            (None, Some(several)) => Arc::new(several.clone()),
+            (None, None) => Arc::new(EmbeddedStore::in_memory().await.unwrap()),
         };
         let folder = TempDir::with_prefix("gristmill-").unwrap();
         let mut mill = Self {
             store,
             redis,
+            several,
             folder,
             limits,
             runner: None,
@@ -104,6 +114,7 @@ impl Mill {
         };
         door.set_fleet(reloader.fleet());
         door.set_intake(reloader.intake());
+        self.several.iter().for_each(|several| door.set_moves(Arc::new(several.clone())));
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
         self.runner = Some(Runner::start(store, reloader.fleet(), settings).unwrap());
         door.set_phase(Phase::Ready);
@@ -190,6 +201,12 @@ impl Mill {
             reloader.await.unwrap();
         }
     }
+}
+
+async fn several() -> Several {
+    let (home, other) = (EmbeddedStore::in_memory().await.unwrap(), EmbeddedStore::in_memory().await.unwrap());
+    let registry = Arc::new(home.clone());
+    Several::open(part("home", &home), registry, vec![part("other", &other)], BTreeMap::new()).await.unwrap()
 }
 
 /// A job that asks for its end to be kept.

@@ -1,5 +1,6 @@
 //! A store of any kind, and a clock that stands still until it is told: what every rule of the contract is tried on.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use gristmill::job::{Claim, Due, JobId, JobSpec, Name, NewJob, Payload, Priority
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
+use gristmill::store::several::{Part, Several};
 use gristmill::store::{
     ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, StoreError, TopicCounts,
     Transfer,
@@ -33,6 +35,8 @@ pub enum Kind {
     File,
     /// The embedded store in memory.
     Memory,
+    /// Two stores in memory: the tenant of these tests lives in the one that is not the home store.
+    Several,
 }
 
 /// An empty store of its own, with the clock that it goes by.
@@ -55,6 +59,7 @@ enum Home {
     /// A database that nobody else has.
     File(TempDir),
     Memory,
+    Several,
 }
 
 impl Home {
@@ -67,6 +72,7 @@ impl Home {
             }
             Kind::File => Self::File(TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap()),
             Kind::Memory => Self::Memory,
+            Kind::Several => Self::Several,
         }
     }
 
@@ -80,8 +86,20 @@ impl Home {
                 Arc::new(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
             }
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
+            Self::Several => {
+                let home = EmbeddedStore::in_memory().await?.with_clock(clock.clone());
+                let other = EmbeddedStore::in_memory().await?.with_clock(clock);
+                let residences = BTreeMap::from([(tenant(), part("other", &other).name)]);
+                let others = vec![part("other", &other)];
+                Arc::new(Several::open(part("home", &home), Arc::new(home), others, residences).await?)
+            }
         })
     }
+}
+
+/// A store by its name among several; as if it were on this machine.
+pub fn part(name: &str, store: &(impl Transfer + Clone)) -> Part {
+    Part { name: name.parse().unwrap(), store: Arc::new(store.clone()), is_far: false }
 }
 
 /// In memory, where the system has such a folder: making a thousand files takes its time elsewhere, and what a disk does
@@ -198,7 +216,7 @@ impl Queue {
     /// The same store, opened anew as by another process; one in memory stays as it is.
     pub async fn reopen(&mut self) {
         let clock = || Clock::Manual(Arc::clone(&self.clock));
-        if let Home::Memory = self.home {
+        if let Home::Memory | Home::Several = self.home {
             return;
         }
         // A file has one owner: the old one lets go of it first.

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, token, topics};
+use super::{
+    bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, tenant, token, topics,
+};
 use crate::config::ManifestError;
 use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -39,6 +41,7 @@ enum Command {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Store(copy::Args),
+    Tenant(tenant::Args),
     Token(token::Args),
     Invoke(invoke::Args),
     Bench(bench::Args),
@@ -94,6 +97,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
+        Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
         Command::Bench(args) => bench::run(global, args).await,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
-use super::store::{self, Opened};
+use super::store::{self, Layout, Opened};
 use crate::config::{StoreAddress, StoreSettings};
 use crate::job::{JobId, Name, TopicId};
 use crate::store::{StoreError, StoredJob, StoredPlace, TakenIn, Transfer};
@@ -101,7 +101,7 @@ fn settings(global: &Global, args: &CopyArgs) -> anyhow::Result<(StoreSettings, 
 }
 
 async fn open(settings: &StoreSettings) -> anyhow::Result<Opened> {
-    let opened = store::open(settings).await;
+    let opened = store::open(&Layout::alone(settings.clone())).await;
     let owned = matches!(opened, Err(StoreError::Owned { .. }));
     opened.with_context(|| {
         let first = if owned { "; end its server first, copying needs it alone" } else { "" };

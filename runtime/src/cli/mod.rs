@@ -22,6 +22,7 @@ mod screen;
 mod stats;
 mod store;
 mod table;
+mod tenant;
 mod token;
 mod topics;
 mod wait;

@@ -238,7 +238,7 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
 
 async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Duration) -> anyhow::Result<Exit> {
     let topic = &plan.spec.topic;
-    let Reached { store, is_ours_alone } = way.reach_or_make().await?;
+    let Reached { store, is_ours_alone, .. } = way.reach_or_make().await?;
     // Before the push, or the end of a quick job goes unheard.
     let signals = store.signals(std::slice::from_ref(&topic.tenant)).await?;
     let jobs = plan.jobs(1);

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::sandbox;
-use super::store::{self, Opened};
-use crate::config::{Listen, LmstfySettings, Manifest, StoreAddress, StoreSettings};
+use super::store::{self, Layout, Opened};
+use crate::config::{Listen, LmstfySettings, Manifest, StoreAddress};
 use crate::handlers::Reloader;
 use crate::http::{self, DoorSettings, HttpServer, Phase};
 use crate::job::WorkerId;
@@ -46,12 +46,22 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
     let settings = sandbox::settings(&manifest, manifest.server.concurrency)?;
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
-    let opened = open_patiently(&manifest.store).await?;
-    opened.presume_workers_dead().await?;
+    let opened = open_patiently(&Layout::of(&manifest)).await?;
+    opened.prepare_for_work().await?;
     let metrics = Arc::<Metrics>::default();
     let door = open_door(&manifest, &opened, &metrics, args.insecure).await?;
+    let stop_moving = CancellationToken::new();
+    let moving = opened.several.clone().map(|several| {
+        door.iter().for_each(|door| door.set_moves(Arc::new(several.clone())));
+        tokio::spawn(several.drive(worker.clone(), stop_moving.clone()))
+    });
     let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
-    work(manifest, worker, sandbox, store, door, journal, metrics).await?;
+    let worked = work(manifest, worker, sandbox, store, door, journal, metrics).await;
+    stop_moving.cancel();
+    if let Some(moving) = moving {
+        moving.await?;
+    }
+    worked?;
     Ok(Exit::Done)
 }
 
@@ -63,9 +73,11 @@ async fn open_door(
     insecure: bool,
 ) -> anyhow::Result<Option<HttpServer>> {
     // Commands find a store in memory by this address alone.
-    let listen = match (&manifest.store.address, manifest.http.listen) {
-        (StoreAddress::Memory, Listen::Usual) => Listen::At(Listen::USUAL),
-        (_, listen) => listen,
+    let mut stores = std::iter::once(&manifest.store).chain(manifest.stores.values());
+    let is_in_memory = stores.any(|store| store.address == StoreAddress::Memory);
+    let listen = match manifest.http.listen {
+        Listen::Usual if is_in_memory => Listen::At(Listen::USUAL),
+        listen => listen,
     };
     let settings = DoorSettings {
         insecure: manifest.http.insecure || insecure,
@@ -233,11 +245,11 @@ const OWNER_PAUSE: Duration = Duration::from_millis(25);
 ///
 /// # Errors
 /// If it refuses, its address makes no sense, or another server has it.
-async fn open_patiently(settings: &StoreSettings) -> Result<Opened, StoreError> {
+async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError> {
     let begun = Instant::now();
     let mut said = false;
     loop {
-        match store::open(settings).await {
+        match store::open(layout).await {
             Err(error @ StoreError::Away { .. }) => {
                 if !said {
                     tracing::error!("{:#}; trying again until it is there", anyhow::Error::from(error));
@@ -245,7 +257,7 @@ async fn open_patiently(settings: &StoreSettings) -> Result<Opened, StoreError> 
                 }
                 tokio::time::sleep(AWAY_PAUSE).await;
             }
-            Err(StoreError::Owned { .. }) if begun.elapsed() < OWNER_PATIENCE && !is_served(settings) => {
+            Err(StoreError::Owned { .. }) if begun.elapsed() < OWNER_PATIENCE && !is_served(layout) => {
                 tokio::time::sleep(OWNER_PAUSE).await;
             }
             answer => return answer,
@@ -253,8 +265,7 @@ async fn open_patiently(settings: &StoreSettings) -> Result<Opened, StoreError> 
     }
 }
 
-/// Whether the store's owner is a server, which will not let go of it soon.
-fn is_served(settings: &StoreSettings) -> bool {
-    let StoreAddress::File(path) = &settings.address else { return false };
-    embedded::owner(path).is_ok_and(|owner| owner.is_some_and(|owner| owner.http.is_some()))
+/// Whether the owner of one of the stores is a server, which will not let go of it soon.
+fn is_served(layout: &Layout) -> bool {
+    layout.files().any(|path| embedded::owner(path).is_ok_and(|owner| owner.is_some_and(|owner| owner.http.is_some())))
 }

@@ -58,7 +58,7 @@ pub(super) async fn for_end_whoever_has_it(
     until: Instant,
 ) -> anyhow::Result<End> {
     loop {
-        let Reached { store, is_ours_alone } = way.reach().await?;
+        let Reached { store, is_ours_alone, .. } = way.reach().await?;
         let left = until.saturating_duration_since(Instant::now());
         let answer = if is_ours_alone {
             look(&*store, tenant, id).await

@@ -15,7 +15,7 @@ use super::lmstfy::{self, LmstfySettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
-use super::topics;
+use super::{stores, topics};
 use crate::job::{Name, TopicId};
 use crate::topic::{Capability, Topic};
 
@@ -27,7 +27,12 @@ const SHOWN: usize = 20;
 pub struct Manifest {
     pub path: PathBuf,
     pub server: Server,
+    /// The home store.
     pub store: StoreSettings,
+    /// The other stores, by name. See [`HOME`](super::HOME).
+    pub stores: BTreeMap<Name, StoreSettings>,
+    /// Tenants that live in one of them, unless they have been moved since.
+    pub residences: BTreeMap<Name, Name>,
     pub http: HttpSettings,
     pub lmstfy: LmstfySettings,
     /// None: no journal is kept.
@@ -101,6 +106,8 @@ impl Manifest {
         Self {
             server: Server::default(),
             store: StoreSettings::default_at(folder),
+            stores: BTreeMap::new(),
+            residences: BTreeMap::new(),
             http: HttpSettings::default(),
             lmstfy: LmstfySettings::default(),
             journal: None,
@@ -119,16 +126,21 @@ impl Manifest {
         let mut root = Section::new("the manifest".into(), table, problems);
         let server = server::server(&mut root, folder);
         let store = store::store(&mut root, folder);
+        let stores = stores::stores(&mut root, folder, &store);
         let http = http::http(&mut root, folder);
         let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
         let journal = journal::journal(&mut root, folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, limits, .. } = topics::read(&mut root, folder, secrets);
+        let topics::Topics { topics, places, template, limits, residences, .. } =
+            topics::read(&mut root, folder, secrets);
+        let residences = stores::residences(residences, &stores, problems);
         root.finish();
         Self {
             path: source.path.to_path_buf(),
             server,
             store,
+            stores,
+            residences,
             http,
             lmstfy,
             journal,

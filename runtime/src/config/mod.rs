@@ -16,6 +16,7 @@ mod ranges;
 mod read;
 mod server;
 mod store;
+mod stores;
 mod topics;
 
 #[cfg(test)]
@@ -29,3 +30,4 @@ pub use lmstfy::{LmstfySettings, Password};
 pub use manifest::{Manifest, ManifestError};
 pub use server::{HandlerSettings, Server};
 pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};
+pub use stores::HOME;

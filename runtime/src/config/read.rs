@@ -61,6 +61,11 @@ impl<'t> Section<'t> {
         self.problems
     }
 
+    /// As a person would point at it.
+    pub(super) fn title(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn value(&mut self, key: &'static str) -> Option<Value<'t>> {
         self.known.push(key);
         self.table.get(key)

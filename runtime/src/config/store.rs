@@ -1,7 +1,7 @@
 //! `[store]`: where jobs are. An address is read once, here; everybody else sees what kind of store it names.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::grants;
 use super::read::Section;
@@ -52,6 +52,17 @@ impl StoreSettings {
         let address = StoreAddress::File(folder.join(DEFAULT_FILE));
         Self { address, prefix: "gm".into(), durability: Durability::default() }
     }
+
+    /// Whether both name the same jobs, as far as their texts tell. Two stores in memory are two.
+    pub fn is_same_store(&self, other: &Self) -> bool {
+        match (&self.address, &other.address) {
+            (StoreAddress::File(one), StoreAddress::File(other)) => plain(one) == plain(other),
+            (StoreAddress::Redis(one), StoreAddress::Redis(another)) => {
+                server(one) == server(another) && self.prefix == other.prefix
+            }
+            _ => false,
+        }
+    }
 }
 
 impl StoreAddress {
@@ -76,6 +87,25 @@ impl StoreAddress {
     }
 }
 
+/// A path without the steps that lead nowhere.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Which database of which server an address names, whoever comes and however the usual is left out.
+fn server(url: &str) -> String {
+    let Ok(url) = url::Url::parse(url) else { return url.to_owned() };
+    let path = url.path().trim_matches('/');
+    let database = if path.is_empty() && url.scheme() == "redis" { "0" } else { path };
+    let query = url.query().unwrap_or_default();
+    format!(
+        "{}://{}:{}/{database}?{query}",
+        url.scheme(),
+        url.host_str().unwrap_or_default(),
+        url.port().unwrap_or(6379)
+    )
+}
+
 /// `place`: what follows `sqlite:`.
 fn sqlite(place: &str, folder: &Path) -> Result<StoreAddress, BadStoreAddress> {
     let bad = |problem: &str| Err(BadStoreAddress(problem.into()));
@@ -92,9 +122,16 @@ fn sqlite(place: &str, folder: &Path) -> Result<StoreAddress, BadStoreAddress> {
 
 /// Paths are relative to `folder`, the manifest's.
 pub(super) fn store(root: &mut Section<'_>, folder: &Path) -> StoreSettings {
+    let Some(mut section) = root.section("store") else { return StoreSettings::default_at(folder) };
+    let store = settings(&mut section, folder);
+    section.finish();
+    store
+}
+
+/// The keys that every store has.
+pub(super) fn settings(section: &mut Section<'_>, folder: &Path) -> StoreSettings {
     let mut store = StoreSettings::default_at(folder);
-    let Some(mut section) = root.section("store") else { return store };
-    if let Some(address) = address(&mut section, folder) {
+    if let Some(address) = address(section, folder) {
         store.address = address;
     }
     if let Some(prefix) = section.name("prefix") {
@@ -106,7 +143,6 @@ pub(super) fn store(root: &mut Section<'_>, folder: &Path) -> StoreSettings {
         // To ignore it would be to promise what the server's own settings decide.
         section.misplaced("durability", "it is for SQLite files; what Redis keeps is set in Redis (`appendfsync`)");
     }
-    section.finish();
     store
 }
 
@@ -123,7 +159,7 @@ fn address(section: &mut Section<'_>, folder: &Path) -> Option<StoreAddress> {
     };
     let address = StoreAddress::parse(&text, folder);
     if let Err(BadStoreAddress(problem)) = &address {
-        let title = "`url` in [store] is no address of a store";
+        let title = format!("`url` in {} is no address of a store", section.title());
         let problem = problems.at(value.span(), title).label(problem);
         problems.add(if !secret && text.contains('@') { problem.redacted() } else { problem });
     }

@@ -12,6 +12,7 @@ use super::http_grant;
 use super::limits::{self, TenantLimits};
 use super::ranges;
 use super::read::{Problems, Section, name};
+use super::stores::{self, Residence};
 use super::units::DURATION;
 use crate::job::{DEFAULT_TENANT, Name, TopicId};
 use crate::time::millis;
@@ -27,6 +28,8 @@ pub(super) struct Topics {
     pub(super) template: Topic,
     /// What the tenants may ask for that have limits.
     pub(super) limits: BTreeMap<Name, TenantLimits>,
+    /// The stores that tenants name, to be checked by who knows the stores.
+    pub(super) residences: Vec<Residence>,
     /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
     targets: Vec<(Name, Name, Span)>,
 }
@@ -60,6 +63,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         places: BTreeMap::new(),
         template: template(),
         limits: BTreeMap::new(),
+        residences: Vec::new(),
         targets: Vec::new(),
     };
     let tenant = default_tenant();
@@ -82,6 +86,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
+        read.residences.extend(stores::residence(&mut section, &tenant));
         let bounds = bounds::bounds(&mut section);
         read.limits.extend(limits::limits(&mut section).map(|limits| (tenant.clone(), limits)));
         let mut template = template.clone();

@@ -1,5 +1,6 @@
 //! One task that keeps the fleet true: hint, pause, compare, load, swap. One reload at a time.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub struct Reloader {
 struct Fixed {
     server: Server,
     store: StoreSettings,
+    stores: BTreeMap<Name, StoreSettings>,
+    residences: BTreeMap<Name, Name>,
     http: HttpSettings,
     journal: Option<JournalSettings>,
     handlers: HandlerSettings,
@@ -51,7 +54,8 @@ impl Fixed {
         // These two apply at once.
         let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
         let (server, store, journal) = (manifest.server.clone(), manifest.store.clone(), manifest.journal.clone());
-        Self { server, store, http: manifest.http.clone(), journal, handlers }
+        let (stores, residences) = (manifest.stores.clone(), manifest.residences.clone());
+        Self { server, store, stores, residences, http: manifest.http.clone(), journal, handlers }
     }
 }
 
@@ -164,7 +168,8 @@ impl Reloader {
         let fixed = Fixed::of(&manifest);
         if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
             tracing::warn!(
-                "[server], [store], [http], [journal], the handlers' folder and the limits of compiling apply at the next start"
+                "[server], [store], [stores], where tenants live, [http], [journal], the handlers' folder and the limits of \
+                 compiling apply at the next start"
             );
         }
         self.fixed = Some(fixed);

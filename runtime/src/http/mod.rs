@@ -33,6 +33,7 @@ mod list;
 mod listen;
 mod lmstfy;
 mod measure;
+mod moves;
 mod openapi;
 mod problem;
 mod pull;

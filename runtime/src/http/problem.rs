@@ -80,6 +80,8 @@ pub(super) enum Code {
     TooManyStreams,
     /// No pull worker may claim of this topic.
     NotExternal,
+    /// Tenants cannot be moved where there is one store.
+    OneStore,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -100,7 +102,7 @@ impl Code {
                 StatusCode::NOT_FOUND
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLate | Self::NotExternal => StatusCode::CONFLICT,
+            Self::TooLate | Self::NotExternal | Self::OneStore => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
                 StatusCode::SERVICE_UNAVAILABLE

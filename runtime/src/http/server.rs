@@ -27,13 +27,14 @@ use super::rates::Rates;
 use super::tls::Tls;
 use super::turns::{Turns, in_time, take_turn};
 use super::{
-    accept, components, dead, events, guard, health, job, jobs, list, lmstfy, measure, openapi, pull, push, request_id,
-    scrape, signals, tokens, topics, wire,
+    accept, components, dead, events, guard, health, job, jobs, list, lmstfy, measure, moves, openapi, pull, push,
+    request_id, scrape, signals, tokens, topics, wire,
 };
 use crate::config::LmstfySettings;
 use crate::handlers::{Fleet, Intake};
 use crate::metrics::Metrics;
 use crate::runner::Tenants;
+use crate::store::several::Relocate;
 use crate::store::{Store, Watched};
 use crate::token::TokenText;
 
@@ -58,6 +59,7 @@ pub struct HttpServer {
     phase: watch::Sender<Phase>,
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
     intake: Arc<OnceLock<Intake>>,
+    moves: Arc<OnceLock<Arc<dyn Relocate>>>,
     stop: CancellationToken,
     serving: JoinSet<()>,
     secret: TokenText,
@@ -86,6 +88,8 @@ pub(super) struct Room {
     store_name: Arc<str>,
     phase: watch::Receiver<Phase>,
     fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
+    /// Set where there are several stores.
+    pub(super) moves: Arc<OnceLock<Arc<dyn Relocate>>>,
     /// For requests that wait.
     pub(super) hub: Arc<Hub>,
     pub(super) turns: Turns,
@@ -184,6 +188,7 @@ impl HttpServer {
         let (phase, stop, secret) =
             (watch::Sender::new(Phase::Starting), CancellationToken::new(), TokenText::generate()?);
         let (fleet, intake) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+        let moves = Arc::new(OnceLock::new());
         let room = Room {
             hub: Arc::new(Hub::new(store.clone())),
             turns: Turns::new(&settings.limits),
@@ -196,6 +201,7 @@ impl HttpServer {
             store_name: store_name.into(),
             phase: phase.subscribe(),
             fleet: fleet.clone(),
+            moves: moves.clone(),
             stop: stop.clone(),
             metrics: settings.metrics.clone(),
             depths: Arc::default(),
@@ -210,7 +216,7 @@ impl HttpServer {
             serving.spawn(accept::run(listener, router.clone(), limits, None, metrics.clone(), stop.clone()));
         }
         serving.spawn(accept::run(listener, router, limits, tls, metrics.clone(), stop.clone()));
-        Ok(Self { address, phase, fleet, intake, stop, serving, secret, commands, tenants, lmstfy, metrics })
+        Ok(Self { address, phase, fleet, intake, moves, stop, serving, secret, commands, tenants, lmstfy, metrics })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -262,6 +268,11 @@ impl HttpServer {
         self.intake.set(intake).ok();
     }
 
+    /// Lets tenants be moved between the stores that this store is made of, from now on. Once.
+    pub fn set_moves(&self, moves: Arc<dyn Relocate>) {
+        self.moves.set(moves).ok();
+    }
+
     /// What `/readyz` is to say.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.send_replace(phase);
@@ -294,6 +305,7 @@ fn router(room: Room, lmstfy: lmstfy::Api) -> Router {
         .merge(list::routes())
         .merge(topics::routes())
         .merge(dead::routes())
+        .merge(moves::routes())
         .merge(signals::routes())
         .merge(tokens::routes())
         .merge(openapi::routes())

@@ -51,6 +51,8 @@ struct Memory {
     hot: BTreeSet<TopicId>,
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
+    /// How often parts of the store had come back when lost claims were last looked for.
+    returns: u64,
     places: HashMap<TopicId, Arc<Place>>,
 }
 
@@ -71,8 +73,9 @@ impl Claimer {
             }
             match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
                 Some(Ok(claimed)) => {
+                    let part_is_back = std::mem::replace(&mut memory.returns, claimed.returns) != claimed.returns;
                     self.dispatch(claimed, &fleet, &mut memory);
-                    if returns.has_changed().unwrap_or_default() {
+                    if part_is_back || returns.has_changed().unwrap_or_default() {
                         returns.mark_unchanged();
                         self.give_back_lost(&fleet).await;
                     }

@@ -92,12 +92,11 @@ pub(super) async fn give_back_lost(
         };
         let release = |lease| Settlement::new(lease, Verdict::Release(Duration::ZERO));
         let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
-        match lifeline.call(|| store.settle(&releases)).await {
-            Some(Ok(_)) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
-            Some(Err(error)) => {
-                tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error));
-            }
-            None => return,
+        match store.settle(&releases).await {
+            Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
+            // It is tried again when the store is back, and holds up nobody until then.
+            Err(error) if error.is_away() => lifeline.note_away(error),
+            Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }
     }
 }

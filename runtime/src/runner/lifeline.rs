@@ -26,6 +26,11 @@ impl Lifeline {
         Self { away_since: Mutex::new(None), returns: tokio::sync::watch::Sender::new(0), stop }
     }
 
+    /// Another one, for a part of the store that comes and goes by itself.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(self.stop.clone())
+    }
+
     /// Calls until the store answers; none: the runner was stopped meanwhile.
     ///
     /// A refusal is returned at once: the same call would be refused again.

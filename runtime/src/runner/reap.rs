@@ -97,7 +97,18 @@ impl Reaper {
             None => return false,
         };
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
-        let Some(Ok(answers)) = self.lifeline.call(|| self.store.settle(&settlements)).await else { return false };
+        let answers = match self.store.settle(&settlements).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                // They are found again in the next round; to insist would keep this worker from saying that it lives.
+                if error.is_away() {
+                    self.lifeline.note_away(error);
+                } else {
+                    tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
+                }
+                return false;
+            }
+        };
         let (mut taken_back, mut records) = (0, Vec::new());
         for ((overdue, settlement), answer) in overdue.iter().zip(&settlements).zip(answers) {
             let lease = &settlement.lease;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::gate::Slot;
 use super::hand::Hand;
@@ -25,51 +26,91 @@ pub(super) struct Finished {
     pub(super) slot: Slot,
 }
 
-/// Settles until every sender is gone and nothing is left.
-pub(super) async fn run(
-    store: Arc<dyn Store>,
-    lifeline: Arc<Lifeline>,
-    hand: Arc<Hand>,
-    mut finished: mpsc::UnboundedReceiver<Finished>,
-    observer: Option<Observer>,
-    journal: Option<Journal>,
-    metrics: Arc<Metrics>,
-) {
-    let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
-    while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
-        let (settlements, others): (Vec<_>, Vec<_>) =
-            batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
-        let answers = match lifeline.call(|| store.settle(&settlements)).await {
-            Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
-            Some(Err(error)) => one_by_one(&*store, &lifeline, &settlements, error).await,
-            None => {
-                let attempts = settlements.len();
-                tracing::error!(
-                    attempts,
-                    "stopped with attempts unsettled: their jobs come back when their leases run out"
-                );
-                vec![None; attempts]
-            }
-        };
-        hand.put_down(&settlements);
-        for ((mut record, slot), answer) in others.into_iter().zip(answers) {
-            record.settled = answer;
-            slot.meter().attempt(&record.measured());
-            if metrics.events().are_heard() {
-                record.event().into_iter().for_each(|event| metrics.tell(|| event));
-            }
-            if let Some(settled) = answer {
-                record.log(settled);
-                if let (Some(observer), Settled::Done) = (&observer, settled) {
-                    observer(&record);
+/// The settling loop's own things.
+#[derive(Clone)]
+pub(super) struct Settler {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) hand: Arc<Hand>,
+    pub(super) observer: Option<Observer>,
+    pub(super) journal: Option<Journal>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Settler {
+    /// Settles until every sender is gone and nothing is left.
+    pub(super) async fn run(self, finished: mpsc::UnboundedReceiver<Finished>) {
+        match self.store.lanes() {
+            1 => self.settle(finished).await,
+            lanes => self.by_lane(lanes, finished).await,
+        }
+    }
+
+    /// Each lane settles by itself: one that waits for its part of the store holds up no other.
+    async fn by_lane(self, lanes: usize, mut finished: mpsc::UnboundedReceiver<Finished>) {
+        let mut settling = JoinSet::new();
+        let lanes = (0..lanes).map(|_| {
+            let (lane, to_settle) = mpsc::unbounded_channel();
+            let settler = Self { lifeline: Arc::new(self.lifeline.apart()), ..self.clone() };
+            settling.spawn(settler.settle(to_settle));
+            lane
+        });
+        let lanes: Vec<_> = lanes.collect();
+        loop {
+            tokio::select! {
+                next = finished.recv() => {
+                    let Some(finished) = next else { break };
+                    let lane = self.store.lane(&finished.settlement.lease);
+                    if lanes.get(lane).is_none_or(|lane| lane.send(finished).is_err()) {
+                        return;
+                    }
                 }
-            }
-            if journal.is_some() {
-                records.push(record);
+                // It has broken, and so has the runner.
+                _ = settling.join_next() => return,
             }
         }
-        if let Some(journal) = &journal {
-            journal.append(&mut records);
+        drop(lanes);
+        while settling.join_next().await.is_some() {}
+    }
+
+    async fn settle(self, mut finished: mpsc::UnboundedReceiver<Finished>) {
+        let Self { store, lifeline, hand, observer, journal, metrics } = self;
+        let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
+        while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
+            let (settlements, others): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
+            let answers = match lifeline.call(|| store.settle(&settlements)).await {
+                Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
+                Some(Err(error)) => one_by_one(&*store, &lifeline, &settlements, error).await,
+                None => {
+                    let attempts = settlements.len();
+                    tracing::error!(
+                        attempts,
+                        "stopped with attempts unsettled: their jobs come back when their leases run out"
+                    );
+                    vec![None; attempts]
+                }
+            };
+            hand.put_down(&settlements);
+            for ((mut record, slot), answer) in others.into_iter().zip(answers) {
+                record.settled = answer;
+                slot.meter().attempt(&record.measured());
+                if metrics.events().are_heard() {
+                    record.event().into_iter().for_each(|event| metrics.tell(|| event));
+                }
+                if let Some(settled) = answer {
+                    record.log(settled);
+                    if let (Some(observer), Settled::Done) = (&observer, settled) {
+                        observer(&record);
+                    }
+                }
+                if journal.is_some() {
+                    records.push(record);
+                }
+            }
+            if let Some(journal) = &journal {
+                journal.append(&mut records);
+            }
         }
     }
 }

@@ -20,9 +20,10 @@ use super::lifeline::Lifeline;
 use super::listen::Listener;
 use super::reap::Reaper;
 use super::record::Observer;
+use super::settle::Settler;
 use super::sweep::Sweeper;
 use super::tenants::Tenants;
-use super::{keep, migrate, settle};
+use super::{keep, migrate};
 use crate::handlers::Fleet;
 use crate::job::WorkerId;
 use crate::metrics::Metrics;
@@ -119,15 +120,15 @@ impl Runner {
         let (guests, threads) = Guests::start(settings.threads, &desk)?;
 
         let mut settling = JoinSet::new();
-        settling.spawn(settle::run(
-            store.clone(),
-            lifeline.clone(),
-            hand.clone(),
-            to_settle,
-            settings.observer.clone(),
-            journal.clone(),
-            metrics.clone(),
-        ));
+        let settler = Settler {
+            store: store.clone(),
+            lifeline: lifeline.clone(),
+            hand: hand.clone(),
+            observer: settings.observer.clone(),
+            journal: journal.clone(),
+            metrics: metrics.clone(),
+        };
+        settling.spawn(settler.run(to_settle));
         settling.spawn(keep::checkpoints(store.clone(), to_save));
         settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));
 

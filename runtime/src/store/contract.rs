@@ -76,6 +76,16 @@ pub trait Store: Produce + Doorkeeper {
     /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
     /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
+
+    /// How many lines of settlements there may be, so that one that waits for a part of the store holds up no other.
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    /// In which of the [`Store::lanes`] this lease is to be settled.
+    fn lane(&self, _lease: &Lease) -> usize {
+        0
+    }
 }
 
 /// How many dead jobs a topic may have, and how old they may become.
@@ -113,6 +123,9 @@ pub struct Claimed {
     pub drained: Vec<TopicId>,
     /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's strays.
     pub strays: u64,
+    /// How often parts of the store were away and have come back so far: claims of theirs may have been lost. Always zero
+    /// where the store has no parts.
+    pub returns: u64,
 }
 
 /// The end of one attempt.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::error::StoreError;
 use super::list::{Cursor, Page, Place};
-use crate::job::{Job, JobId, Name, Payload, TopicId};
+use crate::job::{DEFAULT_TENANT, Job, JobId, Name, Payload, TopicId};
 use crate::outcome::Failure;
 use crate::time::Timestamp;
 
@@ -33,7 +33,8 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
     /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
     /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
-    /// twice; none is left out.
+    /// twice; none is left out. A store made of several lists one after the other, each in this order; a job that moves
+    /// from one to another between two pages may be told twice, too.
     ///
     /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
     /// looks at the ids of all that run, of which there are no more than workers have room for.
@@ -67,6 +68,20 @@ pub trait Inspect: Debug + Send + Sync + 'static {
 
     /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
     async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
+
+    /// The parts of the store that do not answer at this moment, where it has parts.
+    ///
+    /// # Errors
+    /// Nothing of it answers.
+    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+        probe(self).await.map(|()| Vec::new())
+    }
+}
+
+/// Asks the cheapest question that a store can answer: for a job that is hardly ever there.
+pub(super) async fn probe<S: Inspect + ?Sized>(store: &S) -> Result<(), StoreError> {
+    let (Ok(tenant), Ok(id)) = (DEFAULT_TENANT.parse::<Name>(), "readyz".parse::<JobId>()) else { return Ok(()) };
+    store.job(&tenant, &id).await.map(drop)
 }
 
 /// What [`Inspect::cancel`] did with a job.

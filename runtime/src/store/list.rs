@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::inspect::JobView;
-use crate::job::{JobId, Priority};
+use crate::job::{JobId, Name, Priority};
 
 /// A page's jobs bring no more bytes than this, unless a single job is larger.
 pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -55,6 +55,8 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cursor {
     pub(super) place: Place,
+    /// Of a store that is made of stores: in which of them.
+    pub(super) stage: Option<Stage>,
     /// Of the ready jobs, those of which priority.
     pub(super) line: Priority,
     /// What the place is ordered by.
@@ -63,19 +65,38 @@ pub struct Cursor {
     pub(super) jobs: Vec<(JobId, u64)>,
 }
 
+/// One of the stores that a store is made of, which are listed one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stage {
+    pub(super) store: Name,
+    /// Nothing of it was listed yet.
+    pub(super) is_new: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no cursor: give back what the page before came with, and nothing else")]
 pub struct BadCursor;
 
 impl Cursor {
     pub(super) fn new(place: Place, number: f64, last: JobId) -> Self {
-        Self { place, line: Priority::Normal, number, jobs: vec![(last, 0)] }
+        Self { place, stage: None, line: Priority::Normal, number, jobs: vec![(last, 0)] }
     }
 
     /// A place in a line of ready jobs. `jobs`: the last one first; of too many the first ones count.
     pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<(JobId, u64)>) -> Self {
         jobs.truncate(ANCHORS);
-        Self { place: Place::Ready, line, number, jobs }
+        Self { place: Place::Ready, stage: None, line, number, jobs }
+    }
+
+    /// The same, of a store that is one of several.
+    pub(super) fn within(self, store: Name) -> Self {
+        Self { stage: Some(Stage { store, is_new: false }), ..self }
+    }
+
+    /// In front of all that one of several stores has.
+    pub(super) fn at_beginning(place: Place, store: Name) -> Self {
+        let stage = Some(Stage { store, is_new: true });
+        Self { place, stage, line: Priority::High, number: 0.0, jobs: Vec::new() }
     }
 
     pub fn place(&self) -> Place {
@@ -90,6 +111,11 @@ impl Cursor {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stage {
+            Some(Stage { store, is_new: true }) => return write!(f, "{store}~{}", self.place.as_str()),
+            Some(Stage { store, is_new: false }) => write!(f, "{store}~")?,
+            None => {}
+        }
         write!(f, "{}:{}:{}", self.place.as_str(), self.line, self.number)?;
         for (id, deliveries) in &self.jobs {
             write!(f, ":{id}:{deliveries}")?;
@@ -102,6 +128,14 @@ impl FromStr for Cursor {
     type Err = BadCursor;
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
+        if let Some((store, text)) = text.split_once('~') {
+            let store = store.parse().map_err(|_| BadCursor)?;
+            return match Place::parse(text) {
+                Some(place) => Ok(Self::at_beginning(place, store)),
+                None if text.contains('~') => Err(BadCursor),
+                None => Ok(text.parse::<Self>()?.within(store)),
+            };
+        }
         let mut fields = text.split(':');
         let place = fields.next().and_then(Place::parse).ok_or(BadCursor)?;
         let line = fields.next().and_then(Priority::parse).ok_or(BadCursor)?;
@@ -114,7 +148,7 @@ impl FromStr for Cursor {
         if number.is_nan() || jobs.len() > ANCHORS {
             return Err(BadCursor);
         }
-        Ok(Self { place, line, number, jobs })
+        Ok(Self { place, stage: None, line, number, jobs })
     }
 }
 
@@ -135,6 +169,16 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_of_several_stores_names_one_of_them() {
+        let behind = Cursor::new(Place::Dead, 7.0, "j".parse().unwrap()).within("loud".parse().unwrap());
+        assert_eq!(behind.to_string(), "loud~dead:normal:7:j:0");
+        assert_eq!(behind.to_string().parse(), Ok(behind));
+        let beginning = Cursor::at_beginning(Place::Ready, "loud".parse().unwrap());
+        assert_eq!(beginning.to_string(), "loud~ready");
+        assert_eq!(beginning.to_string().parse(), Ok(beginning));
+    }
+
+    #[test]
     fn what_is_no_cursor_is_told_apart() {
         let too_many = format!("ready:low:1{}", ":j:1".repeat(9));
         for text in [
@@ -146,6 +190,11 @@ mod tests {
             "here:low:1",
             "dead:low:1:a",
             "dead:low:1:a/b:0",
+            "~ready",
+            "loud~",
+            "loud~here",
+            "a~b~ready",
+            "a~b~ready:low:1",
             &too_many,
         ] {
             assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");

@@ -14,12 +14,14 @@
 
 pub mod embedded;
 pub mod redis;
+pub mod several;
 
 mod clock;
 mod contract;
 mod error;
 mod inspect;
 mod list;
+mod placement;
 mod tokens;
 mod transfer;
 mod watched;
@@ -31,6 +33,7 @@ pub use contract::{
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
 pub use list::{BadCursor, Cursor, Page, Place};
+pub use placement::{Placement, Registry};
 pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
 pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};
 pub use watched::Watched;

@@ -187,6 +187,11 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         self.timed(Operation::Tenants, self.store.tenants()).await
     }
+
+    /// Asks for a job of each part.
+    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.timed(Operation::Job, self.store.away()).await
+    }
 }
 
 #[async_trait]
@@ -290,5 +295,13 @@ impl<S: Store + ?Sized> Store for Watched<S> {
 
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         self.timed(Operation::Sweep, self.store.sweep(limits)).await
+    }
+
+    fn lanes(&self) -> usize {
+        self.store.lanes()
+    }
+
+    fn lane(&self, lease: &Lease) -> usize {
+        self.store.lane(lease)
     }
 }

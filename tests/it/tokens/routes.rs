@@ -37,6 +37,7 @@ const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic"
 const IDS: &str = r#"{"ids":["{job}"]}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
+const MOVE: &str = r#"{"to":"home"}"#;
 
 pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1", "", Nothing),
@@ -51,6 +52,9 @@ pub(super) const ROUTES: &[Route] = &[
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
     route("GET", "/v1/signals?tenants={tenant}", "", Tenant(Read)),
+    route("GET", "/v1/residences", "", Everywhere(Admin)),
+    route("GET", "/v1/tenants/{tenant}/residence", "", Everywhere(Admin)),
+    route("POST", "/v1/tenants/{tenant}/move", MOVE, Everywhere(Admin)),
     route("GET", "/v1/tokens", "", Everywhere(Admin)),
     route("POST", "/v1/tokens", NEW_TOKEN, Everywhere(Admin)),
     route("DELETE", "/v1/tokens/{token}", "", Everywhere(Admin)),

@@ -3,5 +3,5 @@
 mod open;
 mod reach;
 
-pub(super) use open::{Opened, open};
+pub(super) use open::{Layout, Opened, open};
 pub(super) use reach::{NoStoreYet, Reached, Way};

@@ -1,20 +1,57 @@
-//! Opens a store for this process: a file becomes its own.
+//! Opens stores for this process: files become its own.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Durability, StoreAddress, StoreSettings};
+use crate::config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
+use crate::job::Name;
 use crate::store::embedded::{self, EmbeddedStore};
 use crate::store::redis::RedisStore;
-use crate::store::{StoreError, Transfer};
+use crate::store::several::{Part, Several};
+use crate::store::{Registry, StoreError, Transfer};
+
+/// Which stores there are, and who lives where, as the manifest says.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Layout {
+    pub(in crate::cli) home: StoreSettings,
+    pub(super) others: BTreeMap<Name, StoreSettings>,
+    residences: BTreeMap<Name, Name>,
+}
 
 /// A store that this process has opened itself.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Opened {
     pub(in crate::cli) store: Arc<dyn Transfer>,
-    /// Set if no other process can open it meanwhile.
-    owned: Option<EmbeddedStore>,
+    /// Set if it is made of several.
+    pub(in crate::cli) several: Option<Several>,
+    /// What no other process can open meanwhile.
+    owned: Vec<EmbeddedStore>,
+}
+
+impl Layout {
+    pub(in crate::cli) fn of(manifest: &Manifest) -> Self {
+        let Manifest { store, stores, residences, .. } = manifest;
+        Self { home: store.clone(), others: stores.clone(), residences: residences.clone() }
+    }
+
+    /// Only this store.
+    pub(in crate::cli) fn alone(home: StoreSettings) -> Self {
+        Self { home, others: BTreeMap::new(), residences: BTreeMap::new() }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &StoreSettings> {
+        std::iter::once(&self.home).chain(self.others.values())
+    }
+
+    /// The files among them, which have one owner each.
+    pub(in crate::cli) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.all().filter_map(|store| match &store.address {
+            StoreAddress::File(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
 }
 
 impl Opened {
@@ -24,44 +61,95 @@ impl Opened {
     /// # Errors
     /// It cannot be written down.
     pub(in crate::cli) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
-        self.owned.as_ref().map_or(Ok(()), |store| store.announce(http, secret))
+        self.owned.iter().try_for_each(|store| store.announce(http, secret))
     }
 
-    /// Before the first worker starts: what an earlier owner's workers ran is free at once.
+    /// Before the first worker starts: what an earlier owner's workers ran is free at once. And where the manifest says that
+    /// tenants live is written down.
     ///
     /// # Errors
-    /// The disk failed or is full.
-    pub(in crate::cli) async fn presume_workers_dead(&self) -> Result<(), StoreError> {
-        match &self.owned {
-            Some(store) => store.presume_workers_dead().await,
+    /// The disk failed or is full, or the home store is away.
+    pub(in crate::cli) async fn prepare_for_work(&self) -> Result<(), StoreError> {
+        for store in &self.owned {
+            store.presume_workers_dead().await?;
+        }
+        match &self.several {
+            Some(several) => several.write_residences().await,
             None => Ok(()),
         }
     }
 }
 
-/// Opens the store at its address. A file that is not there is made.
+/// Opens every store. A file that is not there is made. A Redis that is away keeps nobody waiting, unless it is the home
+/// store.
 ///
 /// # Errors
-/// It is away, belongs to another process, or refuses.
-pub(in crate::cli) async fn open(settings: &StoreSettings) -> Result<Opened, StoreError> {
-    match &settings.address {
-        StoreAddress::Redis(url) => {
-            let store = RedisStore::connect(url, &settings.prefix).await?;
-            Ok(Opened { store: Arc::new(store), owned: None })
+/// One belongs to another process, or refuses; or the home store is away.
+pub(in crate::cli) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
+    let home = One::open(&layout.home, true).await?;
+    if layout.others.is_empty() {
+        return Ok(Opened { store: home.store, several: None, owned: home.owned.into_iter().collect() });
+    }
+    let mut owned: Vec<EmbeddedStore> = home.owned.iter().cloned().collect();
+    let mut others = Vec::with_capacity(layout.others.len());
+    for (name, settings) in &layout.others {
+        if settings.is_same_store(&layout.home) {
+            // The manifest's own would have been refused: an option has named another home store.
+            let problem = format!("[stores.{name}] is the same store");
+            return Err(StoreError::BadAddress { address: settings.address.to_string(), problem });
         }
-        StoreAddress::File(path) => Ok(own(open_file(path, settings.durability).await?)),
-        StoreAddress::Memory => Ok(Opened { store: Arc::new(EmbeddedStore::in_memory().await?), owned: None }),
+        let one = One::open(settings, false).await?;
+        owned.extend(one.owned.iter().cloned());
+        others.push(one.part(name.clone()));
+    }
+    let registry = Arc::clone(&home.registry);
+    let problem = |_| StoreError::BadAddress { address: HOME.into(), problem: "it is no name".into() };
+    let home = home.part(HOME.parse().map_err(problem)?);
+    let several = Several::open(home, registry, others, layout.residences.clone()).await?;
+    Ok(Opened { store: Arc::new(several.clone()), several: Some(several), owned })
+}
+
+/// One store by its address.
+struct One {
+    store: Arc<dyn Transfer>,
+    registry: Arc<dyn Registry>,
+    /// Set if it is a file.
+    owned: Option<EmbeddedStore>,
+    is_far: bool,
+}
+
+impl One {
+    async fn open(settings: &StoreSettings, must_answer: bool) -> Result<Self, StoreError> {
+        Ok(match &settings.address {
+            StoreAddress::Redis(url) => {
+                let store = if must_answer {
+                    RedisStore::connect(url, &settings.prefix).await?
+                } else {
+                    RedisStore::at(url, &settings.prefix)?
+                };
+                Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_far: true }
+            }
+            StoreAddress::File(path) => {
+                let store = open_file(path, settings.durability).await?;
+                Self { owned: Some(store.clone()), ..Self::embedded(store) }
+            }
+            StoreAddress::Memory => Self::embedded(EmbeddedStore::in_memory().await?),
+        })
+    }
+
+    fn embedded(store: EmbeddedStore) -> Self {
+        Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_far: false }
+    }
+
+    fn part(self, name: Name) -> Part {
+        Part { name, store: self.store, is_far: self.is_far }
     }
 }
 
-pub(super) async fn open_file(path: &Path, durability: Durability) -> Result<EmbeddedStore, StoreError> {
+async fn open_file(path: &Path, durability: Durability) -> Result<EmbeddedStore, StoreError> {
     let durability = match durability {
         Durability::Power => embedded::Durability::Power,
         Durability::Process => embedded::Durability::Process,
     };
     EmbeddedStore::open(path, durability).await
-}
-
-fn own(store: EmbeddedStore) -> Opened {
-    Opened { store: Arc::new(store.clone()), owned: Some(store) }
 }

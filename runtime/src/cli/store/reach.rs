@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio::time::Instant;
 
-use super::open::open_file;
-use crate::config::{HttpSettings, Listen, Manifest, StoreAddress, StoreSettings};
+use super::open::{Layout, Opened, open};
+use crate::config::{HttpSettings, Listen, Manifest, StoreAddress};
 use crate::http::RemoteStore;
 use crate::store::embedded::{Owner, owner};
-use crate::store::redis::RedisStore;
+use crate::store::several::Several;
 use crate::store::{Produce, StoreError};
 use crate::token::TokenText;
 
@@ -28,7 +28,7 @@ pub(in crate::cli) struct NoStoreYet(PathBuf);
 /// How a command gets to its store, once or again and again.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Way {
-    store: StoreSettings,
+    layout: Layout,
     http: HttpSettings,
     /// For a server whose own we cannot read.
     token: Option<TokenText>,
@@ -40,22 +40,26 @@ pub(in crate::cli) struct Reached {
     pub(in crate::cli) store: Arc<dyn Produce>,
     /// While this is held, nobody else can open the store: let go of it soon.
     pub(in crate::cli) is_ours_alone: bool,
+    /// Set if this process has opened several stores itself.
+    pub(in crate::cli) several: Option<Several>,
+    /// Set if it is reached through a server.
+    pub(in crate::cli) server: Option<RemoteStore>,
 }
 
-impl Reached {
-    fn shared(store: impl Produce) -> Self {
-        Self { store: Arc::new(store), is_ours_alone: false }
+impl From<RemoteStore> for Reached {
+    fn from(server: RemoteStore) -> Self {
+        Self { store: Arc::new(server.clone()), is_ours_alone: false, several: None, server: Some(server) }
     }
 }
 
 impl Way {
     pub(in crate::cli) fn new(manifest: &Manifest, token: Option<TokenText>) -> Self {
-        Self { store: manifest.store.clone(), http: manifest.http.clone(), token }
+        Self { layout: Layout::of(manifest), http: manifest.http.clone(), token }
     }
 
     /// Whether the store outlives the server that has it, and can be had by another process then.
-    pub(in crate::cli) const fn changes_hands(&self) -> bool {
-        matches!(self.store.address, StoreAddress::File(_))
+    pub(in crate::cli) fn changes_hands(&self) -> bool {
+        self.layout.files().next().is_some()
     }
 
     /// A store that is there.
@@ -71,21 +75,13 @@ impl Way {
         self.by_any_means(true).await
     }
 
-    async fn by_any_means(&self, make: bool) -> anyhow::Result<Reached> {
-        match &self.store.address {
-            StoreAddress::Redis(url) => Ok(Reached::shared(RedisStore::connect(url, &self.store.prefix).await?)),
-            StoreAddress::Memory => self.server_of_memory().await,
-            StoreAddress::File(path) => self.file(path, make).await,
-        }
-    }
-
     /// Who had it a moment ago may have just let go, and who took it may not have said yet where it answers.
-    async fn file(&self, path: &Path, make: bool) -> anyhow::Result<Reached> {
+    async fn by_any_means(&self, make: bool) -> anyhow::Result<Reached> {
         let begun = Instant::now();
         loop {
-            let problem = match self.try_file(path, make).await? {
+            let problem = match self.try_to_reach(make).await? {
                 Ok(reached) => return Ok(reached),
-                Err(problem @ (StoreError::Owned { .. } | StoreError::Away { .. })) => problem,
+                Err(problem @ (StoreError::Owned { .. } | StoreError::Away { .. })) if self.changes_hands() => problem,
                 Err(problem) => return Err(problem.into()),
             };
             if begun.elapsed() > PATIENCE {
@@ -95,18 +91,36 @@ impl Way {
         }
     }
 
-    async fn try_file(&self, path: &Path, make: bool) -> anyhow::Result<Result<Reached, StoreError>> {
-        Ok(match owner(path) {
-            Ok(None) if !make && !path.exists() => return Err(NoStoreYet(path.into()).into()),
-            Ok(None) => open_file(path, self.store.durability)
-                .await
-                .map(|store| Reached { store: Arc::new(store), is_ours_alone: true }),
-            Ok(Some(Owner { http: Some(address), pid, secret })) => self.owners_door(path, pid, address, secret).await,
-            Ok(Some(Owner { pid, http: None, .. })) => {
-                Err(StoreError::Owned { store: path.display().to_string(), owner: pid })
+    /// By the door of whoever owns any of the stores: it has them all.
+    async fn try_to_reach(&self, make: bool) -> anyhow::Result<Result<Reached, StoreError>> {
+        for path in self.layout.files() {
+            match owner(path) {
+                Ok(None) => {}
+                Ok(Some(Owner { http: Some(address), pid, secret })) => {
+                    return Ok(self.owners_door(path, pid, address, secret).await);
+                }
+                Ok(Some(Owner { pid, http: None, .. })) => {
+                    return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid }));
+                }
+                Err(problem) => return Ok(Err(problem)),
             }
-            Err(problem) => Err(problem),
-        })
+        }
+        if self.layout.all().any(|store| store.address == StoreAddress::Memory) {
+            return self.server_of_memory().await.map(Ok);
+        }
+        if let StoreAddress::File(path) = &self.layout.home.address
+            && !make
+            && !path.exists()
+        {
+            return Err(NoStoreYet(path.into()).into());
+        }
+        let opened = open(&self.layout).await;
+        Ok(opened.map(|Opened { store, several, .. }| Reached {
+            store,
+            is_ours_alone: self.changes_hands(),
+            several,
+            server: None,
+        }))
     }
 
     /// An owner that is ending may have given its port to the server of another store already.
@@ -119,7 +133,7 @@ impl Way {
     ) -> Result<Reached, StoreError> {
         let server = RemoteStore::connect_with(address, secret.or_else(|| self.token.clone())).await?;
         if server.pid() == pid {
-            return Ok(Reached::shared(server));
+            return Ok(server.into());
         }
         let problem = anyhow!("process {pid} owns it, and at http://{address} process {} answers", server.pid());
         Err(StoreError::Away { store: path.display().to_string(), source: problem })
@@ -136,11 +150,11 @@ impl Way {
         };
         let server = RemoteStore::connect_with(address, self.token.clone()).await;
         let server = server.context("`sqlite::memory:` lives in `gristmill run`: start it first")?;
-        if server.store() != StoreAddress::Memory.to_string() {
+        if server.store() != self.layout.home.address.to_string() {
             let (address, store) = (address, server.store());
             return Err(anyhow!("the server at http://{address} has another store: {store}"));
         }
-        Ok(Reached::shared(server))
+        Ok(server.into())
     }
 }
 

@@ -5,6 +5,7 @@ pub(super) mod dead;
 mod job;
 mod pull;
 pub(super) mod push;
+mod residence;
 mod signal;
 mod token;
 pub(super) mod topic;
@@ -21,6 +22,7 @@ pub(super) use pull::{
     Checkpoint, Claim, ClaimOf, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer,
     Settlement, WorkerError,
 };
+pub(super) use residence::{Move, Residence, Residences};
 pub(super) use signal::Signal;
 pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
 pub(super) use view::{Cancelled, DeadJob, Job, JobView, TopicCounts};

@@ -47,7 +47,7 @@ impl Work<'_> {
                 drained.insert(&line.topic);
             }
         }
-        Ok(Claimed { claims, drained: drained.into_iter().cloned().collect(), strays: 0 })
+        Ok(Claimed { claims, drained: drained.into_iter().cloned().collect(), ..Claimed::default() })
     }
 
     /// Tells how many jobs were taken, those that turned out to be unreadable included.

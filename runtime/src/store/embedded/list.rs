@@ -63,6 +63,8 @@ impl EmbeddedStore {
             let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
             return Err(self.told(super::fault::Fault::Refused(problem), DOING));
         }
+        // One of several stores that are no more: from the front again.
+        let after = after.filter(|after| after.stage.is_none());
         self.read(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
     }
 }

@@ -15,6 +15,7 @@ mod list;
 mod migrate;
 mod open;
 mod owner;
+mod placement;
 mod push;
 mod reader;
 mod request;

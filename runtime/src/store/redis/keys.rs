@@ -225,6 +225,16 @@ pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
 }
 
+/// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
+pub(super) fn placements(prefix: &str) -> String {
+    [prefix, ":placements"].concat()
+}
+
+/// STRING: the process that moves the tenant's jobs.
+pub(super) fn mover(prefix: &str, tenant: &Name) -> String {
+    [prefix, ":mover:", tenant.as_str()].concat()
+}
+
 /// A pattern for `SCAN` that finds the `topics` of every tenant.
 pub(super) fn tenants_pattern(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 16);

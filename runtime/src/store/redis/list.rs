@@ -41,7 +41,8 @@ impl RedisStore {
             let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
             return Err(self.refused(DOING, anyhow::Error::msg(problem)));
         }
-        let limit = limit.min(PAGE_JOBS);
+        // One of several stores that are no more: from the front again.
+        let (after, limit) = (after.filter(|after| after.stage.is_none()), limit.min(PAGE_JOBS));
         match place {
             _ if limit == 0 => Ok(Page { jobs: Vec::new(), next: after.cloned() }),
             Place::Ready => self.list_ready(topic, after, limit).await,

@@ -18,6 +18,7 @@ mod line;
 mod link;
 mod list;
 mod migrate;
+mod placement;
 mod push;
 mod reap;
 mod record;

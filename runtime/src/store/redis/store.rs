@@ -51,12 +51,21 @@ impl RedisStore {
     /// - [`StoreError::Away`]: nobody answers there.
     /// - [`StoreError::Refused`]: wrong password, or no such database.
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
+        let store = Self::at(url, prefix)?;
+        store.link.connect().await?;
+        Ok(store)
+    }
+
+    /// The same, connected when it is first asked for something.
+    ///
+    /// # Errors
+    /// [`StoreError::BadAddress`].
+    pub fn at(url: &str, prefix: &str) -> Result<Self, StoreError> {
         if prefix.contains(['{', '}']) {
             let problem = "braces in the prefix of the keys would hide the tenant's hash tag".into();
             return Err(StoreError::BadAddress { address: prefix.into(), problem });
         }
         let link = Link::new(url)?;
-        link.connect().await?;
         Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own, due_next: Arc::default() })
     }
 

@@ -1,0 +1,188 @@
+//! `gristmill tenant`: where tenants live, and moving them from one store to another while they work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::screen;
+use super::store::{Reached, Way};
+use super::table::Table;
+use crate::bench::Progress;
+use crate::job::{Name, WorkerId};
+use crate::store::several::{Relocate, Residence};
+
+/// How often a move that is watched is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Show where tenants live, and move them to another store
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill tenant list
+  gristmill tenant move acme --to archive --watch
+  gristmill tenant move acme --to home")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show in which store each tenant lives, and what is left in others
+    List,
+    /// Move a tenant to another store, while its jobs are pushed and run
+    ///
+    /// From now on pushes go to the new store; what waits in the old one follows, and what runs there ends there. The
+    /// servers carry it out, whichever of them live, so this command may be ended at any time, and be given again.
+    Move(MoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct MoveArgs {
+    /// The tenant
+    tenant: Name,
+    /// The store to move it to: a name of the manifest's [stores], or `home` for that of [store]
+    #[arg(long, value_name = "STORE")]
+    to: Name,
+    /// Stay until nothing is left in the old store, and show how far it is
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let way = Way::new(&global.manifest_without_secrets()?, global.token());
+    let reached = way.reach().await?;
+    let moves = moves(&reached)?;
+    match args.command {
+        Command::List => list(global, &*moves).await?,
+        Command::Move(args) => relocate(global, &reached, &*moves, &args).await?,
+    }
+    Ok(Exit::Done)
+}
+
+fn moves(reached: &Reached) -> Result<Arc<dyn Relocate>, Usage> {
+    match (&reached.several, &reached.server) {
+        (Some(several), _) => Ok(Arc::new(several.clone())),
+        (None, Some(server)) => Ok(Arc::new(server.clone())),
+        (None, None) => {
+            Err(Usage("there is one store only: a section [stores.NAME] in the manifest makes another".into()))
+        }
+    }
+}
+
+async fn list(global: &Global, moves: &dyn Relocate) -> anyhow::Result<()> {
+    let residences = moves.residences().await?;
+    if global.json {
+        return residences.iter().try_for_each(|residence| screen::document(&document(residence)));
+    }
+    let mut table = Table::new(&["TENANT", "STORE", "MOVING FROM", ">LEFT", "FORMERLY", "AWAY"]);
+    for residence in &residences {
+        let Residence { tenant, store, from, formerly, away, .. } = residence;
+        table.row([
+            tenant.to_string(),
+            store.to_string(),
+            from.as_ref().map_or_else(|| "-".into(), Name::to_string),
+            left(residence).to_string(),
+            names(formerly),
+            names(away),
+        ]);
+    }
+    table.print()
+}
+
+async fn relocate(global: &Global, reached: &Reached, moves: &dyn Relocate, args: &MoveArgs) -> anyhow::Result<()> {
+    let MoveArgs { tenant, to, watch } = args;
+    moves.relocate(tenant, to).await.with_context(|| format!("failed to move `{tenant}`"))?;
+    if !watch {
+        if !global.json {
+            screen::line(&format!(
+                "`{tenant}` lives in `{to}` now; `gristmill tenant list` tells what is left elsewhere"
+            ))?;
+        }
+        return said(global, moves, tenant).await;
+    }
+    let stop = CancellationToken::new();
+    // Without a server nobody else would do it.
+    let driving = reached.several.clone().map(|several| {
+        let driver = WorkerId::new(&format!("move-{}-{:08x}", std::process::id(), fastrand::u32(..)));
+        tokio::spawn(several.drive(driver, stop.clone()))
+    });
+    let watched = follow(global, moves, tenant).await;
+    stop.cancel();
+    if let Some(driving) = driving {
+        driving.await?;
+    }
+    watched?;
+    if !global.json {
+        screen::line(&format!("`{tenant}` has moved to `{to}`"))?;
+    }
+    said(global, moves, tenant).await
+}
+
+async fn said(global: &Global, moves: &dyn Relocate, tenant: &Name) -> anyhow::Result<()> {
+    if global.json { screen::document(&document(&moves.residence(tenant).await?)) } else { Ok(()) }
+}
+
+/// Until the move is over.
+async fn follow(global: &Global, moves: &dyn Relocate, tenant: &Name) -> anyhow::Result<()> {
+    let is_shown = screen::is_watched() && !global.quiet && !global.json;
+    let bar = if is_shown { Progress::shown() } else { Progress::hidden() };
+    let mut most = 0;
+    loop {
+        let residence = moves.residence(tenant).await?;
+        if residence.from.is_none() {
+            bar.clear();
+            return Ok(());
+        }
+        let left = left(&residence);
+        most = left.max(most);
+        bar.show(message(&residence), most - left, most);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The topic of which most is left.
+fn message(residence: &Residence) -> String {
+    let most = residence.left.iter().max_by_key(|counts| counts.ready + counts.delayed + counts.dead + counts.running);
+    match (residence.away.first(), most) {
+        (Some(away), _) => format!("waiting for `{away}`"),
+        (None, Some(counts)) => format!("moving {}", counts.topic),
+        (None, None) => "moving".into(),
+    }
+}
+
+fn left(residence: &Residence) -> u64 {
+    residence.left.iter().map(|counts| counts.ready + counts.delayed + counts.running + counts.dead).sum()
+}
+
+fn names(names: &[Name]) -> String {
+    let names: Vec<_> = names.iter().map(Name::as_str).collect();
+    if names.is_empty() { "-".into() } else { names.join(", ") }
+}
+
+fn document(residence: &Residence) -> Value {
+    let Residence { tenant, store, from, formerly, left, away } = residence;
+    let left = left.iter().map(|counts| {
+        json!({
+            "topic": counts.topic.topic.as_str(),
+            "ready": counts.ready,
+            "delayed": counts.delayed,
+            "running": counts.running,
+            "dead": counts.dead,
+        })
+    });
+    json!({
+        "tenant": tenant.as_str(),
+        "store": store.as_str(),
+        "moving_from": from.as_ref().map(Name::as_str),
+        "formerly": formerly.iter().map(Name::as_str).collect::<Vec<_>>(),
+        "left": left.collect::<Vec<_>>(),
+        "away": away.iter().map(Name::as_str).collect::<Vec<_>>(),
+    })
+}
