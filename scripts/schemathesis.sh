@@ -18,16 +18,19 @@ if ! "$tools/bin/python" -c "import importlib.metadata as m; assert m.version('s
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check "schemathesis==$version"
 fi
 
-# Signals have no end. What is positive by the document may still be too large, or name a job that is none.
+# Signals and events have no end, the first token closes the door to whoever has none, a claim may wait for a minute, and the tool
+# knows no components. What is positive by the document may still be too large, or name a job that is none; and what a web page
+# could send by itself is refused before its method is looked at.
 exec "$tools/bin/python" -m schemathesis.cli --config-file scripts/schemathesis.toml run "$server/v1/openapi.json" \
     --url "$server" \
     --phases examples,coverage,fuzzing \
     --max-time 60 \
     --seed 1 \
-    --workers 2 \
+    --workers 1 \
     --request-timeout 30 \
     --exclude-path /v1/signals \
-    --exclude-checks positive_data_acceptance,missing_required_header \
+    --exclude-path-regex '/(events|claim|handler)$|tokens' \
+    --exclude-checks positive_data_acceptance,missing_required_header,unsupported_method \
     --checks all \
     --continue-on-failure \
     "$@"

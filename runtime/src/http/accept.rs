@@ -29,8 +29,9 @@ use super::receipt::{Heard, Line};
 use super::tls::Tls;
 use crate::metrics::Metrics;
 
-/// Bytes of a request's head. Longer ones are answered 431.
-const HEAD_BYTES: usize = 64 << 10;
+/// Bytes of a request's head after which no more is read. What came with them is still taken, so that a head of up to 64 KiB
+/// may pass; longer ones are answered 431.
+const HEAD_BYTES: usize = 32 << 10;
 /// Header lines of a request. More are answered 431.
 const HEADERS: usize = 100;
 /// How long to leave the system alone that has no connection to give, or no file for it.

@@ -133,7 +133,8 @@ mod tests {
             }
             token_text(&map).map(str::to_owned)
         };
-        let cases: [(&[(&'static str, &'static [u8])], Option<&str>); 11] = [
+        type Headers = &'static [(&'static str, &'static [u8])];
+        let cases: [(Headers, Option<&str>); 11] = [
             (&[], None),
             (&[("authorization", b"Bearer a")], Some("a")),
             (&[("authorization", b"bearer  a ")], Some("a")),

@@ -153,10 +153,7 @@ pub(super) async fn enter(State(room): State<Room>, mut request: Request, next: 
         caller => caller,
     };
     let pass = match caller {
-        Ok(caller) => room.enter(&caller).map(|pass| {
-            request.extensions_mut().insert(caller);
-            pass
-        }),
+        Ok(caller) => room.enter(&caller).inspect(|_| _ = request.extensions_mut().insert(caller)),
         Err(problem) => Err(problem),
     };
     match pass {

@@ -131,6 +131,10 @@ impl Keyring {
         match self.store.token_changes().await {
             Ok(mut changes) => {
                 self.start_anew(true);
+                // So that it is known, should the store be away by the time that somebody asks.
+                if let Ok(any) = self.store.has_tokens().await {
+                    self.had_none.store(!any, Ordering::Relaxed);
+                }
                 while let Some(id) = changes.recv().await {
                     self.forget(&id);
                 }

@@ -106,7 +106,8 @@ impl<S: Line> Heard<S> {
             return Poll::Ready(());
         }
         if self.stream.refused() {
-            return Poll::Ready(self.receipt.lost());
+            self.receipt.lost();
+            return Poll::Ready(());
         }
         let lingering = self.lingering.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
         ready!(lingering.as_mut().poll(context));

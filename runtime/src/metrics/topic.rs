@@ -198,7 +198,7 @@ mod tests {
     fn every_end_has_its_own_words_and_counter() {
         let meter = TopicMeter::new("t", "a");
         End::ALL.into_iter().for_each(|end| meter.ended(end));
-        let mut words: Vec<_> = meter.ends().map(|(words, count)| (words, count)).collect();
+        let mut words: Vec<_> = meter.ends().collect();
         assert!(words.iter().all(|(_, count)| *count == 1), "{words:?}");
         words.sort_unstable();
         words.dedup();

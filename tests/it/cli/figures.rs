@@ -29,8 +29,19 @@ fn positive(value: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_embedded_store_is_measured_without_a_server() {
-    let wanted =
-        ["memory", "floor", "throughput", "latency", "lateness", "scaling", "isolation", "reload", "start", "reuse"];
+    let wanted = [
+        "memory",
+        "floor",
+        "throughput",
+        "latency",
+        "lateness",
+        "scaling",
+        "isolation",
+        "reload",
+        "start",
+        "reuse",
+        "http",
+    ];
     let figures =
         bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat()).await;
     assert_eq!(scenarios(&figures), BTreeSet::from(wanted));
@@ -43,6 +54,9 @@ async fn the_embedded_store_is_measured_without_a_server() {
     assert!(positive(&case(&figures, "scaling", "1000 delayed")["ratio"]["value"]));
     assert!(positive(&case(&figures, "isolation", "beside 2 busy computing")["ratio"]["value"]));
     assert!(positive(&case(&figures, "reuse", "1000 jobs an instance")["ratio"]["value"]));
+    let singly = case(&figures, "http", "one a request, 16 connections");
+    assert!(positive(&singly["jobs_per_second"]) && singly["jobs"] == 100);
+    assert_eq!(case(&figures, "http", "1,000 a request, 2 connections")["jobs"], 1000);
     for how in ["compiled before", "never compiled"] {
         assert_eq!(case(&figures, "reload", how)["jobs"], 2);
     }

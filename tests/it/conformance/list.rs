@@ -276,7 +276,7 @@ async fn a_listed_job_is_as_it_is_looked_up(queue: Queue) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(0)).await;
     let claim = queue.claim_one().await;
-    queue.store.cancel(&topic("mail").tenant, &[claim.lease.job.clone()]).await.unwrap();
+    queue.store.cancel(&topic("mail").tenant, std::slice::from_ref(&claim.lease.job)).await.unwrap();
     push(&queue, 1).await;
     for place in Place::ALL {
         let page = page(&queue, place, None, 10).await;

@@ -200,18 +200,17 @@ async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothi
         let counts = there.counts(&name("acme")).await.unwrap();
         counts.iter().find(|counts| counts.topic.topic == name("parking")).map_or(0, |counts| counts.ready)
     };
+    // The first time before anything is carried.
+    until("the move to begin", SOON, async || {
+        let said = site.run(&["tenant", "list", "--json"]);
+        (said.code == 0 && said.text().contains(r#""moving_from":"home""#)).then_some(())
+    })
+    .await;
+    drop(moving.kill());
+    moving.wait().unwrap();
     for kill in 0..KILLS {
         let before = parked().await;
-        if kill == 0 {
-            // Before anything is carried.
-            until("the move to begin", SOON, async || {
-                let said = site.run(&["tenant", "list", "--json"]);
-                (said.code == 0 && said.text().contains(r#""moving_from":"home""#)).then_some(())
-            })
-            .await;
-            drop(moving.kill());
-            moving.wait().unwrap();
-        } else {
+        if kill > 0 {
             until("some to be moved", 4 * SOON, async || (before == 5000 || parked().await > before).then_some(()))
                 .await;
         }

@@ -1,9 +1,10 @@
 //! Every route, and what it takes to come in there. A new route is a line here; [`super::scopes`] and [`super::isolation`]
 //! try each.
 
-use gristmill::token::Scope::{self, Admin, Push, Read};
+use gristmill::token::Scope::{self, Admin, Push, Read, Work};
 use gristmill_tests::asker::{Answer, Asker};
 use hyper::Request;
+use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
 use self::Needs::{Everywhere, Nothing, Tenant};
@@ -44,8 +45,20 @@ pub(super) const ROUTES: &[Route] = &[
     route("POST", "/v1/jobs", JOBS, Tenant(Push)),
     route("GET", "/v1/tenants", "", Everywhere(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
+    route("DELETE", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/cancel", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}/jobs?state=ready", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/jobs", "{}", Tenant(Push)),
+    route("DELETE", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/claim", "{}", Tenant(Work)),
+    route("POST", "/v1/tenants/{tenant}/leases/extend", r#"{"leases":[],"lease_ms":1000}"#, Tenant(Work)),
+    route("POST", "/v1/tenants/{tenant}/leases/settle", r#"{"settlements":[]}"#, Tenant(Work)),
+    route("GET", "/v1/events", "", Everywhere(Read)),
+    route("GET", "/v1/tenants/{tenant}/events", "", Tenant(Read)),
+    route("GET", "/metrics", "", Everywhere(Read)),
+    route("GET", "/v1/tenants/{tenant}/metrics", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/pause", "{}", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/resume", "{}", Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),
@@ -94,7 +107,8 @@ impl Route {
         let body = about.fill(self.body).into_bytes();
         let response = asker.begin(request, body).await;
         let (head, body) = response.into_parts();
-        let endless = head.headers.get("content-type").is_some_and(|kind| kind == "application/x-ndjson");
+        let endless = |kind: &HeaderValue| kind == "application/x-ndjson" || kind == "text/event-stream";
+        let endless = head.headers.get("content-type").is_some_and(endless);
         let body = match endless {
             true => Vec::new(),
             false => http_body_util::BodyExt::collect(body).await.unwrap().to_bytes().to_vec(),

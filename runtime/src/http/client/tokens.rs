@@ -103,7 +103,7 @@ mod tests {
         let operator = NewToken { tenant: None, scopes: Scope::ALL.into(), ..token("b") };
         remote.add_token(&operator).await.unwrap();
         assert_eq!(remote.tokens(None).await.unwrap(), mill.store.tokens(None).await.unwrap());
-        assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), [added.clone()]);
+        assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), std::slice::from_ref(&added));
 
         let limits =
             TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZeroU32::MIN }), requests: None };

@@ -50,7 +50,7 @@ async fn extend(
     let answer = |(lease, extended): (&Lease, bool)| match extended {
         false => Extended::LeaseLost,
         true if cancelled.contains(&lease.job) => Extended::Cancelled,
-        true => Extended::Extended,
+        true => Extended::Longer,
     };
     Ok(Json(wire::ExtendAnswer { extended: leases.iter().zip(extended).map(answer).collect() }))
 }

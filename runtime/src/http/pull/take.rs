@@ -101,7 +101,7 @@ impl Taking {
     /// How many jobs to take next: by the mean size of those so far, as many as will fit.
     fn next(&self, max: usize) -> usize {
         let (count, left) = (self.held.jobs().len(), ANSWER_BYTES.saturating_sub(self.bytes));
-        let fit = if count == 0 { FIRST } else { left / (self.bytes / count).max(1) };
+        let fit = self.bytes.checked_div(count).map_or(FIRST, |mean| left / mean.max(1));
         (max - count).min(fit.max(1))
     }
 

@@ -79,7 +79,8 @@ pub(in crate::http) struct ExtendAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::http) enum Extended {
-    Extended,
+    #[serde(rename = "extended")]
+    Longer,
     /// It holds, but nobody wants the job any more.
     Cancelled,
     LeaseLost,

@@ -95,6 +95,7 @@ pub(super) async fn delete(
     if let Some(token) = tokens::find(&api, &namespace, &token, query).await? {
         let limits = TokenLimits { throttle: None, ..token.limits };
         api.room.store.set_token_limits(&token.id, limits).await?;
+        api.room.door.keyring.forget(&token.id);
     }
     Ok(Json(json!({ "msg": "success" })))
 }
@@ -128,7 +129,9 @@ impl Limiter {
         let interval_s = NonZero::new(self.interval).unwrap_or(NonZero::<u32>::MIN);
         let throttle = Some(Throttle { read: self.read, write: self.write, interval_s });
         let limits = TokenLimits { throttle, ..token.limits };
-        if api.room.store.set_token_limits(&token.id, limits).await? {
+        let set = api.room.store.set_token_limits(&token.id, limits).await?;
+        api.room.door.keyring.forget(&token.id);
+        if set {
             return Ok(());
         }
         // Revoked meanwhile.

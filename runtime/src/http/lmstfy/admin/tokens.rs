@@ -80,7 +80,10 @@ pub(super) async fn add(
         expires_in: None,
     };
     match api.room.store.add_token(&new).await? {
-        TokenAdded::Added(_) => Ok((StatusCode::CREATED, Json(json!({ "token": text })))),
+        TokenAdded::Added(token) => {
+            api.room.door.keyring.forget(&token.id);
+            Ok((StatusCode::CREATED, Json(json!({ "token": text }))))
+        }
         TokenAdded::Exists => Err(Refusal::bad("the token has already existed")),
         TokenAdded::TooMany => Err(Refusal::bad("the namespace has as many tokens as it may have")),
     }
@@ -94,6 +97,7 @@ pub(super) async fn revoke(
 ) -> Result<StatusCode, Refusal> {
     if let Some(token) = find(&api, &namespace, &token, query).await? {
         api.room.store.revoke_token(&token.id).await?;
+        api.room.door.keyring.forget(&token.id);
     }
     Ok(StatusCode::NO_CONTENT)
 }
