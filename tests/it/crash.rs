@@ -195,16 +195,20 @@ async fn a_thousand_idle_topics_cost_next_to_nothing() {
         asked += 1;
         all.unwrap() - asked
     };
-    // Subscribing, loading scripts, the first look: a start is not idle yet.
-    let start = commands().await;
-    until("the runner to come to rest", IDLE, async || (commands().await - start >= SAMPLE).then_some(())).await;
-    let (begun, first) = (Instant::now(), commands().await);
-    let (spent, took) = until("a sample of an idle runner", IDLE, async || {
-        let spent = commands().await - first;
-        (spent >= SAMPLE).then(|| (spent, begun.elapsed()))
-    })
-    .await;
-    let rate = spent as f64 / took.as_secs_f64();
-    println!("idle with 1,000 topics: {rate:.1} commands a second");
-    assert!(rate <= 5.5, "{rate:.1} commands a second by an idle runner");
+    // Subscribing, loading scripts, the first looks: a start is not idle yet. Sample by sample it must come to rest.
+    let watching = Instant::now();
+    loop {
+        let (begun, first) = (Instant::now(), commands().await);
+        let (spent, took) = until("a sample of an idle runner", IDLE, async || {
+            let spent = commands().await - first;
+            (spent >= SAMPLE).then(|| (spent, begun.elapsed()))
+        })
+        .await;
+        let rate = spent as f64 / took.as_secs_f64();
+        println!("idle with 1,000 topics: {rate:.1} commands a second");
+        if rate <= 5.5 {
+            return;
+        }
+        assert!(watching.elapsed() < IDLE, "{rate:.1} commands a second by an idle runner");
+    }
 }
