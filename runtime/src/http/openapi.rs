@@ -1,6 +1,6 @@
 //! `GET /v1/openapi.json`: the routes, for programs.
 //!
-//! The document is written by hand: `docs/openapi.json`. `tests/it/http_api/openapi.rs` holds it against the server, route
+//! The document is written by hand: `docs/openapi.json`. `tests/it/http_api/document.rs` holds it against the server, route
 //! by route and example by example, so a route that is not in it fails the tests, as does one that is no more.
 
 use axum::Router;
