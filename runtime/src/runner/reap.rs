@@ -16,7 +16,7 @@ use crate::job::{Name, WorkerId};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::retry::{self, Tried};
-use crate::store::{Overdue, Settled, Settlement, Store};
+use crate::store::{Overdue, Settled, Settlement, Store, StoreError};
 
 /// How often a worker says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -37,27 +37,54 @@ pub(super) struct Reaper {
     pub(super) stop: CancellationToken,
 }
 
+/// Whether this worker can conclude from silence that others are dead.
+#[derive(Debug)]
+struct Hearing {
+    /// The store's returns.
+    returns: watch::Receiver<u64>,
+    /// When this worker was last heard itself.
+    heard_at: Instant,
+    judge_from: Instant,
+}
+
+impl Hearing {
+    fn new(returns: watch::Receiver<u64>, now: Instant) -> Self {
+        Self { returns, heard_at: now, judge_from: now }
+    }
+
+    /// A heartbeat has ended: whether the store took it.
+    fn note(&mut self, heard: bool, now: Instant) {
+        // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
+        if !heard || self.returns.has_changed().unwrap_or_default() {
+            self.returns.mark_unchanged();
+            self.judge_from = now + DEAD_AFTER;
+        }
+        if heard {
+            self.heard_at = now;
+        }
+    }
+
+    /// How long a silence means death, at this moment. Who could not make itself heard for a while must not conclude that
+    /// others are dead because it does not hear them.
+    fn dead_after(&self, now: Instant) -> Duration {
+        let is_fit = now >= self.judge_from && now.duration_since(self.heard_at) <= 2 * HEARTBEAT;
+        if is_fit { DEAD_AFTER } else { Duration::MAX }
+    }
+}
+
 impl Reaper {
     /// Beats and reaps until stopped.
     pub(super) async fn run(self) {
-        let (mut returns, outside) = (self.lifeline.returns(), self.tenants.outside());
-        // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
-        let mut judge_from = Instant::now();
+        let (mut hearing, outside) = (Hearing::new(self.lifeline.returns(), Instant::now()), self.tenants.outside());
         while let Some(heard) = self.beat().await {
-            // Who cannot make itself heard must not conclude that others are dead because it does not hear them.
-            if !heard || returns.has_changed().unwrap_or_default() {
-                returns.mark_unchanged();
-                judge_from = Instant::now() + DEAD_AFTER;
-            }
+            hearing.note(heard, Instant::now());
             let tenants = tenants::all(&self.fleet.borrow(), &outside);
-            let dead_after = if Instant::now() < judge_from { Duration::MAX } else { DEAD_AFTER };
-            let mut beaten = Instant::now();
             for tenant in &tenants {
-                while self.reap(tenant, dead_after).await && !self.stop.is_cancelled() {}
+                while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.stop.is_cancelled() {}
                 // A thousand tenants on a distant store take longer than a heartbeat may.
-                if beaten.elapsed() > HEARTBEAT {
-                    beaten = Instant::now();
-                    self.beat().await;
+                if hearing.heard_at.elapsed() > HEARTBEAT {
+                    let Some(heard) = self.beat().await else { return };
+                    hearing.note(heard, Instant::now());
                 }
             }
             let round = Instant::now() + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
@@ -65,7 +92,7 @@ impl Reaper {
                 tokio::select! {
                     () = tokio::time::sleep_until(round) => break,
                     // Ends of leases that were given out over HTTP, where nobody beats.
-                    tenant = self.tenants.next_end() => while self.reap(&tenant, dead_after).await {},
+                    tenant = self.tenants.next_end() => while self.reap(&tenant, hearing.dead_after(Instant::now())).await {},
                     () = self.stop.cancelled() => return,
                 }
             }
@@ -86,26 +113,25 @@ impl Reaper {
 
     /// True: there may be more, and it helps to go on.
     async fn reap(&self, tenant: &Name, dead_after: Duration) -> bool {
-        let found = self.lifeline.call(|| self.store.overdue(tenant, dead_after, AT_ONCE)).await;
-        let overdue = match found {
-            Some(Ok(overdue)) if overdue.is_empty() => return false,
-            Some(Ok(overdue)) => overdue,
-            Some(Err(error)) => {
-                tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
+        // Not tried again: after an outage others must be given time to be heard.
+        let mut overdue = match self.store.overdue(tenant, dead_after, AT_ONCE).await {
+            Ok(overdue) => overdue,
+            Err(error) => {
+                self.put_off(tenant, error);
                 return false;
             }
-            None => return false,
         };
+        let may_be_more = overdue.len() == AT_ONCE;
+        // Whoever reads this lives, whatever the store has heard of it.
+        overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.worker);
+        if overdue.is_empty() {
+            return false;
+        }
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
         let answers = match self.store.settle(&settlements).await {
             Ok(answers) => answers,
             Err(error) => {
-                // They are found again in the next round; to insist would keep this worker from saying that it lives.
-                if error.is_away() {
-                    self.lifeline.note_away(error);
-                } else {
-                    tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
-                }
+                self.put_off(tenant, error);
                 return false;
             }
         };
@@ -126,7 +152,16 @@ impl Reaper {
         if let Some(journal) = &self.journal {
             journal.append(&mut records);
         }
-        overdue.len() == AT_ONCE && taken_back > 0
+        may_be_more && taken_back > 0
+    }
+
+    /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
+    fn put_off(&self, tenant: &Name, error: StoreError) {
+        if error.is_away() {
+            self.lifeline.note_away(error);
+        } else {
+            tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
+        }
     }
 
     fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
@@ -158,4 +193,33 @@ fn record(overdue: &Overdue, settlement: &Settlement) -> Box<AttemptRecord> {
     };
     record.take_verdict(&settlement.verdict);
     Box::new(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_heard_judges_nobody_until_the_others_had_time() {
+        let (store, returns) = watch::channel(0);
+        let mut now = Instant::now();
+        let mut hearing = Hearing::new(returns, now);
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        // This process, or its store, stood still.
+        now += 3 * HEARTBEAT;
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        hearing.note(true, now);
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        // The store was away, whichever loop saw it.
+        store.send_replace(1);
+        hearing.note(true, now);
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        for _ in 0..4 {
+            now += HEARTBEAT;
+            hearing.note(true, now);
+        }
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        hearing.note(false, now);
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+    }
 }
