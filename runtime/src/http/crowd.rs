@@ -1,6 +1,6 @@
 //! Who is connected, and who of them could be asked to leave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,8 @@ pub(super) struct Crowd {
 struct Idle {
     last: u64,
     by_age: BTreeMap<u64, CancellationToken>,
+    /// Those that were asked to leave and have not done so yet.
+    leaving: BTreeSet<u64>,
 }
 
 /// One connection's.
@@ -68,9 +70,15 @@ impl Crowd {
         }
     }
 
-    /// Closes the connection that has been idle for the longest, if one is idle.
+    /// Closes the connection that has been idle for the longest, if one is idle. Does nothing while another one is leaving: it
+    /// has only not come to it yet.
     pub(super) fn close_one(&self) {
-        if let Some((_, leave)) = self.idle().by_age.pop_first() {
+        let mut idle = self.idle();
+        if !idle.leaving.is_empty() {
+            return;
+        }
+        if let Some((place, leave)) = idle.by_age.pop_first() {
+            idle.leaving.insert(place);
             leave.cancel();
         }
     }
@@ -97,7 +105,9 @@ impl Seat {
 
     fn rise(&self) {
         let place = self.idle_as.swap(0, Ordering::Relaxed);
-        self.crowd.idle().by_age.remove(&place);
+        let mut idle = self.crowd.idle();
+        idle.by_age.remove(&place);
+        idle.leaving.remove(&place);
     }
 
     /// A request has come.
@@ -155,5 +165,41 @@ impl hyper::body::Body for Sent {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_leaves_at_a_time_the_longest_idle_first_and_who_is_busy_stays() {
+        let crowd = Crowd::new(3);
+        let (first, second, third) = (crowd.seat().await, crowd.seat().await, crowd.seat().await);
+        let asked = |seat: &Arc<Seat>| seat.leave.is_cancelled();
+        let busy = Seat::begin(&first);
+        crowd.close_one();
+        crowd.close_one();
+        assert_eq!((asked(&first), asked(&second), asked(&third)), (false, true, false));
+        // A request was on its way: it is answered first, and somebody else may have to go.
+        drop(Seat::begin(&second));
+        crowd.close_one();
+        assert!(asked(&third));
+        drop((busy, second, third));
+        crowd.close_one();
+        assert!(asked(&first));
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_gets_the_seat_of_who_leaves() {
+        let crowd = Crowd::new(1);
+        let idle = crowd.seat().await;
+        let newcomer = tokio::spawn({
+            let crowd = crowd.clone();
+            async move { crowd.seat().await }
+        });
+        idle.asked_to_leave().await;
+        drop(idle);
+        newcomer.await.unwrap();
     }
 }
