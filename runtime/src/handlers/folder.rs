@@ -178,6 +178,11 @@ impl Folder {
     fn take(&mut self, Load { name, path, metadata, result, took }: Load) -> Changes {
         let mut changes = Changes { took, ..Changes::default() };
         self.loading.remove(&name);
+        if !path.exists() {
+            // Gone meanwhile: the next look forgets what served before, and what comes back is loaded anew.
+            changes.unsettled = true;
+            return changes;
+        }
         match result {
             Ok(Some(handler)) => {
                 if self.handlers.insert(name.clone(), handler.clone()).is_some() {
@@ -259,4 +264,27 @@ pub(super) async fn load(
 fn is_fresh(metadata: &Metadata) -> bool {
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     SystemTime::now().duration_since(modified).unwrap_or_default() < SETTLING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wasm::{CompilerSettings, SandboxSettings};
+
+    #[tokio::test]
+    async fn a_file_that_goes_while_it_is_loaded_leaves_nothing_behind() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("gone.wasm");
+        fs::write(&file, "no component").unwrap();
+        // As if it had been there for long.
+        fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let compiler = CompilerSettings::with_defaults("/nowhere/gristmill".into());
+        let settings = SandboxSettings { concurrency: 1, cache: place.path().join("cache"), compiler };
+        let mut folder = Folder::new(place.path().into());
+        folder.look(&Sandbox::new(&settings).unwrap()).unwrap();
+        let load = folder.loads.join_next().await.unwrap().unwrap();
+        fs::remove_file(&file).unwrap();
+        let changes = folder.take(load);
+        assert!(changes.unsettled && changes.refused.is_empty() && folder.refusals().is_empty(), "{changes:?}");
+    }
 }
