@@ -74,11 +74,13 @@ impl Writer {
     /// Tries until the file has taken every line; once more and no longer when the journal is closed.
     fn flush(&mut self) -> Result<(), GivenUp> {
         while !self.lines.is_empty() {
+            // Read before the try: what made the file take lines again may have closed the journal right after it.
+            let last = self.queue.is_closed();
             match self.file.append(&self.lines) {
                 Ok(written) => drop(self.lines.drain(..written)),
                 Err(error) => {
                     self.complain(error);
-                    if self.queue.is_closed() {
+                    if last {
                         return Err(GivenUp);
                     }
                     self.queue.pause(RETRY);
