@@ -34,13 +34,14 @@ pub fn compile_child(limits: ChildLimits) -> ExitCode {
 
 fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
     let limits = [
-        (Resource::As, limits.memory_bytes),
-        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::As, limits.memory_bytes, limits.memory_bytes),
+        // Between the two there is a signal that says what it is for; at the second there is SIGKILL.
+        (Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)),
         // A core dump would hold a stranger's code, and take the disk's space and time.
-        (Resource::Core, 0),
+        (Resource::Core, 0, 0),
     ];
-    for (resource, most) in limits {
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    for (resource, current, maximum) in limits {
+        setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) })?;
     }
     Ok(())
 }

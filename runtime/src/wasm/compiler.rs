@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
@@ -109,6 +111,9 @@ impl Compiler {
         let message = String::from_utf8_lossy(message);
         let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
         let first_line = lines.next().unwrap_or_default();
+        if status.signal() == Some(Signal::XCPU.as_raw()) {
+            return Err(LoadError::CompileTimeout { limit: self.settings.timeout });
+        }
         match status.code() {
             Some(0) => Ok(artifact),
             Some(1) if !first_line.is_empty() => Err(LoadError::Compile { problem: first_line.to_owned() }),
@@ -197,6 +202,9 @@ mod tests {
     #[tokio::test]
     async fn a_child_that_takes_too_long_is_killed() {
         let error = script("exec sleep 600", Duration::from_millis(50)).compile(b"wasm").await.unwrap_err();
+        assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
+        // By its own limit of CPU time, where this process stands still meanwhile.
+        let error = script("kill -XCPU $$", LONG).compile(b"wasm").await.unwrap_err();
         assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
     }
 
