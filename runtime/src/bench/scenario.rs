@@ -87,7 +87,8 @@ pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure,
 fn both_clocks() -> (Timestamp, Instant) {
     let before = Timestamp::now();
     loop {
-        let (now, begun) = (Timestamp::now(), Instant::now());
+        // In this order: who is interrupted between them calls jobs later than they are, and none early that is not.
+        let (begun, now) = (Instant::now(), Timestamp::now());
         if now != before {
             return (now, begun);
         }
