@@ -15,7 +15,7 @@ use super::global::Global;
 use super::sandbox;
 use super::store::{self, Layout, Opened};
 use crate::config::{Listen, LmstfySettings, Manifest, StoreAddress};
-use crate::handlers::Reloader;
+use crate::handlers::{Fleet, Reloader};
 use crate::http::{self, DoorSettings, HttpServer, Phase};
 use crate::job::WorkerId;
 use crate::metrics::Metrics;
@@ -82,7 +82,7 @@ async fn open_door(
     let settings = DoorSettings {
         insecure: manifest.http.insecure || insecure,
         tls: manifest.http.tls.clone(),
-        tenants: manifest.limits.clone(),
+        plan: Arc::new(Fleet::planned(manifest)),
         metrics: metrics.clone(),
         ..DoorSettings::default()
     };

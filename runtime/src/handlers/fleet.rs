@@ -74,6 +74,11 @@ impl Fleet {
         Self { seats, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
     }
 
+    /// What the manifest has, before any handler is read.
+    pub fn planned(manifest: &Manifest) -> Self {
+        Self::new(manifest, &BTreeMap::new(), &Self::default())
+    }
+
     /// The same, with the reasons why files of the folder were not taken.
     #[must_use]
     pub fn with_refusals(self, refused: BTreeMap<Name, String>) -> Self {

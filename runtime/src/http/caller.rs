@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use crate::job::Name;
 use crate::store::StoreError;
 pub(crate) use crate::token::Scope;

@@ -12,7 +12,7 @@ use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::jobs::PUSH_BYTES;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire;
 use crate::handlers::{Fleet, IntakeError};
 use crate::job::{Name, TopicId};

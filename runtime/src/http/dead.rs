@@ -10,7 +10,7 @@ use super::extract::{Document, Head};
 use super::jobs::within_batch;
 use super::list::cursor;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire::dead::{Chosen, Done, Filter};
 use super::wire::{self, BATCH};
 use crate::job::{JobId, TopicId};

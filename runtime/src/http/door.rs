@@ -13,8 +13,9 @@ use super::keyring::Keyring;
 use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
 use super::quota::{Pass, Quota, Stored};
-use super::server::Room;
+use super::room::Room;
 use crate::config::{TenantLimits, TlsSettings};
+use crate::handlers::Fleet;
 use crate::job::{Name, NewJob};
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
@@ -31,8 +32,8 @@ pub struct DoorSettings {
     pub insecure: bool,
     /// None: plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// What tenants may ask for, until a fleet says it.
-    pub tenants: Arc<BTreeMap<Name, TenantLimits>>,
+    /// The topics and tenants as the manifest has them, without handlers: what is known while those are being read.
+    pub plan: Arc<Fleet>,
     /// Where it is counted what comes in.
     pub metrics: Arc<Metrics>,
 }
@@ -47,7 +48,7 @@ pub(super) struct Door {
     secret: TokenHash,
     loopback: bool,
     insecure: bool,
-    tenants: Arc<BTreeMap<Name, TenantLimits>>,
+    pub(super) plan: Arc<Fleet>,
 }
 
 impl Door {
@@ -59,7 +60,7 @@ impl Door {
             secret,
             loopback,
             insecure: settings.insecure,
-            tenants: settings.tenants.clone(),
+            plan: settings.plan.clone(),
         }
     }
 
@@ -97,7 +98,8 @@ impl Room {
         self.door.quota.enter(token, limits).map(Some)
     }
 
-    /// Whether these jobs may be pushed, as far as their tenants' limits go. Every door asks before it pushes.
+    /// Whether these jobs may be pushed, as far as their tenants' limits go. Every door asks before it pushes. Their tenants
+    /// are looked after from now on, or what is delayed would wait for the next look at the store.
     ///
     /// # Errors
     /// `too-large`: a body is too long. `too-many-jobs`: there is no place for them; nothing was counted for tenants that
@@ -115,6 +117,7 @@ impl Room {
             *more.entry(&spec.topic.tenant).or_default() += 1;
         }
         for (tenant, more) in more {
+            self.tenants.note(tenant);
             let Some(most) = self.limits_of(tenant).stored_jobs else { continue };
             if !self.door.stored.let_in(&*self.store, tenant, more, most).await? {
                 let detail = format!("the tenant may have {most} jobs in the store, dead ones included");
@@ -125,10 +128,7 @@ impl Room {
     }
 
     fn limits_of(&self, tenant: &Name) -> TenantLimits {
-        match self.fleet() {
-            Ok(fleet) => fleet.limits(tenant),
-            Err(_) => self.door.tenants.get(tenant).copied().unwrap_or_default(),
-        }
+        self.topics().limits(tenant)
     }
 }
 

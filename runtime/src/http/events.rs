@@ -20,7 +20,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use crate::job::{JobId, Name};
 use crate::metrics::{Filter, Kind, Listener, Told};
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 
 use super::problem::{Code, Problem};
-use super::server::{Phase, Room};
+use super::room::{Phase, Room};
 
 /// How long the store may take to answer; then it counts as away.
 const STORE_TIME: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::sse::{self, Events, SAY_SOMETHING_EVERY};
 use super::watch::{Watch, is_over};
 use super::wire;

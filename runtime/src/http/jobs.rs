@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire::{self, BATCH};
 use crate::job::{Name, NewJob};
 

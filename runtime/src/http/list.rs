@@ -8,7 +8,7 @@ use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::jobs::within_batch;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire;
 use crate::job::TopicId;
 use crate::store::{Cursor, Place};

@@ -9,9 +9,10 @@ use axum::{Json, Router};
 use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire;
 use crate::job::Name;
+use crate::store::StoreError;
 use crate::store::several::Relocate;
 
 pub(super) fn routes() -> Router<Room> {
@@ -43,8 +44,11 @@ async fn relocate(
     Document(wire::Move { to }): Document<wire::Move>,
 ) -> Result<Json<wire::Nothing>, Problem> {
     caller.may_everywhere(Scope::Admin)?;
-    stores(&room)?.relocate(&tenant, &to).await?;
-    Ok(Json(wire::Nothing {}))
+    match stores(&room)?.relocate(&tenant, &to).await {
+        Ok(()) => Ok(Json(wire::Nothing {})),
+        Err(StoreError::Refused { source, .. }) => Err(Problem::new(Code::MoveRefused, format!("{source:#}"))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn stores(room: &Room) -> Result<Arc<dyn Relocate>, Problem> {

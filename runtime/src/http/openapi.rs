@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::header;
 use axum::routing::get;
 
-use super::server::Room;
+use super::room::Room;
 
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 

@@ -82,6 +82,8 @@ pub(super) enum Code {
     NotExternal,
     /// Tenants cannot be moved where there is one store.
     OneStore,
+    /// There is no such store, or the move is against another one.
+    MoveRefused,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -102,7 +104,7 @@ impl Code {
                 StatusCode::NOT_FOUND
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLate | Self::NotExternal | Self::OneStore => StatusCode::CONFLICT,
+            Self::TooLate | Self::NotExternal | Self::OneStore | Self::MoveRefused => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
                 StatusCode::SERVICE_UNAVAILABLE

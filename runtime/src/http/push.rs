@@ -15,7 +15,7 @@ use super::guard::media_type;
 use super::idempotency::{Idempotency, REPLAYED};
 use super::jobs::{PUSH_BYTES, within_batch};
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::watch::Watch;
 use super::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Raw, Status, Waiting};
 use crate::job::{NewJob, TopicId};
@@ -68,7 +68,7 @@ async fn push(
 
 async fn store(room: &Room, topic: &TopicId, request: Request) -> Result<(Order, Vec<Accepted>, bool), Problem> {
     let mut order = read(topic, request).await?;
-    let limit = room.fleet()?.payload_bytes(topic);
+    let limit = room.topics().payload_bytes(topic);
     for (index, job) in order.jobs.iter().enumerate() {
         let bytes = job.spec.body.data.len() as u64;
         if bytes > limit {

@@ -13,7 +13,7 @@ use super::caller::{Caller, Scope};
 use super::depths::{Look, TENANTS};
 use super::extract::Head;
 use super::problem::Problem;
-use super::server::Room;
+use super::room::Room;
 use crate::handlers::{Fleet, Seat};
 use crate::job::{DEFAULT_TENANT, Name};
 use crate::metrics::{Format, Metrics, Page, Sort};

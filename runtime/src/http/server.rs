@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,27 +12,23 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
 use super::caller::Caller;
-use super::depths::Depths;
 use super::door::{self, Door, DoorSettings};
-use super::hub::Hub;
 use super::limits::HttpLimits;
 use super::problem::{Code, Problem};
-use super::rates::Rates;
+use super::room::{Phase, Room};
 use super::tls::Tls;
-use super::turns::{Turns, in_time, take_turn};
+use super::turns::{in_time, take_turn};
 use super::{
     accept, components, dead, events, guard, health, job, jobs, list, lmstfy, measure, moves, openapi, pull, push,
     request_id, scrape, signals, tokens, topics, wire,
 };
 use crate::config::LmstfySettings;
 use crate::handlers::{Fleet, Intake};
-use crate::metrics::Metrics;
 use crate::runner::Tenants;
 use crate::store::several::Relocate;
 use crate::store::{Store, Watched};
@@ -43,30 +39,15 @@ const BODY_BYTES: usize = 1 << 20;
 /// How long requests that have begun may go on after the end of the server.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 
-/// What the runner behind the door is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    Starting,
-    Ready,
-    /// It takes no new jobs to run. Requests are still answered.
-    Ending,
-}
-
 /// A server at work. Dropped without [`HttpServer::shutdown`], it is gone at once.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
-    phase: watch::Sender<Phase>,
-    fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
-    intake: Arc<OnceLock<Intake>>,
-    moves: Arc<OnceLock<Arc<dyn Relocate>>>,
-    stop: CancellationToken,
-    serving: JoinSet<()>,
-    secret: TokenText,
     commands: SocketAddr,
-    tenants: Tenants,
+    secret: TokenText,
+    room: Room,
     lmstfy: lmstfy::Api,
-    metrics: Arc<Metrics>,
+    serving: JoinSet<()>,
 }
 
 /// The server does not begin.
@@ -78,57 +59,6 @@ pub enum OpenError {
     Listen(#[from] io::Error),
     #[error("failed to read [http.tls]")]
     Tls(#[source] anyhow::Error),
-}
-
-/// What every route can reach.
-#[derive(Debug, Clone)]
-pub(super) struct Room {
-    pub(super) store: Arc<dyn Store>,
-    /// The store's address, for people.
-    store_name: Arc<str>,
-    phase: watch::Receiver<Phase>,
-    fleet: Arc<OnceLock<watch::Receiver<Arc<Fleet>>>>,
-    /// Set where there are several stores.
-    pub(super) moves: Arc<OnceLock<Arc<dyn Relocate>>>,
-    /// For requests that wait.
-    pub(super) hub: Arc<Hub>,
-    pub(super) turns: Turns,
-    pub(super) rates: Arc<Rates>,
-    intake: Arc<OnceLock<Intake>>,
-    /// For those of them that wait for jobs.
-    pub(super) pull: Arc<pull::Lines>,
-    /// Whose jobs are to be looked after, whether or not they have topics here.
-    pub(super) tenants: Tenants,
-    /// The server ends: so do the streams.
-    pub(super) stop: CancellationToken,
-    pub(super) door: Door,
-    pub(super) metrics: Arc<Metrics>,
-    /// For who scrapes.
-    pub(super) depths: Arc<Depths>,
-}
-
-impl Room {
-    pub(super) fn phase(&self) -> Phase {
-        *self.phase.borrow()
-    }
-
-    /// The topics and who does their jobs, as they are now.
-    ///
-    /// # Errors
-    /// The handlers are still being compiled for the first time.
-    pub(super) fn fleet(&self) -> Result<Arc<Fleet>, Problem> {
-        let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
-        self.fleet.get().map(|fleet| fleet.borrow().clone()).ok_or_else(starting)
-    }
-
-    /// The way into the handlers folder.
-    ///
-    /// # Errors
-    /// The handlers are still being compiled for the first time.
-    pub(super) fn intake(&self) -> Result<Intake, Problem> {
-        let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
-        self.intake.get().cloned().ok_or_else(starting)
-    }
 }
 
 impl HttpServer {
@@ -178,45 +108,30 @@ impl HttpServer {
         store_name: &str,
         settings: &DoorSettings,
     ) -> Result<Self, OpenError> {
-        let store: Arc<dyn Store> = Arc::new(Watched::told(store, settings.metrics.clone()));
         let address = listener.local_addr()?;
         let commands = match &for_commands {
             Some(listener) => listener.local_addr()?,
             None => reachable(address),
         };
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
-        let (phase, stop, secret) =
-            (watch::Sender::new(Phase::Starting), CancellationToken::new(), TokenText::generate()?);
-        let (fleet, intake) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-        let moves = Arc::new(OnceLock::new());
-        let room = Room {
-            hub: Arc::new(Hub::new(store.clone())),
-            turns: Turns::new(&settings.limits),
-            rates: Arc::default(),
-            intake: intake.clone(),
-            door: Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings),
-            pull: Arc::default(),
-            tenants: Tenants::default(),
-            store,
-            store_name: store_name.into(),
-            phase: phase.subscribe(),
-            fleet: fleet.clone(),
-            moves: moves.clone(),
-            stop: stop.clone(),
-            metrics: settings.metrics.clone(),
-            depths: Arc::default(),
-        };
-        let (keyring, limits) = (room.door.keyring.clone(), settings.limits);
-        let (tenants, lmstfy) = (room.tenants.clone(), lmstfy::Api::new(room.clone()));
-        let router = router(room, lmstfy.clone());
-        let metrics = settings.metrics.clone();
-        let mut serving = JoinSet::new();
-        serving.spawn(keyring.listen(stop.clone()));
+        let secret = TokenText::generate()?;
+        let store = Arc::new(Watched::told(store, settings.metrics.clone()));
+        let door = Door::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
+        let room = Room::new(store, store_name, door, settings);
+        let lmstfy = lmstfy::Api::new(room.clone());
+        let router = router(room.clone(), lmstfy.clone());
+        let mut server = Self { address, commands, secret, room, lmstfy, serving: JoinSet::new() };
+        server.serving.spawn(server.room.door.keyring.clone().listen(server.room.stop.clone()));
         if let Some(listener) = for_commands {
-            serving.spawn(accept::run(listener, router.clone(), limits, None, metrics.clone(), stop.clone()));
+            server.serve(listener, router.clone(), settings.limits, None);
         }
-        serving.spawn(accept::run(listener, router, limits, tls, metrics.clone(), stop.clone()));
-        Ok(Self { address, phase, fleet, intake, moves, stop, serving, secret, commands, tenants, lmstfy, metrics })
+        server.serve(listener, router, settings.limits, tls);
+        Ok(server)
+    }
+
+    fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
+        let (metrics, stop) = (self.room.metrics.clone(), self.room.stop.clone());
+        self.serving.spawn(accept::run(listener, router, limits, tls, metrics, stop));
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -235,7 +150,7 @@ impl HttpServer {
 
     /// Those whose jobs come and go by this door, for a runner to look after.
     pub fn tenants(&self) -> Tenants {
-        self.tenants.clone()
+        self.room.tenants.clone()
     }
 
     /// Keeps lmstfy's API to what the settings want of it, and answers for its admin API at `admin`. Tells where that is.
@@ -253,34 +168,33 @@ impl HttpServer {
         let Some(admin) = admin else { return Ok(None) };
         let address = admin.local_addr()?;
         let router = lmstfy::admin(self.lmstfy.clone(), settings.accounts.clone());
-        let (limits, metrics) = (HttpLimits::default(), self.metrics.clone());
-        self.serving.spawn(accept::run(admin, router, limits, None, metrics, self.stop.clone()));
+        self.serve(admin, router, HttpLimits::default(), None);
         Ok(Some(address))
     }
 
     /// Says which topics there are and who does their jobs, from now on. Once.
     pub fn set_fleet(&self, fleet: watch::Receiver<Arc<Fleet>>) {
-        self.fleet.set(fleet).ok();
+        self.room.fleet.set(fleet).ok();
     }
 
     /// Takes components in by this way, from now on. Once.
     pub fn set_intake(&self, intake: Intake) {
-        self.intake.set(intake).ok();
+        self.room.intake.set(intake).ok();
     }
 
     /// Lets tenants be moved between the stores that this store is made of, from now on. Once.
     pub fn set_moves(&self, moves: Arc<dyn Relocate>) {
-        self.moves.set(moves).ok();
+        self.room.moves.set(moves).ok();
     }
 
     /// What `/readyz` is to say.
     pub fn set_phase(&self, phase: Phase) {
-        self.phase.send_replace(phase);
+        self.room.phase.send_replace(phase);
     }
 
     /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.
     pub async fn shutdown(mut self) {
-        self.stop.cancel();
+        self.room.stop.cancel();
         let end = async { while self.serving.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_REQUESTS, end).await.is_err() {
             tracing::warn!("some requests were still going on at the end of the server: they are cut off");
@@ -354,5 +268,5 @@ fn worth_compressing() -> impl Predicate {
 /// Who answers, so that a command knows whom it has reached.
 async fn about(_: Caller, State(room): State<Room>) -> axum::Json<wire::About> {
     let version = env!("CARGO_PKG_VERSION").into();
-    axum::Json(wire::About { version, pid: std::process::id(), store: room.store_name.to_string() })
+    axum::Json(wire::About { version, pid: std::process::id(), store: room.store_name.clone() })
 }

@@ -18,7 +18,7 @@ use super::caller::{Caller, Scope};
 use super::extract::Head;
 use super::jobs::within_batch;
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire;
 use crate::job::Name;
 use crate::store::Signal;
@@ -40,7 +40,7 @@ async fn signals(
     }
     within_batch(tenants.len())?;
     let signals = room.store.signals(&tenants).await?;
-    let lines = Lines { signals, stop: Box::pin(room.stop.cancelled_owned()) };
+    let lines = Lines { signals, stop: Box::pin(room.stop.clone().cancelled_owned()) };
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(lines)).into_response())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::{HttpServer, Phase, RemoteStore, listen};
 use crate::config::Listen;
@@ -233,6 +233,10 @@ async fn a_server_that_is_gone_is_away_and_named() {
     let mill = Mill::start().await;
     let address = mill.server.address();
     mill.server.shutdown().await;
+    // Deaf, and in the way of any other test's server that would be given the same port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    drop(socket.bind(address));
     let error = mill.remote.job(&tenant(), &id("j")).await.unwrap_err();
     let StoreError::Away { store, .. } = &error else { panic!("{error:?}") };
     let pid = format!("process {}", std::process::id());
@@ -343,6 +347,15 @@ async fn what_makes_no_sense_is_told_as_a_problem() {
         assert_eq!(problem["status"], status);
         assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
     }
+}
+
+#[tokio::test]
+async fn jobs_are_taken_in_while_the_handlers_are_still_being_read() {
+    let mill = Mill::start().await;
+    assert_eq!(mill.ask("GET", "/readyz", "").await.1["code"], "starting");
+    assert_eq!(mill.ask("POST", "/v1/tenants/acme/topics/a/jobs", "{}").await.0, 201);
+    let (status, problem) = mill.ask("POST", "/v1/tenants/acme/topics/a/claim", r#"{ "worker": "w" }"#).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("not-external")), "{problem}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use super::caller::{Caller, Scope};
 use super::extract::{Document, Head};
 use super::problem::{Code, Problem};
-use super::server::Room;
+use super::room::Room;
 use super::wire;
 use crate::job::Name;
 use crate::store::{StoreError, TokenAdded};

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::hub::Listener;
 use super::problem::Problem;
-use super::server::Room;
+use super::room::Room;
 use super::turns::Place;
 use crate::job::{JobId, Name};
 use crate::store::{JobState, JobView, Signal, StoreError};

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{JobId, Priority};
 use gristmill_tests::asker::Answer;
 use gristmill_tests::mill::{Mill, tenant};
+use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ on_both_stores! {
     a_body_at_the_limit_is_taken_and_one_byte_more_is_not
     a_push_that_waits_is_answered_with_the_result
     an_id_or_a_unique_value_that_is_there_stores_nothing
+    what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due
 }
 
 async fn stored(mill: &Mill, answer: &Answer) -> gristmill::job::Job {
@@ -134,4 +136,19 @@ async fn an_id_or_a_unique_value_that_is_there_stores_nothing(mill: Mill) {
     let other = mill.asker().post(NOBODY, &json!({ "unique": { "value": "u" } })).await;
     assert_eq!((other.status, other.json()), (200, json!({ "id": "first", "status": "duplicate" })));
     assert_eq!(mill.asker().get(&job_path(&other.json()["id"])).await.status, 200);
+}
+
+async fn what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due(mill: Mill) {
+    let answer = mill.asker().post("/v1/tenants/visitor/topics/t/jobs", &json!({ "delay_ms": 50 })).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let due =
+        json!({ "jobs": [{ "spec": { "id": "j", "tenant": "guest", "topic": "t" }, "due": { "after_ms": 50 } }] });
+    assert_eq!(mill.asker().post("/v1/jobs", &due).await.status, 200);
+    for tenant in ["visitor", "guest"] {
+        until(format!("the job of {tenant} to be due"), SOON, async || {
+            let counts = mill.store.counts(&tenant.parse().unwrap()).await.unwrap();
+            counts.iter().any(|counts| counts.ready == 1).then_some(())
+        })
+        .await;
+    }
 }

@@ -1,15 +1,20 @@
 //! A tenant that moves, seen from the stores.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill::http::HttpServer;
 use gristmill::job::{Claim, Due, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::several::{Relocate, Several};
 use gristmill::store::{
     Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,
 };
+use gristmill_tests::asker::Asker;
 use gristmill_tests::queue::part;
 use gristmill_tests::wait::{SOON, until};
+use serde_json::json;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -27,7 +32,7 @@ async fn begin(several: &Several) {
 }
 
 async fn until_moved(several: &Several) {
-    until("the move to end", SOON, async || {
+    until("the move to end", 4 * SOON, async || {
         several.residence(&name("acme")).await.unwrap().from.is_none().then_some(())
     })
     .await;
@@ -111,7 +116,7 @@ async fn what_a_late_node_pushes_to_the_old_store_is_found() {
     until_moved(&several).await;
     let late = job("acme/mail");
     other.push(std::slice::from_ref(&late)).await.unwrap();
-    until("the job to follow", SOON, async || home.job(&name("acme"), &late.spec.id).await.unwrap()).await;
+    until("the job to follow", 4 * SOON, async || home.job(&name("acme"), &late.spec.id).await.unwrap()).await;
     // It is in both for as long as it takes to let go of it.
     until("nothing to be left", SOON, async || (places(&other, "acme/mail").await == [0; 4]).then_some(())).await;
 }
@@ -131,7 +136,8 @@ async fn a_pause_goes_along_and_that_of_the_move_does_not() {
     assert_eq!(paused().await, [topic("acme/held")]);
     // And back, where everything was paused for the sake of the move.
     several.set_paused(&topic("acme/held"), false).await.unwrap();
-    several.relocate(&name("acme"), &name("other")).await.unwrap();
+    // Refused while the driver is in the midst of something for too long.
+    until("a turn", SOON, async || several.relocate(&name("acme"), &name("other")).await.ok()).await;
     until_moved(&several).await;
     assert!(paused().await.is_empty());
     assert_eq!(claim(&several).await.len(), 1);
@@ -147,7 +153,8 @@ async fn a_driver_that_is_stopped_anywhere_is_succeeded_by_another() {
     let mut seen = 0;
     for _ in 0..4 {
         let driver = driver(&several);
-        until("some to be moved", SOON, async || {
+        // The one before said that it would carry for a while yet.
+        until("some to be moved", 4 * SOON, async || {
             let [moved, ..] = places(&home, "acme/mail").await;
             (moved > seen || moved == JOBS as u64).then(|| seen = moved)
         })
@@ -167,7 +174,7 @@ async fn a_job_whose_id_is_taken_in_the_new_store_waits_for_its_end() {
     home.push(std::slice::from_ref(&twin)).await.unwrap();
     begin(&several).await;
     let _driver = driver(&several);
-    until("the topic to be carried", SOON, async || {
+    until("the topic to be carried", 4 * SOON, async || {
         let counts = super::counts(&other, "acme/mail").await?;
         counts.paused.then_some(())
     })
@@ -187,6 +194,12 @@ async fn what_cannot_be_moved_is_refused_with_the_reason() {
     assert!(unknown.contains("no store `nowhere`") && unknown.contains("home, other"), "{unknown}");
     several.relocate(&name("acme"), &name("other")).await.unwrap();
     assert!(several.residence(&name("acme")).await.unwrap().from.is_none(), "it lives there");
+    // By the door, too.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = HttpServer::start(listener, Arc::new(several.clone()), "several").unwrap();
+    server.set_moves(Arc::new(several));
+    let answer = Asker::new(server.address()).post("/v1/tenants/acme/move", &json!({ "to": "nowhere" })).await;
+    assert_eq!((answer.status, &answer.json()["code"]), (409, &json!("move-refused")), "{}", answer.text());
     // One store by two names.
     let same = join(&home, part("mirror", &home)).await;
     same.push(&[job("acme/mail")]).await.unwrap();

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::holders::Holders;
 use super::line::Lines;
 use super::throttle::Throttles;
-use crate::http::server::Room;
+use crate::http::room::Room;
 use crate::job::TopicId;
 use crate::topic::Topic;
 
@@ -97,8 +97,8 @@ impl Api {
             .unwrap_or_else(|| crate::topic::RetryPolicy::default().attempts)
     }
 
-    /// None: nobody wrote the topic down, or the handlers are still being read.
+    /// None: nobody wrote the topic down.
     fn with_topic<T>(&self, topic: &TopicId, tell: impl FnOnce(&Topic) -> T) -> Option<T> {
-        self.room.fleet().ok()?.seat(topic).map(|seat| tell(&seat.topic))
+        self.room.topics().seat(topic).map(|seat| tell(&seat.topic))
     }
 }

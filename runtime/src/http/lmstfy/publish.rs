@@ -130,7 +130,6 @@ async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> 
     let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
     for _ in 0..TRIES {
         let pushed = api.room.store.push(&jobs).await?;
-        api.room.tenants.note(&queue.topic.tenant);
         // Two of the same millisecond and delay, and the same chance.
         let mut again = Vec::new();
         for (mut job, _) in jobs.into_iter().zip(pushed).filter(|(_, pushed)| *pushed != Pushed::Stored) {

@@ -15,7 +15,7 @@ use crate::http::caller::{Caller, Scope};
 use crate::http::extract::{Document, Head};
 use crate::http::hub::Listener;
 use crate::http::problem::{Code, Problem};
-use crate::http::server::Room;
+use crate::http::room::Room;
 use crate::http::wire::{self, BATCH};
 use crate::job::{Name, TopicId};
 use crate::store::Signal;
@@ -120,7 +120,7 @@ async fn hear(ear: &mut Listener, topics: &[TopicId]) {
 }
 
 fn tell(room: &Room, held: Held) -> Result<Response, Problem> {
-    let fleet = room.fleet()?;
+    let fleet = room.topics();
     let default_policy = RetryPolicy::default();
     let claims = held.jobs().iter().map(|Taken { claim, .. }| {
         let policy = fleet.seat(&claim.lease.topic).map_or(&default_policy, |seat| &seat.topic.retry);

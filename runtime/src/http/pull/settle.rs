@@ -14,7 +14,7 @@ use crate::http::caller::{Caller, Scope};
 use crate::http::extract::{Document, Head};
 use crate::http::jobs::within_batch;
 use crate::http::problem::{Code, Problem};
-use crate::http::server::Room;
+use crate::http::room::Room;
 use crate::http::wire::{self, Extended};
 use crate::job::{Claim, Lease, Name, NewJob, Payload};
 use crate::outcome::{FailureDetail, NotRun, Outcome};
@@ -63,7 +63,7 @@ async fn checkpoint(
 ) -> Result<Json<wire::Saved>, Problem> {
     caller.may(Scope::Work, &tenant)?;
     let lease = lease::read(&tenant, &lease)?.lease;
-    let limits = room.fleet()?.seat(&lease.topic).map_or_else(Limits::default, |seat| seat.topic.limits);
+    let limits = room.topics().seat(&lease.topic).map_or_else(Limits::default, |seat| seat.topic.limits);
     within("a checkpoint", state.0.len(), limits.checkpoint_bytes)?;
     Ok(Json(wire::Saved { saved: room.store.checkpoint(&lease, &state.0).await? }))
 }
@@ -77,7 +77,7 @@ async fn settle(
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
     caller.may(Scope::Work, &tenant)?;
     within_batch(settlements.len())?;
-    let fleet = room.fleet()?;
+    let fleet = room.topics();
     let mut decided = Vec::with_capacity(settlements.len());
     for (place, asked) in settlements.into_iter().enumerate() {
         let named = |problem: Problem| {

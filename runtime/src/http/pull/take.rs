@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::held::{Held, Taken, give_back_lost};
 use super::lease::worker;
 use crate::http::problem::{Code, Problem};
-use crate::http::server::Room;
+use crate::http::room::Room;
 use crate::job::{Name, TopicId, WorkerId};
 use crate::outcome::Verdict;
 use crate::store::{ClaimFrom, Settlement, Store, StoreError};
@@ -48,7 +48,7 @@ pub(super) async fn take(room: &Room, wish: &Wish) -> Result<Held, Problem> {
 
 /// The topics with how long each keeps results, if pull workers do their jobs.
 fn external(room: &Room, topics: &[TopicId]) -> Result<Vec<(TopicId, Duration)>, Problem> {
-    let fleet = room.fleet()?;
+    let fleet = room.topics();
     let of = |id: &TopicId| {
         let seat = fleet.seat(id).filter(|seat| seat.topic.external);
         let Topic { result_retention, .. } = seat.map(|seat| &seat.topic).ok_or_else(|| {
