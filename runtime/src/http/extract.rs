@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 
 use super::problem::Problem;
+use super::wire::Object;
 
 /// A part of the request's head.
 pub(super) struct Head<E>(pub(super) E);
@@ -22,18 +23,18 @@ where
     }
 }
 
-/// The request's body, a JSON document.
+/// The request's body, a JSON document that is an object.
 pub(super) struct Document<T>(pub(super) T);
 
 impl<T, S> FromRequest<S> for Document<T>
 where
-    Json<T>: FromRequest<S, Rejection = JsonRejection>,
+    Json<Object<T>>: FromRequest<S, Rejection = JsonRejection>,
     S: Send + Sync,
 {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let Json(document) = Json::from_request(request, state).await?;
+        let Json(Object(document)) = Json::from_request(request, state).await?;
         Ok(Self(document))
     }
 }

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
+use serde::de::DeserializeOwned;
 
 use super::caller::{Caller, Scope};
 use super::extract::Head;
@@ -17,6 +18,7 @@ use super::jobs::{PUSH_BYTES, within_batch};
 use super::problem::{Code, Problem};
 use super::room::Room;
 use super::watch::Watch;
+use super::wire::Object;
 use super::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Raw, Status, Waiting};
 use crate::job::{NewJob, TopicId};
 use crate::store::Pushed;
@@ -122,12 +124,9 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
         return Ok(Order { jobs: vec![job], alone: true, idempotency, patience });
     }
     let Query(Waiting { wait_ms }) = Query::try_from_uri(&uri)?;
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return Err(bad("the document is no object".into()));
-    }
-    let Json(Probe { jobs }) = Json::from_bytes(&body)?;
+    let Probe { jobs } = of(&body)?;
     let alone = jobs.is_none();
-    let written = if alone { vec![Json::from_bytes(&body)?.0] } else { Json::<Bulk>::from_bytes(&body)?.0.jobs };
+    let written = if alone { vec![of(&body)?] } else { of::<Bulk>(&body)?.jobs };
     within_batch(written.len())?;
     let patience = wait_ms.patience();
     if patience.is_some() && !alone {
@@ -139,6 +138,11 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
         sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place(index))))
     });
     Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, alone, idempotency, patience })
+}
+
+fn of<T: DeserializeOwned>(document: &[u8]) -> Result<T, Problem> {
+    let Json(Object(of)) = Json::from_bytes(document)?;
+    Ok(of)
 }
 
 fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usize) -> Result<NewJob, String> {

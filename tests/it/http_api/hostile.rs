@@ -41,12 +41,16 @@ async fn stored(mill: &Mill) -> u64 {
 
 async fn what_is_no_document_is_refused_and_stores_nothing(mill: Mill) {
     let deep = format!("{{\"metadata\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let bodies: [&[u8]; 17] = [
+    let bodies: [&[u8]; 21] = [
         b"",
         b"{",
         b"null",
         b"[]",
         b"[[{}]]",
+        b"{\"jobs\": [[]]}",
+        b"{\"jobs\": []}, {}",
+        b"{\"unique\": [\"u\", 1000]}",
+        b"{\"unique\": []}",
         b"\"jobs\"",
         b"{\"jobs\": {}}",
         b"{\"jobs\": [1]}",
@@ -65,6 +69,10 @@ async fn what_is_no_document_is_refused_and_stores_nothing(mill: Mill) {
         refused(&mill.asker().send(request, body.to_vec()).await, 400, "bad-request");
     }
     assert_eq!(stored(&mill).await, 0);
+    for path in ["/v1/jobs", "/v1/tenants/default/topics/nobody/pause", "/v1/tenants/default/topics/nobody/claim"] {
+        let request = Request::post(path).header("content-type", "application/json");
+        refused(&mill.asker().send(request, b"[]".to_vec()).await, 400, "bad-request");
+    }
     // A body is not looked into: it may be as deep as it likes.
     let deep = format!("{{\"body\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let request = Request::post(NOBODY).header("content-type", "application/json");

@@ -6,6 +6,7 @@ mod hostile;
 mod idempotency;
 mod idle;
 mod look;
+mod properties;
 mod push;
 mod slow;
 mod topics;

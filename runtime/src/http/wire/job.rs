@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::whole_ms;
+use super::{object, whole_ms};
 use crate::job::{self, JobId, JobSpec, Name, Priority, TopicId};
 use crate::store;
 use crate::time::Timestamp;
@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct NewJob {
+    #[serde(deserialize_with = "object::one")]
     spec: Spec,
     #[serde(default)]
     due: Due,
@@ -32,7 +33,7 @@ pub(super) struct Spec {
     pub(super) id: JobId,
     tenant: Name,
     topic: Name,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::one")]
     body: Payload,
     /// Pairs.
     #[serde(default)]
@@ -40,6 +41,7 @@ pub(super) struct Spec {
     key: Option<String>,
     #[serde(default)]
     priority: Priority,
+    #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
     attempts_max: Option<Attempts>,
     ttl_ms: Option<u64>,

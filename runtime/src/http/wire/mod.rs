@@ -3,6 +3,7 @@
 
 pub(super) mod dead;
 mod job;
+mod object;
 mod pull;
 pub(super) mod push;
 mod residence;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{JobId, Name};
 
 pub(super) use job::{NewJob, Pushed};
+pub(super) use object::Object;
 pub(super) use pull::{
     Checkpoint, Claim, ClaimOf, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer,
     Settlement, WorkerError,
@@ -48,6 +50,7 @@ pub(super) struct Tenants {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Push {
+    #[serde(deserialize_with = "object::each")]
     pub(super) jobs: Vec<NewJob>,
 }
 

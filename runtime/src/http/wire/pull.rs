@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::{NewJob, Payload};
 use super::view::Job;
-use super::{Base64, Nothing};
+use super::{Base64, Nothing, object};
 use crate::job::Name;
 use crate::outcome::Reason;
 use crate::time::Timestamp;
@@ -102,6 +102,7 @@ pub(in crate::http) struct Saved {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Settle {
+    #[serde(deserialize_with = "object::each")]
     pub(in crate::http) settlements: Vec<Settlement>,
 }
 
@@ -110,18 +111,23 @@ pub(in crate::http) struct Settle {
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Settlement {
     pub(in crate::http) lease: String,
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) ack: Option<Ack>,
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) retry: Option<Retry>,
     pub(in crate::http) snooze_ms: Option<u64>,
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) bury: Option<Bury>,
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) release: Option<Nothing>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::each")]
     pub(in crate::http) follow_ups: Vec<NewJob>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Ack {
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) result: Option<Payload>,
 }
 
@@ -129,12 +135,14 @@ pub(in crate::http) struct Ack {
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Retry {
     pub(in crate::http) after_ms: Option<u64>,
+    #[serde(deserialize_with = "object::one")]
     pub(in crate::http) error: WorkerError,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Bury {
+    #[serde(deserialize_with = "object::one")]
     pub(in crate::http) error: WorkerError,
 }
 
@@ -145,6 +153,7 @@ pub(in crate::http) struct WorkerError {
     pub(in crate::http) code: String,
     #[serde(default)]
     pub(in crate::http) message: String,
+    #[serde(default, deserialize_with = "object::maybe")]
     pub(in crate::http) context: Option<Payload>,
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::job::Attempts;
+use super::object;
 use crate::job::{self, Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId};
 use crate::time::Timestamp;
 
@@ -28,6 +29,7 @@ pub(in crate::http) struct Job {
     body: Option<Box<RawValue>>,
     body_base64: Option<Bytes>,
     content_type: Option<String>,
+    #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
     #[serde(default)]
     metadata: Metadata,
@@ -64,6 +66,7 @@ pub(in crate::http) struct Raw {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Bulk {
+    #[serde(deserialize_with = "object::each")]
     pub(in crate::http) jobs: Vec<Job>,
 }
 
