@@ -1,5 +1,5 @@
-//! Every route, and what it takes to come in there. A new route is a line here; [`super::scopes`] and [`super::isolation`]
-//! try each.
+//! Every route, and what it takes to come in there. A new route is a line here, or the test below fails; [`super::scopes`]
+//! and [`super::isolation`] try each.
 
 use gristmill::token::Scope::{self, Admin, Push, Read, Work};
 use gristmill_tests::asker::{Answer, Asker};
@@ -42,6 +42,7 @@ const MOVE: &str = r#"{"to":"home"}"#;
 
 pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1", "", Nothing),
+    route("GET", "/v1/openapi.json", "", Nothing),
     route("POST", "/v1/jobs", JOBS, Tenant(Push)),
     route("GET", "/v1/tenants", "", Everywhere(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
@@ -51,8 +52,11 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/jobs?state=ready", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/jobs", "{}", Tenant(Push)),
+    route("PUT", "/v1/tenants/{tenant}/topics/{topic}/handler", "no component", Tenant(Admin)),
     route("DELETE", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/claim", "{}", Tenant(Work)),
+    route("POST", "/v1/tenants/{tenant}/claim", r#"{"topics":["{topic}"]}"#, Tenant(Work)),
+    route("POST", "/v1/tenants/{tenant}/leases/checkpoint", r#"{"lease":"none","state":""}"#, Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/leases/extend", r#"{"leases":[],"lease_ms":1000}"#, Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/leases/settle", r#"{"settlements":[]}"#, Tenant(Work)),
     route("GET", "/v1/events", "", Everywhere(Read)),
@@ -77,6 +81,23 @@ pub(super) const ROUTES: &[Route] = &[
     route("DELETE", "/v1/tenants/{tenant}/tokens/{token}", "", Tenant(Admin)),
     route("PUT", "/v1/tenants/{tenant}/tokens/{token}/limits", LIMITS, Tenant(Admin)),
 ];
+
+#[test]
+fn every_route_of_the_document_is_tried() {
+    let document: Value = serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
+    let known = |(method, path): &(String, String)| {
+        let same = |route: &&Route| route.method == method && route.path.split('?').next() == Some(path);
+        ROUTES.iter().any(|route| same(&route))
+    };
+    let paths = document["paths"].as_object().unwrap().iter().filter(|(path, _)| !path.ends_with('z'));
+    let documented = paths.flat_map(|(path, methods)| {
+        let id = if path.contains("/jobs/") { "{job}" } else { "{token}" };
+        let methods = methods.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        methods.map(move |method| (method.to_uppercase(), path.replace("{id}", id)))
+    });
+    let missing: Vec<_> = documented.filter(|route| !known(route)).collect();
+    assert!(missing.is_empty(), "no line for {missing:?}");
+}
 
 /// What a request is about.
 #[derive(Debug, Clone, Copy)]
