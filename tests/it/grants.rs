@@ -28,7 +28,7 @@ async fn jobs_wait_until_the_topic_grants_what_its_handler_imports() {
     mill.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
     mill.work("echo", b"hello").await;
     assert_eq!(mill.store.job(&tenant(), &job).await.unwrap().unwrap().state, JobState::Ready);
-    std::fs::write(mill.manifest(), NO_CLOCK.replace("false", "true")).unwrap();
+    mill.rewrite(&NO_CLOCK.replace("false", "true"));
     assert_eq!(mill.end_of(&job).await.state, JobState::Finished);
 }
 
@@ -41,7 +41,7 @@ async fn a_version_that_wants_more_than_is_granted_does_not_replace_one_that_is_
     mill.work("later", b"hello").await;
     let view = mill.work("work", b"hello").await;
     assert_eq!(result(&view), b"hello");
-    std::fs::write(mill.manifest(), NO_CLOCK.replace("false", "true")).unwrap();
+    mill.rewrite(&NO_CLOCK.replace("false", "true"));
     let version = Script::end(End::Version).to_json();
     until("the newer version to serve", SOON, async || {
         (result(&mill.work("work", &version).await) != version).then_some(())

@@ -64,10 +64,11 @@ async fn claims_whose_reply_was_lost_are_given_back_when_the_store_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_stood_still_loses_its_job_and_settles_it_in_vain() {
     let redis = Redis::start().await;
-    let (store, folder) = rig(&redis, "[topics.puppet]\n").await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\ntimeout = \"60s\"\n").await;
     let manifest = folder.path().join("gristmill.toml");
     let sleeper = Process::run(&manifest);
-    let job = spec("puppet", &Script::new([Step::SleepMs(3000), Step::End(End::Complete)]).to_json());
+    // Long enough to be stopped in the midst of it.
+    let job = spec("puppet", &Script::new([Step::SleepMs(20_000), Step::End(End::Complete)]).to_json());
     let id = job.id.clone();
     store.push(&[NewJob { spec: job, due: Due::Now }]).await.unwrap();
     let running = async || Some(store.job(&tenant(), &id).await.unwrap()?.state);
@@ -76,7 +77,7 @@ async fn a_runner_that_stood_still_loses_its_job_and_settles_it_in_vain() {
     sleeper.signal(Signal::STOP);
 
     let other = Process::run(&manifest);
-    until("the job to be done", SOON, async || (total(&store, "puppet", "acked").await == 1).then_some(())).await;
+    until("the job to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == 1).then_some(())).await;
     sleeper.signal(Signal::CONT);
     until("the late one", SOON, async || sleeper.log().contains("lease lost").then_some(())).await;
     assert_eq!((total(&store, "puppet", "acked").await, total(&store, "puppet", "retried").await), (1, 1));
@@ -86,14 +87,15 @@ async fn a_runner_that_stood_still_loses_its_job_and_settles_it_in_vain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_guests_may_sleep_at_once() {
     let redis = Redis::start().await;
-    let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
-    let body = Script::new([Step::SleepMs(1000), Step::End(End::Complete)]).to_json();
+    let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\ntimeout = \"60s\"\n").await;
+    // Long enough to be seen asleep all together.
+    let body = Script::new([Step::SleepMs(15_000), Step::End(End::Complete)]).to_json();
     let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
     store.push(&(0..200).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
     let _process = Process::run(&folder.path().join("gristmill.toml"));
     let running = async || store.counts(&tenant()).await.unwrap().first().map(|counts| counts.running);
     until("all to sleep", SOON, async || running().await.filter(|running| *running == 200)).await;
-    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == 200).then_some(())).await;
+    until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == 200).then_some(())).await;
     assert_eq!(total(&store, "puppet", "released").await, 0);
 }
 
@@ -119,7 +121,7 @@ async fn a_redis_that_stands_still_in_mid_load_loses_nothing() {
     redis.signal(Signal::STOP);
     until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
     redis.signal(Signal::CONT);
-    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
+    until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
     println!("given back: {}", total(&store, "puppet", "released").await);
 }
@@ -137,7 +139,7 @@ async fn a_redis_that_is_killed_in_mid_load_loses_nothing() {
     redis.kill();
     until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
     redis.resume().await;
-    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
+    until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
     println!("given back: {}", total(&store, "puppet", "released").await);
 }

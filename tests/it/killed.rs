@@ -134,14 +134,14 @@ impl Load {
         self.folder.path().join("jobs.db")
     }
 
-    /// Asks the runner that owns the file until there are so many acks; fewer than `acks` if it is not there yet.
-    async fn wait_for_acks(&self, acks: u64) {
-        until(format!("{acks} acks"), 4 * SOON, async || {
+    /// Asks the runner that owns the file until there are so many acks, and so many attempts were taken back.
+    async fn wait_for(&self, acks: u64, taken_back: u64) {
+        until(format!("{acks} acks and {taken_back} attempts taken back"), 4 * SOON, async || {
             let address = owner(&self.file()).ok()??.http?;
             let store = RemoteStore::connect(address).await.ok()?;
             let counts = store.counts(&tenant()).await.ok()?;
             let orders = counts.iter().find(|counts| counts.topic.topic.as_str() == "order-timeout")?;
-            (total(orders, "acked") >= acks).then_some(())
+            (total(orders, "acked") >= acks && total(orders, "retried") >= taken_back).then_some(())
         })
         .await;
     }
@@ -176,14 +176,15 @@ async fn a_runner_on_a_file_killed_ten_times_acks_everything_once() {
     for kill in 1..=KILLS {
         let process = Process::run(&load.manifest());
         let share = ORDERS / (KILLS + 1);
-        load.wait_for_acks((kill - 1) * share + fastrand::u64(1..share)).await;
+        // What the one before had in flight is back, or it would be counted twice.
+        load.wait_for((kill - 1) * share + fastrand::u64(1..share), in_flight).await;
         process.kill();
         let (orders, notifications) = load.look().await;
         assert_eq!(notifications, total(&orders, "acked"), "one follow-up an ack");
         in_flight += orders.running;
     }
     let last = Process::run(&load.manifest());
-    load.wait_for_acks(ORDERS).await;
+    load.wait_for(ORDERS, in_flight).await;
     last.kill();
     let (orders, notifications) = load.look().await;
     assert_eq!((orders.ready, orders.delayed, orders.running, orders.dead), (0, 0, 0, 0), "{orders:?}");

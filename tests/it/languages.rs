@@ -72,7 +72,7 @@ async fn loaded(project: &Path) -> (Component, Topic) {
 async fn served(project: &Path) {
     let manifest = project.join("gristmill.toml");
     let runner = Process::run(&manifest);
-    until("the runner to be ready", SOON, async || runner.log().contains("ready for jobs").then_some(())).await;
+    until("the runner to be ready", 4 * SOON, async || runner.log().contains("ready for jobs").then_some(())).await;
     let signup = r#"{"email": "ada@example.org", "name": "Ada"}"#;
     let push = command(&manifest).args(["push", "welcome", "--data", signup, "--wait"]).output().unwrap();
     let greeting = r#"{"email":"ada@example.org","name":"Ada","plan":"free","greeting":"Welcome, Ada!"}"#;

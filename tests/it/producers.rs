@@ -79,7 +79,11 @@ async fn redis_cli_pushes_into_the_store() {
 
 /// `redis-cli` takes no URL of a socket.
 async fn reached_by_tcp(redis: &Redis) -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    redis.ask::<String>("CONFIG", &["SET", "port", &port.to_string()]).await.unwrap();
+    // A port that was free a moment ago may be another test's by now: Redis says so, and gets another one.
+    let port = until("a port that Redis gets", SOON, async || {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        redis.ask::<String>("CONFIG", &["SET", "port", &port.to_string()]).await.map(|_| port)
+    })
+    .await;
     format!("redis://127.0.0.1:{port}")
 }

@@ -52,8 +52,11 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
+    /// What it has said, as far as the lines are whole: it may be writing at this moment.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+        let mut log = std::fs::read(&self.log).unwrap();
+        log.truncate(log.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+        String::from_utf8(log).unwrap()
     }
 }
 

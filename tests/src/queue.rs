@@ -12,11 +12,13 @@ use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::several::{Part, Several};
 use gristmill::store::{
-    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, StoreError, TopicCounts,
-    Transfer,
+    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, Signal, StoreError,
+    TopicCounts, Transfer,
 };
 use gristmill::time::Timestamp;
+use gristmill::token::TokenId;
 use tempfile::TempDir;
+use tokio::sync::mpsc::Receiver;
 
 use crate::redis::{Redis, shared};
 use crate::wait::{SOON, until};
@@ -79,7 +81,8 @@ impl Home {
     async fn open(&self, clock: Clock) -> Result<Arc<dyn Transfer>, StoreError> {
         Ok(match self {
             Self::Redis { server, prefix } => {
-                Arc::new(RedisStore::connect(&server.url(), prefix).await?.with_clock(clock))
+                let connected = async || RedisStore::connect(&server.url(), prefix).await;
+                Arc::new(patiently("a connection", connected).await.with_clock(clock))
             }
             Self::File(folder) => {
                 let file = folder.path().join("jobs.db");
@@ -95,6 +98,15 @@ impl Home {
             }
         })
     }
+}
+
+/// Asks until the store is not away; for what may be asked twice. Stores give up sooner than a busy machine comes round.
+async fn patiently<T>(what: &str, ask: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    let answer = async || match ask().await {
+        Err(StoreError::Away { .. }) => None,
+        answer => Some(answer.unwrap()),
+    };
+    until(what, SOON, answer).await
 }
 
 /// A store by its name among several; as if it were on this machine.
@@ -184,13 +196,27 @@ impl Queue {
         settled.pop().expect("an answer for each")
     }
 
+    pub async fn heartbeat(&self, worker: &WorkerId) {
+        patiently("the heartbeat to be heard", async || self.store.heartbeat(worker).await).await;
+    }
+
+    /// What is told of these tenants from now on.
+    pub async fn signals(&self, tenants: &[Name]) -> Receiver<Signal> {
+        patiently("the subscription", async || self.store.signals(tenants).await).await
+    }
+
+    /// Which tokens change from now on.
+    pub async fn token_changes(&self) -> Receiver<TokenId> {
+        patiently("the subscription", async || self.store.token_changes().await).await
+    }
+
     /// Moves whatever is due.
     pub async fn migrate(&self) -> Migrated {
         self.store.migrate(&tenant(), 10_000).await.unwrap()
     }
 
     pub async fn counts(&self, of: &str) -> TopicCounts {
-        let counts = self.store.counts(&tenant()).await.unwrap();
+        let counts = patiently("the counts", async || self.store.counts(&tenant()).await).await;
         counts.into_iter().find(|counts| counts.topic == topic(of)).unwrap_or_else(|| panic!("{of} is not counted"))
     }
 
@@ -206,7 +232,7 @@ impl Queue {
     }
 
     pub async fn view(&self, id: &JobId) -> Option<JobView> {
-        self.store.job(&tenant(), id).await.unwrap()
+        patiently("the view of a job", async || self.store.job(&tenant(), id).await).await
     }
 
     pub async fn state(&self, id: &JobId) -> Option<JobState> {

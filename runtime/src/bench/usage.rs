@@ -53,7 +53,8 @@ mod tests {
         while thread_cpu() < Duration::from_millis(1) {
             sum = std::hint::black_box(sum + 1);
         }
-        assert!(own_cpu() >= thread_cpu());
+        let of_thread = thread_cpu();
+        assert!(own_cpu() >= of_thread);
         assert!(own_memory() > 0);
         assert_eq!(cpu_of(u32::MAX), Duration::ZERO);
     }

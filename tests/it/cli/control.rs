@@ -5,7 +5,7 @@ use gristmill_tests::site::Site;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 
-const MANIFEST: &str = "[topics.puppet]\nattempts = 1";
+const MANIFEST: &str = "[topics.puppet]\nattempts = 1\ntimeout = \"10m\"";
 const HANDLERS: [(&str, &str); 2] = [("echo", guests::ECHO), ("puppet", guests::PUPPET)];
 
 async fn cancelled_while_waiting_and_while_running(site: Site) {

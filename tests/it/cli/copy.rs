@@ -9,10 +9,12 @@ use gristmill_tests::site::{Said, Site};
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
-const MANIFEST: &str = "[defaults]\nattempts = 1\n[topics.parking]\nhandler = \"nobody\"";
+const MANIFEST: &str = "[defaults]\nattempts = 1\ntimeout = \"10m\"\n[topics.parking]\nhandler = \"nobody\"";
 /// Several batches.
 const MANY: u64 = 3000;
 const KILLS: usize = 3;
+/// Copies that may be over before they are killed.
+const TOO_LATE: usize = 20;
 
 async fn site() -> Site {
     Site::new(MANIFEST, &[("puppet", guests::PUPPET)]).await
@@ -74,16 +76,22 @@ async fn jobs_go_to_redis_and_back_as_they_are() {
     assert_eq!(copy(&site, &redis, &file, &[]).done().lines().last(), Some("moved 0 jobs"));
 }
 
-async fn in_redis(redis: &Redis) -> Option<TopicCounts> {
-    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+async fn in_redis(store: &RedisStore) -> Option<TopicCounts> {
     store.counts(&tenant()).await.unwrap().into_iter().find(|counts| counts.topic.topic.as_str() == "parking")
 }
 
-/// Copies, and is killed each time Redis holds another number of jobs than at first; then copies to the end.
-async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) {
-    let mut interrupted = 0;
-    for _ in 0..KILLS {
-        let ready = async || in_redis(redis).await.map_or(0, |counts| counts.ready);
+fn push_many(site: &Site, store: &str) {
+    site.run(&["--store", store, "push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
+}
+
+/// Copies, and is killed each time Redis holds another number of jobs than at first; then copies to the end. A copy that
+/// was over before gets more to do. How many jobs that were in all.
+async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) -> u64 {
+    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+    let ready = async || in_redis(&store).await.map_or(0, |counts| counts.ready);
+    push_many(site, from);
+    let (mut jobs, mut interrupted, mut too_late) = (MANY, 0, 0);
+    while interrupted < KILLS {
         let before = ready().await;
         let mut copying = site.spawn(&["store", "copy", "--from", from, "--to", to]);
         until("some to be moved", SOON, async || {
@@ -92,29 +100,34 @@ async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) {
         .await;
         drop(copying.kill());
         copying.wait().unwrap();
-        interrupted += u32::from((1..MANY).contains(&ready().await));
+        if (1..jobs).contains(&ready().await) {
+            interrupted += 1;
+        } else {
+            too_late += 1;
+            assert!(too_late < TOO_LATE, "copies are over before they are killed");
+            push_many(site, from);
+            jobs += MANY;
+        }
     }
-    assert!(interrupted > 0, "every copy was over before it was killed");
     copy(site, from, to, &[]).done();
+    jobs
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_redis_that_is_killed_loses_and_doubles_nothing() {
     let (site, redis) = (site().await, Redis::start().await);
     let (file, url) = (file(&site), redis.url());
-    site.run(&["push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
-    copy_with_kills(&site, &redis, &file, &url).await;
+    let jobs = copy_with_kills(&site, &redis, &file, &url).await;
     assert_eq!(counts_of(&stats(&site, &file), "parking"), [0; 4]);
-    assert_eq!(counts_of(&stats(&site, &url), "parking"), [MANY, 0, 0, 0]);
+    assert_eq!(counts_of(&stats(&site, &url), "parking"), [jobs, 0, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_out_of_redis_that_is_killed_loses_and_doubles_nothing() {
     let (site, redis) = (site().await, Redis::start().await);
     let (file, url) = (file(&site), redis.url());
-    site.run(&["--store", &url, "push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
-    copy_with_kills(&site, &redis, &url, &file).await;
-    assert_eq!(counts_of(&stats(&site, &file), "parking"), [MANY, 0, 0, 0]);
+    let jobs = copy_with_kills(&site, &redis, &url, &file).await;
+    assert_eq!(counts_of(&stats(&site, &file), "parking"), [jobs, 0, 0, 0]);
     assert_eq!(counts_of(&stats(&site, &url), "parking"), [0; 4]);
     let paused = stats(&site, &url).iter().any(|counts| counts["paused"] == json!(true));
     assert!(paused, "whoever paused it was killed: nobody knows whether it was meant");

@@ -9,7 +9,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const MANIFEST: &str = "[topics.parking]\nhandler = \"nobody\"";
+use super::give_grace;
+
+const MANIFEST: &str = "[topics.parking]\nhandler = \"nobody\"\n[topics.puppet]\ntimeout = \"10m\"";
 
 async fn site() -> Site {
     Site::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
@@ -106,6 +108,7 @@ async fn who_waits_without_a_server_leaves_the_store_to_the_one_that_comes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_hears_of_a_job_that_ends_with_its_server() {
     let site = site().await;
+    give_grace(&site);
     let mut runner = site.serve().await;
     let script = r#"{"do": ["wait-until-cancelled", {"end": {"text": "at last"}}]}"#;
     let mut waiting = site.spawn(&["push", "puppet", "--id", "slow", "--data", script, "--wait"]);
@@ -136,9 +139,9 @@ async fn what_a_killed_server_had_taken_on_is_there_when_it_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_in_memory_is_reached_through_its_server() {
     let site = site().await;
-    // A port that was free a moment ago: commands must know it beforehand.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let manifest = format!("[store]\nurl = \"sqlite::memory:\"\n[http]\nlisten = \"127.0.0.1:{port}\"");
+    // A port that was free a moment ago: commands must know it beforehand. At an address where no other test listens.
+    let address = std::net::TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap();
+    let manifest = format!("[store]\nurl = \"sqlite::memory:\"\n[http]\nlisten = \"{address}\"");
     site.write_manifest(&manifest);
     let said = site.run(&["push", "echo", "--data", "x"]);
     assert!(said.ended(3).err.contains("start it first"), "{}", said.err);
@@ -161,6 +164,8 @@ async fn a_taken_port_that_was_asked_for_ends_the_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_door_tells_whether_the_runner_is_ready() {
     let site = site().await;
+    // It must still be ending when it is asked.
+    give_grace(&site);
     let mut runner = site.serve().await;
     let listening = format!("listening on http://{}", site.address().unwrap());
     assert!(runner.log().contains(&listening), "{}", runner.log());

@@ -39,6 +39,7 @@ async fn verbose_shows_each_jobs_life() {
     line_with(&runner, &["DEBUG", "done ", "fuel=", "memory=", "duration="]).await;
     let dead = line_with(&runner, &["WARN", "dead: "]).await;
     assert!(dead.contains("wasm trap"), "{dead}");
+    line_with(&runner, &["    on fire "]).await;
     let log = runner.log();
     assert!(log.contains("reason=trap backtrace=\n") && log.contains("\n    on fire "), "{log}");
 }

@@ -10,10 +10,13 @@ use puppet::{End, Script, Step};
 use rustix::process::Signal;
 use serde_json::json;
 
+use super::give_grace;
+
 const MANIFEST: &str = r#"
     [defaults]
     attempts = 1
     memory = "64MiB"
+    timeout = "10m"
     [topics.resize-image]
     fuel = "20G"
 "#;
@@ -97,9 +100,10 @@ async fn a_panic_is_told_on_lines_that_can_be_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_no_longer_is_told_how_to_ask_later() {
     let site = site().await;
+    give_grace(&site);
     let mut runner = site.serve().await;
     let waiter = Script::new([Step::WaitUntilCancelled, Step::End(End::Text("at last".into()))]);
-    let said = play(&site, &waiter, &["--wait-timeout", "50ms", "--id", "slow"]);
+    let said = play(&site, &waiter, &["--wait-timeout", "50ms", "--id", "slow", "--keep-result", "1h"]);
     assert!(said.ended(5).err.contains("gristmill job show slow"), "{}", said.err);
     let document = play(&site, &waiter, &["--wait-timeout", "50ms", "--json"]).ended(5).document();
     assert_eq!(document["outcome"], "timed-out");

@@ -101,12 +101,12 @@ async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue:
 
 async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: Queue) {
     let alive = WorkerId::new("alive");
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     let claim = queue.running().await;
     queue.push(&[job("mail")]).await;
     let other = queue.claim_as(&alive, "mail", 1).await.claims.pop().unwrap();
     queue.pass(9_999);
-    queue.store.heartbeat(&alive).await.unwrap();
+    queue.heartbeat(&alive).await;
     assert!(overdue(&queue).await.is_empty());
     queue.pass(1);
     let found = overdue(&queue).await;
@@ -118,11 +118,11 @@ async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: Queue)
 }
 
 async fn a_worker_that_comes_back_keeps_its_jobs(queue: Queue) {
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     let claim = queue.running().await;
     queue.pass(10_000);
     let found = overdue(&queue).await;
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     assert!(overdue(&queue).await.is_empty());
     assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::LeaseLost);
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
@@ -135,7 +135,7 @@ async fn a_worker_that_never_said_anything_is_not_dead(queue: Queue) {
 }
 
 async fn a_retired_worker_is_never_called_dead(queue: Queue) {
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.store.retire(&worker()).await.unwrap();
     queue.store.retire(&WorkerId::new("unknown")).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_retired_worker_is_never_called_dead(queue: Queue) {
 }
 
 async fn a_retired_workers_jobs_come_back_with_their_leases(queue: Queue) {
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.store.retire(&worker()).await.unwrap();
     queue.pass(30_000);
@@ -153,7 +153,7 @@ async fn a_retired_workers_jobs_come_back_with_their_leases(queue: Queue) {
 }
 
 async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: Queue) {
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     queue.push(&(0..5).map(|_| job("mail")).collect::<Vec<_>>()).await;
     let claims = queue.claim(5).await;
     queue.pass(30_000);
@@ -170,7 +170,7 @@ async fn overdue_jobs_are_the_tenants_own(queue: Queue) {
     queue.push(std::slice::from_ref(&theirs)).await;
     let mut line = gristmill_tests::queue::line("mail", 1);
     line.topic = theirs.spec.topic.clone();
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     queue.store.claim(&worker(), &[line]).await.unwrap();
     queue.pass(30_000);
     assert!(overdue(&queue).await.is_empty());
@@ -195,7 +195,7 @@ async fn the_owner_may_still_settle_what_is_overdue_and_not_reaped(queue: Queue)
 }
 
 async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: Queue) {
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.pass(86_400_000);
     let found = overdue(&queue).await;

@@ -98,7 +98,7 @@ async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: Queue) {
     pause(&queue, true).await;
     assert!(queue.claim(1).await.is_empty());
     let tenants: [Name; 1] = [tenant()];
-    let mut signals = queue.store.signals(&tenants).await.unwrap();
+    let mut signals = queue.signals(&tenants).await;
     pause(&queue, false).await;
     until("the topic to be named", SOON, async || {
         std::iter::from_fn(|| signals.try_recv().ok()).find(|signal| *signal == Signal::Ready(topic("mail")))

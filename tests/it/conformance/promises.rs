@@ -43,7 +43,7 @@ async fn at_least_once_a_job_is_never_lost_whatever_dies(queue: Queue) {
         queue.pass(2);
         queue.migrate().await;
         let worker = WorkerId::new(&format!("life-{life}"));
-        queue.store.heartbeat(&worker).await.unwrap();
+        queue.heartbeat(&worker).await;
         let claims = queue.claim_as(&worker, "mail", 3).await.claims;
         // Each life acks one of what it took and dies with the others.
         if let Some(first) = claims.first() {
@@ -149,7 +149,7 @@ async fn the_stores_clock_rules_and_no_workers_does(queue: Queue) {
 
 async fn bounded_recovery_a_dead_workers_jobs_are_back_after_its_silence(queue: Queue) {
     queue.push(&[job("a"), job("b"), job("b")]).await;
-    queue.store.heartbeat(&worker()).await.unwrap();
+    queue.heartbeat(&worker()).await;
     let claims = queue.store.claim(&worker(), &[line("a", 9), line("b", 9)]).await.unwrap().claims;
     queue.pass(9_999);
     assert_eq!(reap(&queue, retry(0)).await, 0);
@@ -164,7 +164,7 @@ async fn bounded_recovery_an_overrun_lease_is_back_at_its_deadline(queue: Queue)
     queue.running().await;
     for (ms, back) in [(15_000, 0), (14_999, 0), (1, 1)] {
         queue.pass(ms);
-        queue.store.heartbeat(&worker()).await.unwrap();
+        queue.heartbeat(&worker()).await;
         assert_eq!(reap(&queue, retry(0)).await, back);
     }
     assert_eq!(queue.claim_one().await.attempt, 2);

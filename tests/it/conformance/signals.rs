@@ -27,7 +27,7 @@ super::cases![
 
 async fn listen(queue: &Queue) -> Receiver<Signal> {
     let tenants: [Name; 1] = [tenant()];
-    queue.store.signals(&tenants).await.unwrap()
+    queue.signals(&tenants).await
 }
 
 async fn next(signals: &mut Receiver<Signal>) -> Signal {
@@ -139,7 +139,7 @@ async fn signals_are_heard_by_every_listener(queue: Queue) {
 async fn a_tenants_signals_are_its_own(queue: Queue) {
     let mut signals = listen(&queue).await;
     let both = [tenant(), foreign("mail").spec.topic.tenant];
-    let mut all = queue.store.signals(&both).await.unwrap();
+    let mut all = queue.signals(&both).await;
     queue.push(&[foreign("mail")]).await;
     queue.push(&[job("mail")]).await;
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));

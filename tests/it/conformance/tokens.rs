@@ -192,7 +192,7 @@ async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: Queue) {
 }
 
 async fn whoever_listens_hears_of_every_change(queue: Queue) {
-    let mut listeners = [queue.store.token_changes().await.unwrap(), queue.store.token_changes().await.unwrap()];
+    let mut listeners = [queue.token_changes().await, queue.token_changes().await];
     let (a, b) = (add(&queue, &new("a")).await, add(&queue, &NewToken { tenant: None, ..new("b") }).await);
     queue.store.set_token_limits(&b.id, limits()).await.unwrap();
     queue.store.revoke_token(&a.id).await.unwrap();
@@ -205,7 +205,7 @@ async fn whoever_listens_hears_of_every_change(queue: Queue) {
 
 async fn a_change_that_changed_nothing_is_not_told(queue: Queue) {
     let a = add(&queue, &new("a")).await;
-    let mut changes = queue.store.token_changes().await.unwrap();
+    let mut changes = queue.token_changes().await;
     queue.store.add_token(&new("a")).await.unwrap();
     queue.store.revoke_token(&TokenHash::of("nobody").id()).await.unwrap();
     queue.store.set_token_limits(&TokenHash::of("nobody").id(), limits()).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_change_that_changed_nothing_is_not_told(queue: Queue) {
 }
 
 async fn a_listener_that_falls_behind_sees_the_end(queue: Queue) {
-    let mut changes = queue.store.token_changes().await.unwrap();
+    let mut changes = queue.token_changes().await;
     let token = add(&queue, &new("a")).await;
     // More is said than may wait; what could not be said must not be taken for silence.
     for _ in 0..1100 {

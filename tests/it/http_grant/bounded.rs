@@ -39,18 +39,29 @@ async fn an_answer_is_held_to_its_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_ends_with_its_attempt() {
     let (mill, server) = (mill().await, Server::start(|_| Answer::Held).await);
-    let view = mill.work("hasty", &Call::get(server.url("/")).alone()).await;
-    assert_eq!(view.last_failure.map(|failure| failure.reason), Some(Reason::Timeout));
-    server.until_given_up(1).await;
+    // One that was not sent in its attempt's time is not seen there.
+    until("a request that waits", SOON, async || {
+        let view = mill.work("hasty", &Call::get(server.url("/")).alone()).await;
+        assert_eq!(view.last_failure.map(|failure| failure.reason), Some(Reason::Timeout));
+        (!server.requests().is_empty()).then_some(())
+    })
+    .await;
+    server.until_given_up(server.requests().len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_ends_when_its_time_is_up_and_the_guest_goes_on() {
     let (mill, server) = (mill().await, Server::start(|_| Answer::Held).await);
     let call = Call { timeout_ms: Some(100), times: 2, ..Call::get(server.url("/")) };
-    let view = mill.work("caller", &call.alone()).await;
-    assert!(replies(&view).iter().all(|reply| code(reply) == "http-timeout"), "{view:?}");
-    server.until_given_up(2).await;
+    // Those that were not sent in their time are not seen there.
+    until("two requests that wait", SOON, async || {
+        let view = mill.work("caller", &call.clone().alone()).await;
+        let replies = replies(&view);
+        assert!(replies.len() == 2 && replies.iter().all(|reply| code(reply) == "http-timeout"), "{view:?}");
+        (server.requests().len() >= 2).then_some(())
+    })
+    .await;
+    server.until_given_up(server.requests().len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,6 +79,6 @@ async fn jobs_that_wait_for_answers_hold_up_nobody_else() {
     }
     slow.release();
     let done = || mill.records().iter().filter(|record| record.topic.topic.as_str() == "narrow").count();
-    until("a thousand jobs", SOON, async || (done() == 1000).then_some(())).await;
+    until("a thousand jobs", 4 * SOON, async || (done() == 1000).then_some(())).await;
     assert_eq!((slow.held_at_most(), slow.requests().len()), (4, 1000));
 }

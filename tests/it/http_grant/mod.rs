@@ -23,6 +23,7 @@ const MANIFEST: &str = r#"
     networks = ["127.0.0.1"]
     requests = 50
     request-limit = "4MiB"
+    timeout = "5m"
 
     # Every name and every port, but nothing that is not public.
     [topics.public]
@@ -42,6 +43,7 @@ const MANIFEST: &str = r#"
     [topics.narrow]
     handler = "caller"
     concurrency = 4
+    timeout = "5m"
     [topics.narrow.http]
     allow = ["http://*:*"]
     networks = ["127.0.0.1"]
@@ -50,6 +52,7 @@ const MANIFEST: &str = r#"
     [topics.webhook.http]
     allow = ["http://*:*"]
     networks = ["127.0.0.1"]
+    timeout = "5m"
     [topics.webhook.secrets]
     secret = { env = "CARGO_PKG_NAME" }
 "#;

@@ -19,6 +19,8 @@ const MANIFEST: &str = r#"
     [topics.puppet]
     attempts = 3
     backoff = "10ms"
+    # The end of an attempt is told before the next one begins.
+    concurrency = 1
     [topics.sink]
     handler = "nobody"
     [tenants.acme.topics.work]

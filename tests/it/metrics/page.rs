@@ -2,10 +2,12 @@
 
 use gristmill::job::{Due, JobSpec};
 use gristmill::store::embedded::EmbeddedStore;
+use gristmill_tests::asker::{Answer, Asker};
 use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, On, spec};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
+use hyper::http::request::Builder;
 use puppet::{Cause, End, Script, Step};
 use serde_json::json;
 
@@ -34,12 +36,28 @@ on_both_stores! {
     calls_and_requests_are_counted_by_name_and_template
 }
 
-/// Once everything that the runner has settled is on it: it is counted after the store has answered.
-async fn page(mill: &Mill, path: &str) -> Samples {
+/// As it is at this moment.
+async fn page_now(mill: &Mill, path: &str) -> Samples {
     let answer = mill.asker().get(path).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     Samples::read(&answer.text())
+}
+
+/// Once the store has answered for it within the time that it is given.
+async fn page(mill: &Mill, path: &str) -> Samples {
+    let is_whole = |page: &Samples| page.get("gristmill_store_up") == 1.0;
+    until("the store to answer", SOON, async || Some(page_now(mill, path).await).filter(is_whole)).await
+}
+
+/// The same as an answer, to any request for it.
+async fn answered(mill: &Mill, request: impl Fn() -> Builder) -> Answer {
+    until("the store to answer", SOON, async || {
+        let answer = mill.asker().send(request(), Vec::new()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        (Samples::read(&answer.text()).get("gristmill_store_up") == 1.0).then_some(answer)
+    })
+    .await
 }
 
 async fn work(mill: &Mill, topic: &str, script: Script) {
@@ -128,7 +146,7 @@ async fn a_tenants_page_shows_nothing_of_another(mill: Mill) {
     assert_eq!(acked(&both, "default", "puppet"), [Some(1.0); 2]);
     assert_eq!(acked(&both, "acme", "work"), [Some(1.0); 2]);
 
-    let answer = mill.asker().get("/v1/tenants/acme/metrics").await.text();
+    let answer = answered(&mill, || Request::get("/v1/tenants/acme/metrics")).await.text();
     let ours = Samples::read(&answer);
     assert_eq!(acked(&ours, "acme", "work"), [Some(1.0); 2]);
     assert!(!answer.contains("tenant=\"default\""), "{answer}");
@@ -139,8 +157,8 @@ async fn a_tenants_page_shows_nothing_of_another(mill: Mill) {
 async fn a_page_is_the_same_in_both_formats(mill: Mill) {
     work(&mill, "puppet", Script::end(End::Complete)).await;
     let text = page(&mill, "/metrics").await;
-    let request = Request::get("/metrics").header("accept", "application/openmetrics-text; version=1.0.0");
-    let answer = mill.asker().send(request, Vec::new()).await;
+    let request = || Request::get("/metrics").header("accept", "application/openmetrics-text; version=1.0.0");
+    let answer = answered(&mill, request).await;
     assert_eq!(answer.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(answer.text().ends_with("# EOF\n"));
     let open_metrics = Samples::read(&answer.text());
@@ -159,7 +177,15 @@ async fn calls_and_requests_are_counted_by_name_and_template(mill: Mill) {
     let document = json!({ "jobs": [{ "spec": { "id": "a", "tenant": "default", "topic": "sink" } }] });
     assert_eq!(mill.asker().post("/v1/jobs", &document).await.status, 200);
 
-    let answer = mill.asker().get("/metrics").await.text();
+    let calls = |operation| {
+        format!("gristmill_node_store_call_duration_seconds_count{{operation=\"{operation}\",result=\"ok\"}}")
+    };
+    // The runner's first heartbeat waits for nobody's job.
+    let answer = until("a heartbeat", SOON, async || {
+        let answer = mill.asker().get("/metrics").await.text();
+        Samples::read(&answer).find(&calls("heartbeat")).map(|_| answer)
+    })
+    .await;
     assert!(!answer.contains("secret-1") && !answer.contains("path-1"), "{answer}");
     let page = Samples::read(&answer);
     let requests = |route, status| {
@@ -169,13 +195,8 @@ async fn calls_and_requests_are_counted_by_name_and_template(mill: Mill) {
     assert_eq!(requests("_none", 404), 1.0);
     assert!(page.get("gristmill_node_http_connections") >= 1.0, "its own is open");
     assert!(page.get("gristmill_node_http_accepted_total") >= 5.0);
-    let calls = |operation| {
-        page.get(&format!(
-            "gristmill_node_store_call_duration_seconds_count{{operation=\"{operation}\",result=\"ok\"}}"
-        ))
-    };
     for operation in ["claim", "settle", "heartbeat", "push", "job"] {
-        assert!(calls(operation) >= 1.0, "{operation}");
+        assert!(page.get(&calls(operation)) >= 1.0, "{operation}");
     }
     let pushed = r#"gristmill_node_jobs_total{tenant="default",topic="sink",event="pushed",reason=""}"#;
     assert_eq!(page.get(pushed), 1.0);
@@ -187,21 +208,18 @@ async fn a_store_that_is_away_leaves_the_servers_own_numbers() {
     work(&mill, "puppet", Script::end(End::Complete)).await;
     mill.redis.as_mut().unwrap().stop();
     let page = until("the store to be missed", SOON, async || {
-        let page = page(&mill, "/metrics").await;
+        let page = page_now(&mill, "/metrics").await;
         (page.get("gristmill_store_up") == 0.0).then_some(page)
     })
     .await;
     assert_eq!(page.get(&of("gristmill_node_jobs_total", ",event=\"acked\",reason=\"\"")), 1.0);
     until("a page without depths", SOON, async || {
-        let page = self::page(&mill, "/metrics").await;
+        let page = page_now(&mill, "/metrics").await;
         page.with("gristmill_store_depth").is_empty().then_some(())
     })
     .await;
     mill.redis.as_mut().unwrap().resume().await;
-    until("the store", SOON, async || {
-        (self::page(&mill, "/metrics").await.get("gristmill_store_up") == 1.0).then_some(())
-    })
-    .await;
+    self::page(&mill, "/metrics").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,8 +253,12 @@ async fn before_the_handlers_are_read_there_is_a_page() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let store = std::sync::Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let server = gristmill::http::HttpServer::start(listener, store, "a store").unwrap();
-    let page = Samples::read(&gristmill_tests::asker::Asker::new(server.address()).get("/metrics").await.text());
-    assert_eq!(page.get("gristmill_store_up"), 1.0);
+    let asker = Asker::new(server.address());
+    let page = until("the store to answer", SOON, async || {
+        let page = Samples::read(&asker.get("/metrics").await.text());
+        (page.get("gristmill_store_up") == 1.0).then_some(page)
+    })
+    .await;
     assert!(page.find(&format!("gristmill_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))).is_some());
     assert!(page.get("process_resident_memory_bytes") > 0.0);
     server.shutdown().await;

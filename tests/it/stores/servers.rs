@@ -200,10 +200,11 @@ async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothi
         let counts = there.counts(&name("acme")).await.unwrap();
         counts.iter().find(|counts| counts.topic.topic == name("parking")).map_or(0, |counts| counts.ready)
     };
-    // The first time before anything is carried.
+    // The first time before anything is carried, unless we are slow to see it.
     until("the move to begin", SOON, async || {
         let said = site.run(&["tenant", "list", "--json"]);
-        (said.code == 0 && said.text().contains(r#""moving_from":"home""#)).then_some(())
+        let begun = |lives: &Value| lives["tenant"] == "acme" && lives["store"] == "far";
+        (said.code == 0 && said.documents().iter().any(begun)).then_some(())
     })
     .await;
     drop(moving.kill());
@@ -216,6 +217,11 @@ async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothi
         }
         runner.kill();
         runner = site.serve().await;
+        // All of them write into one log.
+        until("the server to be back", SOON, async || {
+            (runner.log().matches("ready for jobs").count() > kill + 1).then_some(())
+        })
+        .await;
         // Nothing is begun anew.
         site.run(&["tenant", "move", "acme", "--to", "far"]).done();
     }

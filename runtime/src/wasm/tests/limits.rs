@@ -37,7 +37,7 @@ async fn the_deadline_ends_a_loop_that_has_fuel_for_hours() {
     let attempt = limited("", |limits| (limits.fuel, limits.timeout) = (u64::MAX, timeout));
     let report = load(&handler("", FOR_EVER)).await.invoke(attempt).await;
     assert_eq!(report.outcome, Outcome::TimedOut { limit: timeout });
-    assert!(report.duration >= timeout && report.duration < Duration::from_secs(5), "{:?}", report.duration);
+    assert!(report.duration >= timeout && report.duration < Duration::from_secs(60), "{:?}", report.duration);
     assert!(report.fuel > 0);
 }
 

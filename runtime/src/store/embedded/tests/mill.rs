@@ -130,7 +130,7 @@ impl Mill {
 
 /// The next signal, waited for.
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
-    timeout(Duration::from_secs(10), signals.recv()).await.expect("a signal within ten seconds").unwrap()
+    timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time").unwrap()
 }
 
 /// What was told so far.

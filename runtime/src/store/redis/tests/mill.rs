@@ -45,7 +45,18 @@ impl Server {
     }
 
     async fn answers(&self) {
-        until("the server answers", async || RedisStore::connect(&self.url(), DEFAULT_PREFIX).await.is_ok()).await;
+        drop(self.store().await);
+    }
+
+    /// A store in it, once it answers.
+    async fn store(&self) -> RedisStore {
+        let mut store = None;
+        until("the server answers", async || {
+            store = RedisStore::connect(&self.url(), DEFAULT_PREFIX).await.ok();
+            store.is_some()
+        })
+        .await;
+        store.unwrap()
     }
 
     pub(super) fn url(&self) -> String {
@@ -72,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until `condition` holds, for at most ten seconds.
+/// Waits until `condition` holds, for at most thirty seconds.
 pub(super) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let wait = async {
         let mut ticks = interval(Duration::from_millis(2));
@@ -83,7 +94,7 @@ pub(super) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
             }
         }
     };
-    timeout(Duration::from_secs(10), wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+    timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
 }
 
 pub(super) struct Mill {
@@ -96,7 +107,7 @@ impl Mill {
     pub(super) async fn new() -> Self {
         let server = Server::start().await;
         let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
-        let store = RedisStore::connect(&server.url(), DEFAULT_PREFIX).await.unwrap();
+        let store = server.store().await;
         Self { store: store.with_clock(Clock::Manual(Arc::clone(&clock))), server, clock }
     }
 

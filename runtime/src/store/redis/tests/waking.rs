@@ -9,7 +9,7 @@ use super::mill::{Mill, tenant, until};
 use crate::store::{Produce, Signal};
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
-    timeout(Duration::from_secs(10), signals.recv()).await.expect("a signal within ten seconds").unwrap()
+    timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time").unwrap()
 }
 
 #[tokio::test]
