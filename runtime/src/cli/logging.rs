@@ -31,6 +31,8 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
+        // Told on standard error, too: where that is what went away, a panic would follow.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .with_ansi(screen::note_has_colour());
     let begun = match global.log_format {

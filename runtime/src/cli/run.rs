@@ -46,7 +46,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
     let settings = sandbox::settings(&manifest, manifest.server.concurrency)?;
     let sandbox = Sandbox::new(&settings).context("failed to set up the sandbox")?;
-    let opened = open_patiently(&Layout::of(&manifest)).await?;
+    let ended = end_signals()?;
+    let layout = Layout::of(&manifest);
+    let opened = tokio::select! {
+        opened = open_patiently(&layout) => opened?,
+        () = ended.first.cancelled() => return Ok(Exit::Done),
+    };
     opened.prepare_for_work().await?;
     let metrics = Arc::<Metrics>::default();
     let door = open_door(&manifest, &opened, &metrics, args.insecure).await?;
@@ -56,7 +61,16 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         tokio::spawn(several.drive(worker.clone(), stop_moving.clone()))
     });
     let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
-    let worked = work(manifest, worker, sandbox, store, door, journal, metrics).await;
+    let settings = RunnerSettings {
+        worker,
+        concurrency: manifest.server.concurrency as usize,
+        threads: manifest.server.threads,
+        shutdown_grace: manifest.server.shutdown_grace,
+        observer: None,
+        metrics,
+        tenants: door.as_ref().map(HttpServer::tenants).unwrap_or_default(),
+    };
+    let worked = work(manifest, settings, sandbox, store, door, journal, ended).await;
     stop_moving.cancel();
     if let Some(moving) = moving {
         moving.await?;
@@ -148,27 +162,16 @@ async fn open_for_lmstfy(door: &mut HttpServer, settings: &LmstfySettings) -> an
 
 async fn work(
     manifest: Manifest,
-    worker: WorkerId,
+    settings: RunnerSettings,
     sandbox: Sandbox,
     store: Arc<dyn Store>,
     door: Option<HttpServer>,
     journal: Option<Journal>,
-    metrics: Arc<Metrics>,
+    ended: EndSignals,
 ) -> anyhow::Result<()> {
-    let ended = end_signals()?;
-    let tenants = door.as_ref().map(HttpServer::tenants).unwrap_or_default();
-    let settings = RunnerSettings {
-        worker,
-        concurrency: manifest.server.concurrency as usize,
-        threads: manifest.server.threads,
-        shutdown_grace: manifest.server.shutdown_grace,
-        observer: None,
-        metrics: metrics.clone(),
-        tenants,
-    };
     let folder = manifest.handlers.folder.clone();
     let reloader = tokio::select! {
-        reloader = Reloader::start_measured(manifest, sandbox, metrics) => reloader,
+        reloader = Reloader::start_measured(manifest, sandbox, settings.metrics.clone()) => reloader,
         // Compiling many handlers takes long.
         () = ended.first.cancelled() => return Ok(()),
     };

@@ -1,11 +1,16 @@
 //! `run`: what its log says to people and to programs.
 
+use std::process::Stdio;
+
 use gristmill_tests::guests;
-use gristmill_tests::process::Process;
+use gristmill_tests::process::{Process, command};
 use gristmill_tests::site::Site;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
+use rustix::process::Signal;
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
 
 async fn site() -> Site {
     let manifest = "[topics.puppet]\nattempts = 2\nbackoff = \"10ms\"";
@@ -110,4 +115,31 @@ async fn garbage_dropped_in_is_refused_aloud_and_the_old_one_keeps_serving() {
     let serving = line.split("serving=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     assert!(runner.log().contains(&format!("handler loaded handler=echo version={serving}")), "{}", runner.log());
     assert_eq!(site.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_the_log_that_goes_away_takes_nothing_along() {
+    let site = site().await;
+    let mut server = tokio::process::Command::from(command(&site.manifest()));
+    let mut server = server.args(["-v", "run"]).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
+    let ready = async { while !log.next_line().await.unwrap().expect("a line").contains("ready for jobs") {} };
+    timeout(4 * SOON, ready).await.expect("it begins");
+    drop(log);
+    for _ in 0..3 {
+        site.run(&["push", "echo", "--wait"]).done();
+    }
+    assert_eq!(server.try_wait().unwrap(), None, "it runs on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_end_while_it_waits_for_its_store_it_ends_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = folder.path().join("gristmill.toml");
+    std::fs::write(&manifest, "[store]\nurl = \"redis://127.0.0.1:1\"\n").unwrap();
+    let mut runner = Process::run(&manifest);
+    line_with(&runner, &["trying again until it is there"]).await;
+    runner.signal(Signal::TERM);
+    let status = until("its end", SOON, async || runner.ended()).await;
+    assert_eq!(status.code(), Some(0), "{}", runner.log());
 }
