@@ -61,8 +61,9 @@ fn check_origin(request: &Request) -> Result<(), Problem> {
     if !unasked || harmless || announced || NEVER_UNASKED.iter().any(|name| headers.contains_key(*name)) {
         return Ok(());
     }
-    let what = "say `Content-Type: application/json`, or, where the bytes themselves are the job, what they are; what a web \
-                page could send by itself is refused, unless it brings an `Idempotency-Key` or an `X-Request-Id`";
+    let what = "say `Content-Type: application/json` (and send `{}` where there is nothing to say), or, where the bytes \
+                themselves are the job, what they are; what a web page could send by itself is refused, unless it brings an \
+                `Idempotency-Key` or an `X-Request-Id`";
     Err(Problem::new(Code::MediaType, what))
 }
 

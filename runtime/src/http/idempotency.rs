@@ -38,7 +38,8 @@ impl Idempotency {
     pub(super) fn of(headers: &HeaderMap, parts: &[&[u8]]) -> Result<Option<Self>, Problem> {
         let mut keys = headers.get_all(HEADER).iter();
         let Some(key) = keys.next() else { return Ok(None) };
-        let fits = keys.next().is_none() && (1..=255).contains(&key.len()) && key.to_str().is_ok();
+        let fits =
+            keys.next().is_none() && (1..=255).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
         let (true, Ok(key)) = (fits, key.to_str()) else {
             let rule = "a request has one `Idempotency-Key`, of 1 to 255 visible characters of ASCII";
             return Err(Problem::new(Code::BadRequest, rule));

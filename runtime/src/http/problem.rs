@@ -169,10 +169,15 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// The layers below know neither the path nor its limit.
+fn body_too_large() -> Problem {
+    Problem::new(Code::TooLarge, "the body is longer than this path takes: its limits are in docs/http-api.md")
+}
+
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
         let code = match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
+            StatusCode::PAYLOAD_TOO_LARGE => return body_too_large(),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
             _ => Code::BadRequest,
         };
@@ -182,8 +187,10 @@ impl From<JsonRejection> for Problem {
 
 impl From<BytesRejection> for Problem {
     fn from(rejection: BytesRejection) -> Self {
-        let too_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-        Self::new(if too_large { Code::TooLarge } else { Code::BadRequest }, rejection.body_text())
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return body_too_large();
+        }
+        Self::new(Code::BadRequest, rejection.body_text())
     }
 }
 

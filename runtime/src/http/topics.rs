@@ -84,24 +84,33 @@ fn idle(counts: &TopicCounts, seat: Option<&Seat>, fleet: &Fleet) -> Option<Idle
     let Some(seat) = seat else {
         return Some(Idle::new("no-handler", "neither the manifest nor a component makes this a topic"));
     };
-    let (name, handler) = (&seat.topic.handler, seat.handler.as_ref());
-    if handler.is_none() && !seat.lacking.is_empty() {
-        let names: Vec<_> = seat.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
-        let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
-        return Some(Idle::new("lacks-grants", detail));
-    }
-    if handler.is_none() {
-        return Some(match fleet.refused(name) {
-            Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
-            None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
-        });
+    let external = seat.topic.external;
+    if let Some(idle) = no_handler(seat, fleet).filter(|_| !external) {
+        return Some(idle);
     }
     if counts.ready == 0 {
         return (counts.running == 0).then(|| Idle::new("empty", "no job is ready"));
     }
     let all = u64::from(seat.topic.concurrency);
-    (counts.running >= all)
+    (!external && counts.running >= all)
         .then(|| Idle::new("concurrency-reached", format!("{all} at once are allowed in one runner")))
+}
+
+/// Why nobody is there to do a topic's jobs; none if somebody is.
+fn no_handler(seat: &Seat, fleet: &Fleet) -> Option<Idle> {
+    let name = &seat.topic.handler;
+    if seat.handler.is_some() {
+        return None;
+    }
+    if !seat.lacking.is_empty() {
+        let names: Vec<_> = seat.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
+        let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
+        return Some(Idle::new("lacks-grants", detail));
+    }
+    Some(match fleet.refused(name) {
+        Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
+        None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
+    })
 }
 
 async fn pause(

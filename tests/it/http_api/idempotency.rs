@@ -73,7 +73,7 @@ async fn a_key_is_a_topics_own(mill: Mill) {
 async fn a_key_that_is_none_is_refused(mill: Mill) {
     let longest = "k".repeat(255);
     assert_eq!(push_with_key(&mill, NOBODY, &longest, &json!({})).await.status, 201);
-    for bad in ["", &"k".repeat(256)] {
+    for bad in ["", "a b", "a\tb", &"k".repeat(256)] {
         refused(&push_with_key(&mill, NOBODY, bad, &json!({})).await, 400, "bad-request");
     }
     for own in [json!({ "id": "j" }), json!({ "unique": { "value": "u" } })] {

@@ -13,6 +13,8 @@ const MANIFEST: &str = r#"
     [topics.wants-clock]
     handler = "puppet"
     [topics.without]
+    [topics.elsewhere]
+    handler = "external"
     [topics.broken]
 "#;
 
@@ -38,6 +40,9 @@ async fn every_topic_says_why_it_is_idle(mill: Mill) {
     assert_eq!(reason("nobody").await, "no-handler");
     assert_eq!(reason("without").await, "no-handler");
     assert_eq!(reason("echo").await, "empty");
+    assert_eq!(reason("elsewhere").await, "empty");
+    mill.push("elsewhere", b"x").await;
+    assert_eq!(reason("elsewhere").await, Value::Null, "pull workers take it");
     let lacking = topic(&mill, "wants-clock").await;
     assert_eq!((&lacking["idle"]["reason"], &lacking["lacking"]), (&json!("lacks-grants"), &json!(["clock"])));
     assert!(lacking["idle"]["detail"].as_str().unwrap().contains("`clock`"), "{lacking}");
@@ -63,7 +68,7 @@ async fn counts_and_rates_are_told(mill: Mill) {
     let all = mill.asker().get("/v1/tenants/default/topics").await.json();
     let names: Vec<_> =
         all["topics"].as_array().unwrap().iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
-    assert_eq!(names, ["broken", "echo", "puppet", "wants-clock", "without"]);
+    assert_eq!(names, ["broken", "echo", "elsewhere", "puppet", "wants-clock", "without"]);
 }
 
 async fn a_topic_that_nobody_knows_is_not_found(mill: Mill) {

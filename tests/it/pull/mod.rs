@@ -19,6 +19,7 @@ const MANIFEST: &str = r#"
     output-limit = "1KiB"
     [topics.post]
     handler = "external"
+    checkpoint-limit = "2MiB"
     [topics.done-here]
 "#;
 

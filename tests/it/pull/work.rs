@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{Due, JobId, NewJob};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, ResultView};
@@ -26,6 +28,7 @@ on_both_stores! {
     a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing
     a_lease_is_extended_and_tells_of_a_cancelled_job
     a_checkpoint_is_there_in_the_next_attempt
+    a_checkpoint_may_be_as_long_as_its_topic_allows
     follow_ups_appear_with_the_ack
     a_job_over_its_time_to_live_is_not_handed_out
     only_external_topics_are_claimed_and_no_runner_claims_those
@@ -205,6 +208,18 @@ async fn a_checkpoint_is_there_in_the_next_attempt(mill: Mill) {
     settle(&asker, json!([{ "lease": claim["lease"], "release": {} }])).await;
     assert_eq!(asker.post(path, &save).await.json(), json!({ "saved": false }));
     assert_eq!(claim_one(&asker, "print").await["checkpoint"], BODY);
+}
+
+async fn a_checkpoint_may_be_as_long_as_its_topic_allows(mill: Mill) {
+    let asker = mill.asker();
+    mill.push("post", b"x").await;
+    let claim = claim_one(&asker, "post").await;
+    let save = async |bytes: usize| {
+        let state = STANDARD.encode(vec![7; bytes]);
+        let save = json!({ "lease": claim["lease"], "state": state });
+        asker.post("/v1/tenants/default/leases/checkpoint", &save).await.status
+    };
+    assert_eq!((save(2 << 20).await, save((2 << 20) + 1).await), (200, 413));
 }
 
 async fn follow_ups_appear_with_the_ack(mill: Mill) {

@@ -22,14 +22,14 @@ use crate::retry::{self, Tried};
 use crate::store::{Settled, Settlement};
 use crate::topic::{Limits, RetryPolicy};
 
-/// As with a push: results and follow-ups are as large as jobs.
+/// As with a push: results, follow-ups and checkpoints are as large as jobs.
 const SETTLE_BYTES: usize = 96 << 20;
 
 /// Routes that answer at once.
 pub(in crate::http) fn routes() -> Router<Room> {
     Router::new()
         .route("/tenants/{tenant}/leases/extend", post(extend))
-        .route("/tenants/{tenant}/leases/checkpoint", post(checkpoint))
+        .route("/tenants/{tenant}/leases/checkpoint", post(checkpoint).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
         .route("/tenants/{tenant}/leases/settle", post(settle).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
 }
 
