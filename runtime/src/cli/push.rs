@@ -164,9 +164,7 @@ impl Plan {
         if bytes <= allowed {
             return Ok(());
         }
-        let show = |bytes| units::SIZE.about(bytes);
-        let (bytes, allowed) = (show(bytes), show(allowed));
-        Err(Usage(format!("the body has {bytes}, but `{}` takes {allowed}: raise its `payload-limit`", topic.id)))
+        Err(Usage(format!("the body has {bytes} bytes, but `{}` takes {allowed}: raise its `payload-limit`", topic.id)))
     }
 
     /// A job of an unknown topic waits until somebody drops a handler for it. That may be meant, or a typing mistake.

@@ -189,5 +189,11 @@ async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::R
     } else {
         screen::note(&format!("there is no token {id}; see `gristmill token list`"));
     }
+    // Who may not list any more has not revoked the last one.
+    if revoked && store.tokens(None).await.is_ok_and(|left| left.is_empty()) {
+        screen::note(
+            "that was the last token: a server on loopback lets in whoever is on its machine, any other one nobody",
+        );
+    }
     Ok(if revoked { Exit::Done } else { Exit::Failed })
 }

@@ -257,7 +257,9 @@ impl<'t> Section<'t> {
 
     /// Reports a key that has its place elsewhere.
     pub(super) fn misplaced(&mut self, key: &'static str, help: &str) {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         if let Some((written, _)) = self.table.get_key_value(key) {
             let title = format!("`{key}` has no place in {}", self.name);
             self.problems.add(self.problems.at(written.span(), title).help(help));

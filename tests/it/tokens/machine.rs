@@ -95,11 +95,17 @@ async fn tokens_are_made_listed_and_revoked_with_a_server_and_without() {
     let id = with["id"].as_str().unwrap();
     let asker = asker(&site).await.with_token(with["text"].as_str().unwrap());
     assert_eq!(asker.get("/v1").await.status, 200);
-    site.run(&["token", "revoke", id]).done();
+    let revoked = site.run(&["token", "revoke", id]);
+    revoked.done();
+    assert!(!revoked.err.contains("last token"), "{}", revoked.err);
     assert_eq!(asker.get("/v1").await.status, 401);
     assert!(site.run(&["token", "revoke", id]).ended(1).err.contains("there is no token"));
     drop(runner);
-    assert_eq!(site.run(&["token", "list", "--json"]).documents().len(), 1);
+    let left = site.run(&["token", "list", "--json"]).documents();
+    assert_eq!(left.len(), 1);
+    let last = site.run(&["token", "revoke", left[0]["id"].as_str().unwrap()]);
+    last.done();
+    assert!(last.err.contains("that was the last token"), "{}", last.err);
     for wrong in [&["token", "create", "--scope", "push"][..], &["token", "create", "--tenant", "a", "--scope", "all"]]
     {
         site.run(wrong).ended(2);
