@@ -1,6 +1,7 @@
 // Pushes jobs over HTTP with nothing but Go's standard library.
 //
-//	go run push.go echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL
+//	go run push.go echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+//	                         // and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -23,6 +25,7 @@ const (
 
 var (
 	url    = cmp.Or(os.Getenv("GRISTMILL_URL"), "http://127.0.0.1:7331")
+	token  = os.Getenv("GRISTMILL_TOKEN")
 	client = http.Client{Timeout: 30 * time.Second}
 )
 
@@ -100,18 +103,27 @@ func send(jobs []job) ([]answer, error) {
 		return nil, err
 	}
 	for tried := 1; ; tried++ {
-		pushed, err := sendOnce(data)
+		pushed, wait, err := sendOnce(data)
 		if err == nil || errors.Is(err, errRefused) || tried == tries {
 			return pushed, err
 		}
-		time.Sleep(100 * time.Millisecond << tried)
+		time.Sleep(max(wait, 100*time.Millisecond<<tried))
 	}
 }
 
-func sendOnce(data []byte) ([]answer, error) {
-	response, err := client.Post(url+"/v1/jobs", "application/json", bytes.NewReader(data))
+// sendOnce tells how long to wait before another try, too, where the server says so.
+func sendOnce(data []byte) ([]answer, time.Duration, error) {
+	request, err := http.NewRequest("POST", url+"/v1/jobs", bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, 0, err
 	}
 	defer response.Body.Close()
 	var document struct {
@@ -119,15 +131,17 @@ func sendOnce(data []byte) ([]answer, error) {
 		Code, Detail string // of a problem document, RFC 9457
 	}
 	if err := json.NewDecoder(response.Body).Decode(&document); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	switch {
-	case response.StatusCode >= 500:
-		return nil, fmt.Errorf("%s: %s", document.Code, document.Detail)
-	case response.StatusCode >= 400:
-		return nil, fmt.Errorf("%w: %s: %s", errRefused, document.Code, document.Detail)
+	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+	wait := time.Duration(seconds) * time.Second
+	switch status := response.StatusCode; {
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return nil, wait, fmt.Errorf("%s: %s", document.Code, document.Detail)
+	case status >= 400:
+		return nil, 0, fmt.Errorf("%w: %s: %s", errRefused, document.Code, document.Detail)
 	}
-	return document.Pushed, nil
+	return document.Pushed, 0, nil
 }
 
 func run(topic string) error {

@@ -1,9 +1,11 @@
 /**
  * Pushes jobs over HTTP with nothing but `fetch`: Node.js 18 or later, Deno, Bun.
  *
- *     node push.mjs echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL
+ *     node push.mjs echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+ *                             // and $GRISTMILL_TOKEN is the token to come in with, if it wants one
  */
 const URL = process.env.GRISTMILL_URL ?? 'http://127.0.0.1:7331';
+const TOKEN = process.env.GRISTMILL_TOKEN;
 const JOBS_PER_REQUEST = 1000;
 const TRIES = 5;
 
@@ -37,18 +39,21 @@ async function push(jobs) {
 }
 
 async function send(jobs) {
-  const request = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ jobs }) };
+  const headers = { 'Content-Type': 'application/json', ...(TOKEN && { Authorization: `Bearer ${TOKEN}` }) };
+  const request = { method: 'POST', headers, body: JSON.stringify({ jobs }) };
   for (let tried = 1; ; tried++) {
+    let wait = 100 * 2 ** tried;
     try {
       const answer = await fetch(`${URL}/v1/jobs`, { ...request, signal: AbortSignal.timeout(30_000) });
       const document = await answer.json();
       if (answer.ok) return document.pushed;
       const why = `${document.code}: ${document.detail}`; // a problem document, RFC 9457
-      if (answer.status < 500) throw new Refused(why);
+      if (answer.status < 500 && answer.status !== 429) throw new Refused(why);
+      wait = Math.max(wait, 1000 * Number(answer.headers.get('Retry-After')));
       throw new Error(why);
     } catch (error) {
       if (error instanceof Refused || tried === TRIES) throw error;
-      await new Promise((wake) => setTimeout(wake, 100 * 2 ** tried));
+      await new Promise((wake) => setTimeout(wake, wait));
     }
   }
 }

@@ -1,6 +1,7 @@
 """Pushes jobs over HTTP with nothing but Python's standard library.
 
-    python3 push.py echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL
+    python3 push.py echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+                              # and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 """
 
 import base64
@@ -14,6 +15,7 @@ import urllib.request
 import uuid
 
 URL = os.environ.get("GRISTMILL_URL", "http://127.0.0.1:7331")
+TOKEN = os.environ.get("GRISTMILL_TOKEN")
 JOBS_PER_REQUEST = 1000
 TRIES = 5
 
@@ -51,21 +53,23 @@ def push(jobs):
 
 def send(jobs):
     data = json.dumps({"jobs": jobs}).encode()
-    request = urllib.request.Request(URL + "/v1/jobs", data, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {TOKEN}"} if TOKEN else {})}
+    request = urllib.request.Request(URL + "/v1/jobs", data, headers)
     for left in reversed(range(TRIES)):
+        wait = 0.1 * 2 ** (TRIES - left)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return json.load(answer)["pushed"]
         except urllib.error.HTTPError as error:
             problem = json.load(error)  # RFC 9457
-            if error.code < 500:
+            if error.code < 500 and error.code != 429:
                 raise Refused(f"{problem['code']}: {problem['detail']}") from None
-            failure = error
+            failure, wait = error, max(wait, int(error.headers.get("Retry-After", 0)))
         except (OSError, http.client.HTTPException) as error:  # no connection, no answer in time, or half of one
             failure = error
         if left == 0:
             raise failure
-        time.sleep(0.1 * 2 ** (TRIES - left))
+        time.sleep(wait)
 
 
 def main(topic):

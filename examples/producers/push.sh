@@ -1,7 +1,8 @@
 #!/bin/sh
 # Pushes jobs with curl, over HTTP.
 #
-#   sh push.sh echo           # one job now, one in a minute, 1,000 at once; the server is at $GRISTMILL_URL
+#   sh push.sh echo           # one job now, one in a minute, 1,000 at once; the server is at $GRISTMILL_URL,
+#                           # and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 set -eu
 topic=$1
 url=${GRISTMILL_URL:-http://127.0.0.1:7331}
@@ -15,10 +16,11 @@ job() {
 }
 
 # push: jobs from standard input. Prints the answer: `stored`; or `exists`, or `duplicate` of its own id, if an earlier try got
-# through. --retry repeats what met no server, no answer or a 503; what the server refuses ends with the reason and exit code 22.
+# through. --retry repeats what met no server, no answer, a 5xx or a 429 (when its
+# Retry-After says); what the server refuses ends with the reason and exit code 22.
 push() {
   curl --silent --show-error --fail-with-body --max-time 30 --retry 5 --retry-connrefused \
-    --header 'Content-Type: application/json' --data-binary @- "$url/v1/jobs"
+    --header 'Content-Type: application/json' ${GRISTMILL_TOKEN:+--oauth2-bearer "$GRISTMILL_TOKEN"} --data-binary @- "$url/v1/jobs"
   echo
 }
 
