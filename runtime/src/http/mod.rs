@@ -5,7 +5,7 @@
 //!
 //! A request comes by `accept` (connections, in bounded number, over `tls` or not), gets its name (`request_id`), is looked at
 //! (`guard`), says who it is (`door`, `caller`), and has a turn (`turns`), or a place among those that wait (`watch`, by the
-//! `hub`'s signals). `openapi` is the list of all routes.
+//! `hub`'s signals). `room` is what every route can reach, `openapi` the list of all routes.
 //!
 //! Who comes in says a token, and may do what that allows. As long as there are none, everybody on this machine may do
 //! everything, and `guard` keeps out what a web page makes a browser send there.
