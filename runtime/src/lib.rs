@@ -1,43 +1,15 @@
 //! Gristmill: a job runner whose handlers are WebAssembly components.
 //!
-//! # The house
-//!
-//! Rooms stand on floors and import only from the floors below (a test reads the imports and holds them to it):
-//!
-//! | floor | rooms | what |
-//! |---|---|---|
-//! | 0 | [`job`] [`topic`] [`http_grant`] [`outcome`] [`retry`] [`time`] [`token`] | facts, no I/O |
-//! | 1 | [`config`] | settings and the topic manifest |
-//! | 1 | [`metrics`] | what the house tells of itself: numbers and events |
-//! | 2 | [`store`] | where jobs are; knows no Wasm |
-//! | 2' | [`wasm`] | the sandbox; knows no store |
-//! | 3 | [`handlers`] | which component does which topic's jobs, and its reload |
-//! | 4 | [`runner`] | joins store and sandbox: claim, execute, decide, settle |
-//! | 5 | [`bench`] | the benchmarks that come with the product |
-//! | 5 | [`http`] | the server's door: health, and the JSON API that commands use |
-//! | 6 | [`cli`] | the only place that wires rooms |
-//!
-//! A job's way is a straight corridor: [`store::Store::push`], migrate, claim, execute, [`retry::decide`], settle.
+//! This crate is the facade over the layers, each a crate of its own, and holds the command line.
 
-pub mod http_grant;
-pub mod job;
-pub mod outcome;
-pub mod retry;
-pub mod time;
-pub mod token;
-pub mod topic;
-
-pub mod config;
-pub mod metrics;
-
-pub mod store;
-pub mod wasm;
-
-pub mod handlers;
-
-pub mod runner;
-
-pub mod bench;
-pub mod http;
+pub use gristmill_bench as bench;
+pub use gristmill_config as config;
+pub use gristmill_core::{http_grant, job, outcome, retry, time, token, topic};
+pub use gristmill_metrics as metrics;
+pub use gristmill_runner as runner;
+pub use gristmill_runner::handlers;
+pub use gristmill_sandbox as sandbox;
+pub use gristmill_server as server;
+pub use gristmill_store as store;
 
 pub mod cli;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gristmill::http::RemoteStore;
 use gristmill::job::{Due, JobId, JobSpec, NewJob};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill::server::RemoteStore;
 use gristmill::store::embedded::{Durability, EmbeddedStore, owner};
 use gristmill::store::{Inspect, Produce, Settled, Settlement, Store, StoreError, TopicCounts};
 use gristmill_tests::guests;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use gristmill::config::Manifest;
+use gristmill::sandbox::Component;
 use gristmill::topic::Topic;
-use gristmill::wasm::Component;
 use gristmill_tests::mill::sandbox;
 use gristmill_tests::process::{Process, command, program};
 use gristmill_tests::wait::{SOON, until};

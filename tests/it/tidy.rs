@@ -3,25 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ROOMS: [(&str, u8); 16] = [
-    ("http_grant", 0),
-    ("job", 0),
-    ("topic", 0),
-    ("outcome", 0),
-    ("retry", 0),
-    ("time", 0),
-    ("token", 0),
-    ("config", 1),
-    ("metrics", 1),
-    ("store", 2),
-    ("wasm", 2),
-    ("handlers", 3),
-    ("runner", 4),
-    ("bench", 5),
-    ("http", 5),
-    ("cli", 6),
-];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -43,44 +24,6 @@ fn sources(extension: &str) -> Vec<(PathBuf, String)> {
     walk(&root(), extension, &mut found);
     assert!(!found.is_empty(), "no .{extension} files: is this the right folder?");
     found
-}
-
-fn floor(room: &str) -> u8 {
-    ROOMS.iter().find(|(name, _)| *name == room).unwrap_or_else(|| panic!("`{room}` is in no floor's list")).1
-}
-
-/// The first path segment of every `crate::…` in the file.
-fn imported_rooms(text: &str) -> Vec<&str> {
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .flat_map(|line| line.split("crate::").skip(1))
-        .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap())
-        .filter(|room| !room.is_empty())
-        .collect()
-}
-
-#[test]
-fn rooms_import_only_from_floors_below() {
-    let src = root().join("runtime/src").canonicalize().unwrap();
-    let mut wrong = Vec::new();
-    for (path, text) in sources("rs") {
-        let path = path.canonicalize().unwrap();
-        let Ok(inside) = path.strip_prefix(&src) else { continue };
-        let room = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        if matches!(room, "lib" | "main") {
-            continue;
-        }
-        for imported in imported_rooms(&text).into_iter().filter(|imported| *imported != room) {
-            let (here, there) = (floor(room), floor(imported));
-            if there > here || (there == here && here > 0) {
-                wrong.push(format!(
-                    "{}: `{room}` (floor {here}) imports `{imported}` (floor {there})",
-                    inside.display()
-                ));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

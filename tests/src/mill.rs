@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
-use gristmill::http::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
+use gristmill::sandbox::{CompilerSettings, Sandbox, SandboxSettings};
+use gristmill::server::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::several::Several;
 use gristmill::store::{JobState, JobView, Store, Watched};
-use gristmill::wasm::{CompilerSettings, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

@@ -8,9 +8,9 @@ use gristmill::bench::parts::load;
 use gristmill::job::{Job, JobSpec, Payload};
 use gristmill::outcome::{Outcome, Verdict};
 use gristmill::retry::{Tried, decide};
+use gristmill::sandbox::{Attempt, Cancellation, Component, LogSink, Report};
 use gristmill::time::Timestamp;
 use gristmill::topic::{Grants, Limits, RetryPolicy};
-use gristmill::wasm::{Attempt, Cancellation, Component, LogSink, Report};
 
 use crate::text;
 

@@ -12,8 +12,8 @@ use super::global::Global;
 use super::{
     bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, tenant, token, topics,
 };
-use crate::config::ManifestError;
-use crate::wasm::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
+use gristmill_config::ManifestError;
+use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
 /// A job runner whose handlers are WebAssembly components.
 ///

@@ -12,9 +12,9 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
 use super::store::{self, Layout, Opened};
-use crate::config::{StoreAddress, StoreSettings};
-use crate::job::{JobId, Name, TopicId};
-use crate::store::{StoreError, StoredJob, StoredPlace, TakenIn, Transfer};
+use gristmill_config::{StoreAddress, StoreSettings};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_store::{StoreError, StoredJob, StoredPlace, TakenIn, Transfer};
 
 /// Jobs that are moved in one go.
 const BATCH: usize = 200;

@@ -8,9 +8,9 @@ use super::exit::Exit;
 use super::global::Global;
 use super::table::{Table, facts};
 use super::{document, job, screen, wait};
-use crate::job::{JobId, TopicId};
-use crate::store::{DeadJob, Inspect, StoreError};
-use crate::time::Timestamp;
+use gristmill_core::job::{JobId, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_store::{DeadJob, Inspect, StoreError};
 
 /// Dead jobs are read this many at a time.
 const PAGE: usize = 200;

@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::job::{Job, NewJob, Payload};
-use crate::outcome::{Failure, FailureDetail};
-use crate::store::{DeadJob, JobState, JobView, ResultView, TopicCounts};
-use crate::time::millis;
+use gristmill_core::job::{Job, NewJob, Payload};
+use gristmill_core::outcome::{Failure, FailureDetail};
+use gristmill_core::time::millis;
+use gristmill_store::{DeadJob, JobState, JobView, ResultView, TopicCounts};
 
 /// UTF-8 as it is in `text`, anything else in `base64`.
 pub(super) fn payload(payload: &Payload) -> Value {
@@ -129,7 +129,7 @@ pub(super) fn follow_up(new: &NewJob, due_in_ms: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Reason;
+    use gristmill_core::outcome::Reason;
 
     #[test]
     fn bytes_that_are_no_text_are_written_in_base64() {

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::screen::Closed;
-use crate::config::ManifestError;
-use crate::store::StoreError;
+use gristmill_config::ManifestError;
+use gristmill_store::StoreError;
 
 /// Shown under every help text.
 pub(super) const HELP: &str = "\

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::exit::Usage;
-use crate::config::{HandlerSettings, Manifest};
-use crate::job::{Name, TopicId};
-use crate::topic::{Capability, EXTERNAL, RESERVED, Topic};
-use crate::wasm::{Version, declared_needs};
+use gristmill_config::{HandlerSettings, Manifest};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::topic::{Capability, EXTERNAL, RESERVED, Topic};
+use gristmill_sandbox::{Version, declared_needs};
 
 /// A file of the folder whose name ends in `.wasm`.
 #[derive(Debug)]
@@ -81,14 +81,14 @@ fn name_of(path: &Path) -> Result<Name, String> {
     if stem == EXTERNAL {
         return Err(RESERVED.into());
     }
-    stem.parse().map_err(|error: crate::job::BadName| error.to_string())
+    stem.parse().map_err(|error: gristmill_core::job::BadName| error.to_string())
 }
 
 impl Found {
     /// The file's bytes. One over the limit is refused unread.
     pub(super) fn read(&self, limit: u64) -> anyhow::Result<Vec<u8>> {
         if self.bytes > limit {
-            let show = |bytes| crate::config::units::SIZE.about(bytes);
+            let show = |bytes| gristmill_config::units::SIZE.about(bytes);
             anyhow::bail!("the file has {}, over the `component-limit` of {}", show(self.bytes), show(limit));
         }
         std::fs::read(&self.path).with_context(|| format!("failed to read {}", self.path.display()))

@@ -8,9 +8,9 @@ use clap::ValueEnum;
 use super::exit::Usage;
 use super::screen;
 use super::store::{NoStoreYet, Way};
-use crate::config::{Manifest, ManifestError, StoreAddress};
-use crate::store::Produce;
-use crate::token::TokenText;
+use gristmill_config::{Manifest, ManifestError, StoreAddress};
+use gristmill_core::token::TokenText;
+use gristmill_store::Produce;
 
 /// Read if no manifest is named and it is there.
 const DEFAULT_MANIFEST: &str = "gristmill.toml";

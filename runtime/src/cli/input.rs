@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::exit::Usage;
-use crate::job::Payload;
+use gristmill_core::job::Payload;
 
 /// The most that any topic takes; more is read by mistake.
 const BODY_BYTES_MAX: u64 = 64 << 20;

@@ -13,12 +13,12 @@ use super::global::Global;
 use super::input::{Body, pair};
 use super::table::facts;
 use super::{document, folder, job, sandbox, screen};
-use crate::config::{Manifest, units};
-use crate::job::{Due, Job, JobSpec, Name, NewJob, Payload, TopicId};
-use crate::outcome::{FailureDetail, Outcome};
-use crate::time::{Timestamp, millis};
-use crate::topic::{Limits, Topic};
-use crate::wasm::{Attempt, Cancellation, FollowUpRule, LogLine, LogSink, Report};
+use gristmill_config::{Manifest, units};
+use gristmill_core::job::{Due, Job, JobSpec, Name, NewJob, Payload, TopicId};
+use gristmill_core::outcome::{FailureDetail, Outcome};
+use gristmill_core::time::{Timestamp, millis};
+use gristmill_core::topic::{Limits, Topic};
+use gristmill_sandbox::{Attempt, Cancellation, FollowUpRule, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 

@@ -8,10 +8,10 @@ use super::exit::Exit;
 use super::global::Global;
 use super::table::facts;
 use super::{document, screen, wait};
-use crate::config::units;
-use crate::job::{Job, JobId, Name, Payload, Priority, Unique};
-use crate::store::{Cancelled, Inspect, JobState, JobView, ResultView};
-use crate::time::Timestamp;
+use gristmill_config::units;
+use gristmill_core::job::{Job, JobId, Name, Payload, Priority, Unique};
+use gristmill_core::time::Timestamp;
+use gristmill_store::{Cancelled, Inspect, JobState, JobView, ResultView};
 
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
@@ -36,7 +36,7 @@ enum Command {
         /// The job's id, as `push` printed it
         id: JobId,
         /// Whose job it is
-        #[arg(long, default_value = crate::job::DEFAULT_TENANT)]
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
     },
     /// Cancel jobs: waiting ones are gone at once, running ones are told
@@ -48,7 +48,7 @@ enum Command {
         #[arg(required = true)]
         ids: Vec<JobId>,
         /// Whose jobs they are
-        #[arg(long, default_value = crate::job::DEFAULT_TENANT)]
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
     },
 }

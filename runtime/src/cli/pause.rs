@@ -5,7 +5,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::global::Global;
 use super::screen;
-use crate::job::TopicId;
+use gristmill_core::job::TopicId;
 
 /// Stop handing out a topic's jobs, in every runner
 ///

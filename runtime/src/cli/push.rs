@@ -11,10 +11,10 @@ use super::global::Global;
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::{folder, screen, wait};
-use crate::config::{Manifest, did_you_mean, units};
-use crate::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
-use crate::store::{Produce, Pushed};
-use crate::topic::Topic;
+use gristmill_config::{Manifest, did_you_mean, units};
+use gristmill_core::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
+use gristmill_core::topic::Topic;
+use gristmill_store::{Produce, Pushed};
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
 const CHUNK: u32 = 500;
@@ -265,7 +265,7 @@ async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Durati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Payload;
+    use gristmill_core::job::Payload;
 
     fn plan_of(count: u32) -> Plan {
         let spec = JobSpec::new("resize-image".parse().unwrap(), Payload::default());

@@ -14,14 +14,14 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::sandbox;
 use super::store::{self, Layout, Opened};
-use crate::config::{Listen, LmstfySettings, Manifest, StoreAddress};
-use crate::handlers::{Fleet, Reloader};
-use crate::http::{self, DoorSettings, HttpServer, Phase};
-use crate::job::WorkerId;
-use crate::metrics::Metrics;
-use crate::runner::{Journal, Runner, RunnerSettings};
-use crate::store::{Store, StoreError, Watched, embedded};
-use crate::wasm::Sandbox;
+use gristmill_config::{Listen, LmstfySettings, Manifest, StoreAddress};
+use gristmill_core::job::WorkerId;
+use gristmill_metrics::Metrics;
+use gristmill_runner::handlers::{Fleet, Reloader};
+use gristmill_runner::{Journal, Runner, RunnerSettings};
+use gristmill_sandbox::Sandbox;
+use gristmill_server::{self as http, DoorSettings, HttpServer, Phase};
+use gristmill_store::{Store, StoreError, Watched, embedded};
 
 /// Run jobs until told to end
 ///

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use super::exit::Usage;
-use crate::config::Manifest;
-use crate::wasm::{CompilerSettings, Sandbox, SandboxSettings};
+use gristmill_config::Manifest;
+use gristmill_sandbox::{CompilerSettings, Sandbox, SandboxSettings};
 
 /// Settings for `concurrency` attempts at once. The compiler is this program itself.
 ///

@@ -4,9 +4,9 @@ use super::exit::Exit;
 use super::global::Global;
 use super::table::Table;
 use super::{document, screen};
-use crate::config::Manifest;
-use crate::job::{DEFAULT_TENANT, Name, TopicId};
-use crate::store::{Inspect, StoreError, TopicCounts};
+use gristmill_config::Manifest;
+use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_store::{Inspect, StoreError, TopicCounts};
 
 /// Show how many jobs are where, by topic
 #[derive(Debug, clap::Args)]

@@ -13,9 +13,9 @@ use super::global::Global;
 use super::screen;
 use super::store::{Reached, Way};
 use super::table::Table;
-use crate::bench::Progress;
-use crate::job::{Name, WorkerId};
-use crate::store::several::{Relocate, Residence};
+use gristmill_bench::Progress;
+use gristmill_core::job::{Name, WorkerId};
+use gristmill_store::several::{Relocate, Residence};
 
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -11,13 +11,13 @@ use super::global::Global;
 use super::screen;
 use super::store::Way;
 use super::table::Table;
-use crate::config::units;
-use crate::job::Name;
-use crate::store::{Produce, TokenAdded};
-use crate::time::Timestamp;
-use crate::token::{
+use gristmill_config::units;
+use gristmill_core::job::Name;
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::{
     DESCRIPTION_BYTES, NewToken, Rate, Scope, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText,
 };
+use gristmill_store::{Produce, TokenAdded};
 
 /// Make, list or revoke the tokens that let others in
 ///

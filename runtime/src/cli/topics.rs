@@ -8,12 +8,12 @@ use super::exit::Exit;
 use super::global::Global;
 use super::table::Table;
 use super::{folder, screen, stats};
-use crate::config::{Manifest, units};
-use crate::job::{Name, TopicId};
-use crate::store::TopicCounts;
-use crate::time::millis;
-use crate::topic::{Capability, Topic};
-use crate::wasm::Version;
+use gristmill_config::{Manifest, units};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::time::millis;
+use gristmill_core::topic::{Capability, Topic};
+use gristmill_sandbox::Version;
+use gristmill_store::TopicCounts;
 
 /// Show every topic with its handler, limits and jobs
 #[derive(Debug, clap::Args)]

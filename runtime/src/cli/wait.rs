@@ -10,9 +10,9 @@ use super::exit::Exit;
 use super::global::Global;
 use super::store::{Reached, Way};
 use super::{document, screen};
-use crate::job::{JobId, Name, Payload, TopicId};
-use crate::outcome::Failure;
-use crate::store::{Inspect, JobState, ResultView, Signal, StoreError};
+use gristmill_core::job::{JobId, Name, Payload, TopicId};
+use gristmill_core::outcome::Failure;
+use gristmill_store::{Inspect, JobState, ResultView, Signal, StoreError};
 
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -127,7 +127,7 @@ pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
         End::Cancelled => screen::note(&format!("job {id} was cancelled")),
         End::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),
         End::TimedOut => {
-            let tenant = if topic.tenant.as_str() == crate::job::DEFAULT_TENANT {
+            let tenant = if topic.tenant.as_str() == gristmill_core::job::DEFAULT_TENANT {
                 String::new()
             } else {
                 format!(" --tenant {}", topic.tenant)
@@ -191,9 +191,9 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::outcome::{FailureDetail, Reason};
-    use crate::store::{Cancelled, Cursor, DeadJob, JobView, Page, Place, TopicCounts};
-    use crate::time::Timestamp;
+    use gristmill_core::outcome::{FailureDetail, Reason};
+    use gristmill_core::time::Timestamp;
+    use gristmill_store::{Cancelled, Cursor, DeadJob, JobView, Page, Place, TopicCounts};
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]

@@ -26,7 +26,7 @@ const EXTERNAL: &str = r#"
 "#;
 
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/http")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/server/src")
 }
 
 /// Every path that a router of the API is given, as it is written there. lmstfy's are another API.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill::http::HttpLimits;
+use gristmill::server::HttpLimits;
 use gristmill_tests::guests;
 use gristmill_tests::mill::{Mill, On};
 use gristmill_tests::wait::{SOON, until};

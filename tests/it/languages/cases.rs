@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gristmill::job::{Due, Job, JobSpec, NewJob, Payload, Priority};
 use gristmill::outcome::Outcome;
+use gristmill::sandbox::{Attempt, Cancellation, Component, FollowUpRule, LogLine, LogSink, Report};
 use gristmill::time::Timestamp;
 use gristmill::topic::Topic;
-use gristmill::wasm::{Attempt, Cancellation, Component, FollowUpRule, LogLine, LogSink, Report};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

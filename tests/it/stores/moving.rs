@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill::http::HttpServer;
 use gristmill::job::{Claim, Due, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill::server::HttpServer;
 use gristmill::store::several::{Relocate, Several};
 use gristmill::store::{
     Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gristmill::http::RemoteStore;
 use gristmill::job::{Due, JobId, JobSpec, NewJob};
+use gristmill::server::RemoteStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, JobState, Produce, Pushed};
 use gristmill_tests::guests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill::http::HttpServer;
+use gristmill::server::HttpServer;
 use gristmill::store::redis::RedisStore;
 use gristmill::token::{Scope, TokenHash};
 use gristmill_tests::asker::Asker;

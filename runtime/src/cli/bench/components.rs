@@ -9,9 +9,9 @@ use super::super::global::Global;
 use super::super::input::Body;
 use super::super::table::Table;
 use super::super::{folder, sandbox, screen};
-use crate::bench::{self, ComponentFigure, Progress, Trial};
-use crate::config::units;
-use crate::job::TopicId;
+use gristmill_bench::{self as bench, ComponentFigure, Progress, Trial};
+use gristmill_config::units;
+use gristmill_core::job::TopicId;
 
 /// Measure components by themselves: compiling, starting, calling, fuel and memory
 ///

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use crate::bench::{self, Neighbour, Rig, RigSettings};
-use crate::wasm::{Sandbox, SandboxSettings};
+use gristmill_bench::{self as bench, Neighbour, Rig, RigSettings};
+use gristmill_sandbox::{Sandbox, SandboxSettings};
 
 /// Measures what is wanted; tells how many jobs started early.
 pub(super) async fn measure(

@@ -11,10 +11,10 @@ use anyhow::Context;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::{sandbox, screen};
-use crate::bench::{BenchStore, Progress, RigSettings};
-use crate::config::StoreAddress;
-use crate::store::embedded::Durability;
-use crate::wasm::SandboxSettings;
+use gristmill_bench::{BenchStore, Progress, RigSettings};
+use gristmill_config::StoreAddress;
+use gristmill_sandbox::SandboxSettings;
+use gristmill_store::embedded::Durability;
 
 /// Measure throughput, latency, lateness, and what else speed is made of
 ///

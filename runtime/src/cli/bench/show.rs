@@ -3,7 +3,7 @@
 use super::super::global::Global;
 use super::super::screen;
 use super::super::table::Table;
-use crate::bench::{Figure, Spread};
+use gristmill_bench::{Figure, Spread};
 
 /// What was measured so far.
 #[derive(Debug)]

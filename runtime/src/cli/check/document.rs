@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::examine::{Checked, Examined};
-use crate::config::Diagnostic;
-use crate::job::Name;
-use crate::topic::Capability;
-use crate::wasm::Kind;
+use gristmill_config::Diagnostic;
+use gristmill_core::job::Name;
+use gristmill_core::topic::Capability;
+use gristmill_sandbox::Kind;
 
 pub(super) fn component(checked: &Checked) -> Value {
     let Checked { found, topics, component } = checked;

@@ -1,9 +1,9 @@
 //! What there is to say of one component.
 
 use super::super::folder::Found;
-use crate::config::{Diagnostic, Manifest};
-use crate::topic::{Capability, Topic};
-use crate::wasm::{Component, Producers, Sandbox, Started};
+use gristmill_config::{Diagnostic, Manifest};
+use gristmill_core::topic::{Capability, Topic};
+use gristmill_sandbox::{Component, Producers, Sandbox, Started};
 
 /// A component file, and what the sandbox says of it.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::exit::Exit;
 use super::folder::{self, Found};
 use super::global::Global;
 use super::{sandbox, screen};
-use crate::config::{Diagnostic, Manifest, ManifestError};
-use crate::job::Name;
+use gristmill_config::{Diagnostic, Manifest, ManifestError};
+use gristmill_core::job::Name;
 
 /// Check the manifest and components: what made them, what they import, which grants they need
 ///

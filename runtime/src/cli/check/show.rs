@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::super::screen;
 use super::super::table::{Table, facts};
 use super::examine::{Checked, Examined};
-use crate::config::{Diagnostic, Manifest, units};
-use crate::job::TopicId;
-use crate::wasm::Kind;
+use gristmill_config::{Diagnostic, Manifest, units};
+use gristmill_core::job::TopicId;
+use gristmill_sandbox::Kind;
 
 /// The whole folder: a line for each component, and every problem.
 pub(super) fn folder(manifest: &Manifest, checked: &[Checked], problems: &[Diagnostic]) -> anyhow::Result<()> {
@@ -104,7 +104,7 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
 
 /// The topics that it serves, each with what it does not grant.
 fn topics(checked: &Checked, between: &str) -> String {
-    let topic = |topic: &crate::topic::Topic| {
+    let topic = |topic: &gristmill_core::topic::Topic| {
         let lacking: Vec<_> = checked.lacking(topic).iter().map(|capability| capability.name()).collect();
         let lacking = if lacking.is_empty() { String::new() } else { format!("(lacks {})", lacking.join(", ")) };
         format!("{}{lacking}", topic.id)

@@ -10,9 +10,9 @@ use super::super::global::Global;
 use super::super::{sandbox, screen};
 use super::commands;
 use super::file::HandlerFile;
-use crate::config::{Manifest, units};
-use crate::job::Name;
-use crate::wasm::{Component, Kind};
+use gristmill_config::{Manifest, units};
+use gristmill_core::job::Name;
+use gristmill_sandbox::{Component, Kind};
 
 /// Build a handler's project and drop the component into the handlers folder
 #[derive(Debug, clap::Args)]

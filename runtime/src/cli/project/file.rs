@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use serde::Deserialize;
 
-use crate::job::Name;
+use gristmill_core::job::Name;
 
 pub(super) const FILE: &str = "handler.toml";
 

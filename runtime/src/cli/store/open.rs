@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
-use crate::job::Name;
-use crate::store::embedded::{self, EmbeddedStore};
-use crate::store::redis::RedisStore;
-use crate::store::several::{Part, Several};
-use crate::store::{Registry, StoreError, Transfer};
+use gristmill_config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
+use gristmill_core::job::Name;
+use gristmill_store::embedded::{self, EmbeddedStore};
+use gristmill_store::redis::RedisStore;
+use gristmill_store::several::{Part, Several};
+use gristmill_store::{Registry, StoreError, Transfer};
 
 /// Which stores there are, and who lives where, as the manifest says.
 #[derive(Debug, Clone)]

@@ -9,12 +9,12 @@ use anyhow::{Context, anyhow};
 use tokio::time::Instant;
 
 use super::open::{Layout, Opened, open};
-use crate::config::{HttpSettings, Listen, Manifest, StoreAddress};
-use crate::http::RemoteStore;
-use crate::store::embedded::{Owner, owner};
-use crate::store::several::Several;
-use crate::store::{Produce, StoreError};
-use crate::token::TokenText;
+use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
+use gristmill_core::token::TokenText;
+use gristmill_server::RemoteStore;
+use gristmill_store::embedded::{Owner, owner};
+use gristmill_store::several::Several;
+use gristmill_store::{Produce, StoreError};
 
 /// How long an owner may take to say where it answers, or to let go: it may be starting, ending, or another command.
 const PATIENCE: Duration = Duration::from_secs(5);

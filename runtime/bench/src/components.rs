@@ -1,0 +1,201 @@
+//! What a component costs by itself: in the sandbox alone, with no queue around it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::progress::Progress;
+use super::rig::{RigError, read};
+use gristmill_core::job::{Job, JobSpec, Payload};
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::Topic;
+use gristmill_sandbox::{
+    Attempt, Cancellation, FollowUpRule, LogSink, Producers, Sandbox, SandboxSettings, Steps, Version,
+};
+
+/// Loads of a compiled component.
+const LOADS: usize = 5;
+/// Calls of an instance after its first.
+const AGAIN: usize = 10;
+/// Instances, unless told otherwise: as many as there is time for, within these.
+const ROUNDS: std::ops::RangeInclusive<usize> = 11..=501;
+const TIME: Duration = Duration::from_secs(2);
+
+/// What is measured, and with which job.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    pub component: PathBuf,
+    /// Its limits and grants hold; it may enqueue to itself, and nothing comes of it.
+    pub topic: Topic,
+    pub body: Payload,
+    /// Instances to start; none: for as long as it takes to be sure.
+    pub rounds: Option<usize>,
+    pub progress: Progress,
+}
+
+/// One row, as printed with `--json`. Times and fuel are medians.
+#[derive(Debug, Clone, Serialize)]
+pub struct ComponentFigure {
+    pub component: PathBuf,
+    pub version: String,
+    /// What it is written in, if it says so.
+    pub language: Option<String>,
+    pub tools: Vec<Tool>,
+    pub bytes: u64,
+    /// From the file to a component, never compiled before; most of it in the compiler's process.
+    pub compile_ms: f64,
+    pub artifact_bytes: u64,
+    /// From the file to a component, compiled before.
+    pub load_ms: f64,
+    pub start_us: f64,
+    /// Of a fresh instance.
+    pub first_call_us: f64,
+    /// Of an instance that has done the same job before.
+    pub kept_call_us: f64,
+    pub start_fuel: u64,
+    /// Of the first job, without the start.
+    pub job_fuel: u64,
+    pub kept_job_fuel: u64,
+    /// Linear memory.
+    pub start_memory_bytes: u64,
+    /// After eleven jobs.
+    pub memory_bytes: u64,
+    /// How the handler decided on the job.
+    pub outcome: &'static str,
+    /// Instances that were measured.
+    pub rounds: usize,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Tool {
+    pub name: String,
+    pub version: String,
+}
+
+/// Measures one component, in a sandbox with an empty cache.
+///
+/// # Errors
+/// It does not load, or does not return normally from the job.
+pub async fn component(trial: &Trial, sandbox: &SandboxSettings) -> Result<ComponentFigure, RigError> {
+    let wasm = read(&trial.component)?;
+    trial.progress.begin(format!("{}", trial.component.display()), trial.rounds.unwrap_or(*ROUNDS.start()) + LOADS);
+    let loads = loads(&wasm, sandbox, trial).await?;
+    let steps = steps(&loads.component, trial).await?;
+    let Producers { language, tools } = Producers::of(&wasm);
+    let median_of = |of: fn(&Steps) -> Duration| micros(median(steps.iter().map(of)));
+    Ok(ComponentFigure {
+        component: trial.component.clone(),
+        version: Version::of(&wasm).to_string(),
+        language,
+        tools: tools.into_iter().map(|(name, version)| Tool { name, version }).collect(),
+        bytes: wasm.len() as u64,
+        compile_ms: micros(loads.cold) / 1000.0,
+        artifact_bytes: loads.artifact_bytes,
+        load_ms: micros(loads.warm) / 1000.0,
+        start_us: median_of(|steps| steps.start),
+        first_call_us: median_of(|steps| steps.first_call),
+        kept_call_us: micros(median(steps.iter().flat_map(|steps| steps.kept_calls.iter().copied()))),
+        start_fuel: median(steps.iter().map(|steps| steps.start_fuel)),
+        job_fuel: median(steps.iter().map(|steps| steps.job_fuel)),
+        kept_job_fuel: median(steps.iter().map(|steps| steps.kept_fuel)),
+        start_memory_bytes: median(steps.iter().map(|steps| steps.start_memory_bytes)),
+        memory_bytes: median(steps.iter().map(|steps| steps.memory_bytes)),
+        outcome: steps.first().map_or("", |steps| steps.outcome.name()),
+        rounds: steps.len(),
+    })
+}
+
+struct Loads {
+    component: gristmill_sandbox::Component,
+    cold: Duration,
+    warm: Duration,
+    artifact_bytes: u64,
+}
+
+async fn loads(wasm: &[u8], sandbox: &SandboxSettings, trial: &Trial) -> Result<Loads, RigError> {
+    let cache = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
+    let sandbox = Sandbox::new(&SandboxSettings { cache: cache.path().to_owned(), ..sandbox.clone() })?;
+    let begun = Instant::now();
+    let mut component = sandbox.load(wasm).await?;
+    let cold = begun.elapsed();
+    let mut warm = Vec::with_capacity(LOADS);
+    for _ in 0..LOADS {
+        let begun = Instant::now();
+        component = sandbox.load(wasm).await?;
+        warm.push(begun.elapsed());
+        trial.progress.add(1);
+    }
+    Ok(Loads { component, cold, warm: median(warm), artifact_bytes: bytes_in(cache.path()) })
+}
+
+/// Of its files.
+fn bytes_in(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten();
+    files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum()
+}
+
+/// One after the other, on one thread.
+async fn steps(component: &gristmill_sandbox::Component, trial: &Trial) -> Result<Vec<Steps>, RigError> {
+    let attempt = attempt(trial);
+    let begun = Instant::now();
+    let enough = |rounds: usize| match trial.rounds {
+        Some(wanted) => rounds >= wanted,
+        None => rounds >= *ROUNDS.end() || rounds >= *ROUNDS.start() && begun.elapsed() >= TIME,
+    };
+    let mut all = Vec::new();
+    while !enough(all.len()) {
+        let steps = component.step_through(&attempt, AGAIN).await;
+        let steps = steps.map_err(|outcome| {
+            RigError::Failed(format!("{outcome:?}; give it a job that it can do with --data or --file"))
+        })?;
+        all.push(steps);
+        trial.progress.add(1);
+    }
+    Ok(all)
+}
+
+fn attempt(trial: &Trial) -> Attempt {
+    let (topic, now) = (&trial.topic, Timestamp::now());
+    let spec = JobSpec::new(topic.id.clone(), trial.body.clone());
+    let itself = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
+    Attempt {
+        job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
+        attempt: 1,
+        max_attempts: topic.retry.attempts,
+        checkpoint: None,
+        limits: topic.limits,
+        grants: Arc::clone(&topic.grants),
+        targets: Arc::new(HashMap::from([(topic.id.topic.clone(), itself)])),
+        clock_offset_ms: 0,
+        cancellation: Cancellation::default(),
+        checkpoints: None,
+        // Written, as under a runner, and shown to nobody.
+        logs: LogSink::Collect(Arc::new(Mutex::default())),
+    }
+}
+
+fn median<T: Ord + Default>(values: impl IntoIterator<Item = T>) -> T {
+    let mut values: Vec<T> = values.into_iter().collect();
+    let middle = values.len() / 2;
+    if middle < values.len() { std::mem::take(values.select_nth_unstable(middle).1) } else { T::default() }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([9, 1, 5]), 5);
+        assert_eq!(median([2, 1]), 2);
+        assert_eq!(median::<u64>([]), 0);
+    }
+}

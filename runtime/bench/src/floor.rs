@@ -1,0 +1,185 @@
+//! The limits: what the parts cost with nothing around them. Other figures are told as shares of these.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::{Connection, Pipeline, RedisResult};
+
+use super::figure::Figure;
+use super::rig::{Rig, RigError};
+use super::usage;
+use super::watch::{Watch, figure};
+use gristmill_core::job::{Due, Job};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::{Grants, Limits};
+use gristmill_sandbox::{Attempt, Cancellation, FollowUpRule, LogSink};
+
+/// Jobs in one pipeline.
+const BATCH: usize = 50;
+
+/// The primitives of a reliable queue on a bare Redis, from a pipelined client that does nothing with the jobs:
+/// `RPOPLPUSH`, `ZADD`, `HGET`, then `LREM`, `ZREM`, `HDEL`.
+///
+/// # Errors
+/// If the rig's store is no Redis, or fails.
+pub async fn redis_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
+    let Some((url, _)) = rig.place.redis.clone() else {
+        return Err(RigError::Failed("the floor of Redis needs a rig on Redis".into()));
+    };
+    rig.settings.progress.begin("floor: bare Redis", 2 * jobs);
+    let (progress, payload) = (rig.settings.progress.clone(), Arc::clone(&rig.settings.body));
+    let mut bare = Bare::connect(&url)?;
+    let prepare = move || {
+        for chunk in (0..jobs).step_by(BATCH) {
+            bare.put(chunk..jobs.min(chunk + BATCH), &payload)?;
+            progress.add(BATCH);
+        }
+        Ok::<_, RigError>((bare, progress))
+    };
+    let (mut bare, progress) = off_the_runtime(prepare).await?;
+    let watch = Watch::begin(rig);
+    let work = move || {
+        loop {
+            let taken = bare.take()?;
+            if taken.is_empty() {
+                return Ok::<_, RigError>(());
+            }
+            bare.done(&taken)?;
+            progress.add(taken.len());
+        }
+    };
+    off_the_runtime(work).await?;
+    Ok(watch.end(rig, "floor", jobs).case("bare Redis, batches of 50"))
+}
+
+/// A fresh instance and one call, again and again on one thread: what the sandbox costs by itself.
+///
+/// # Errors
+/// If the handler fails.
+pub async fn sandbox_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
+    /// Jobs before the clock runs: the pool's slots are warm then, as under load.
+    const WARM_UP: usize = 500;
+    rig.settings.progress.begin("floor: bare sandbox", jobs);
+    let attempt = attempt(rig);
+    let mut begun = (Instant::now(), usage::thread_cpu());
+    // This future is not spawned, so it stays on one thread as long as nothing else is awaited.
+    for round in 0..jobs + WARM_UP {
+        if round == WARM_UP {
+            begun = (Instant::now(), usage::thread_cpu());
+        }
+        invoke(rig, attempt.clone()).await?;
+        rig.settings.progress.add(usize::from(round % 1000 == 999) * 1000);
+    }
+    let cpu = usage::thread_cpu().saturating_sub(begun.1);
+    Ok(Figure {
+        jobs_per_second: Some(jobs as f64 / begun.0.elapsed().as_secs_f64()),
+        runner_cpu_us_per_job: Some(cpu.as_secs_f64() * 1e6 / jobs as f64),
+        store: String::new(),
+        threads: 1,
+        concurrency: 1,
+        ..figure(rig, "floor", jobs).case("instantiate and call")
+    })
+}
+
+/// Once, which must end well.
+async fn invoke(rig: &Rig, attempt: Attempt) -> Result<(), RigError> {
+    match rig.component.invoke(attempt).await.outcome {
+        Outcome::Complete(_) => Ok(()),
+        outcome => Err(RigError::Failed(format!("{outcome:?}"))),
+    }
+}
+
+/// That the measured component takes the body: what fails measures nothing.
+pub(super) async fn try_out(rig: &Rig) -> Result<(), RigError> {
+    invoke(rig, attempt(rig)).await
+}
+
+fn attempt(rig: &Rig) -> Attempt {
+    let now = Timestamp::now();
+    Attempt {
+        job: Arc::new(Job { spec: super::load::job(rig, Due::Now).spec, enqueued_at: now, due_at: now }),
+        attempt: 1,
+        max_attempts: 1,
+        checkpoint: None,
+        limits: Limits::default(),
+        grants: Arc::<Grants>::default(),
+        // As in the fleet: itself, for handlers that enqueue there.
+        targets: Arc::new(HashMap::from([(
+            rig.topic.topic.clone(),
+            FollowUpRule { payload_bytes: 1 << 20, ttl: None },
+        )])),
+        clock_offset_ms: 0,
+        cancellation: Cancellation::default(),
+        checkpoints: None,
+        logs: LogSink::Trace,
+    }
+}
+
+async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RigError> + Send + 'static,
+) -> Result<T, RigError> {
+    let failed = |error: tokio::task::JoinError| RigError::Failed(error.to_string());
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// A plain client, and the keys of one queue.
+struct Bare {
+    connection: Connection,
+    ready: String,
+    processing: String,
+    leases: String,
+    jobs: String,
+}
+
+impl Bare {
+    fn connect(url: &str) -> RedisResult<Self> {
+        let key = |name: &str| format!("gm-bench-{}:{{floor}}:{name}", std::process::id());
+        Ok(Self {
+            connection: redis::Client::open(url)?.get_connection()?,
+            ready: key("ready"),
+            processing: key("processing"),
+            leases: key("leases"),
+            jobs: key("jobs"),
+        })
+    }
+
+    fn put(&mut self, jobs: std::ops::Range<usize>, payload: &[u8]) -> RedisResult<()> {
+        let mut pipeline = Pipeline::new();
+        for job in jobs {
+            // As long as the ids that we make.
+            let id = format!("{job:026}");
+            pipeline.lpush(&self.ready, &id).ignore().hset(&self.jobs, &id, payload).ignore();
+        }
+        pipeline.query(&mut self.connection)
+    }
+
+    fn take(&mut self) -> RedisResult<Vec<String>> {
+        let mut pipeline = Pipeline::new();
+        for _ in 0..BATCH {
+            pipeline.rpoplpush(&self.ready, &self.processing);
+        }
+        let ids: Vec<Option<String>> = pipeline.query(&mut self.connection)?;
+        let ids: Vec<String> = ids.into_iter().flatten().collect();
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        let mut pipeline = Pipeline::new();
+        for id in &ids {
+            pipeline.zadd(&self.leases, id, 1_795_176_245_006_u64).ignore().hget(&self.jobs, id);
+        }
+        let bodies: Vec<Vec<u8>> = pipeline.query(&mut self.connection)?;
+        debug_assert_eq!(bodies.len(), ids.len());
+        Ok(ids)
+    }
+
+    fn done(&mut self, ids: &[String]) -> RedisResult<()> {
+        let mut pipeline = Pipeline::new();
+        for id in ids {
+            pipeline.lrem(&self.processing, -1, id).ignore().zrem(&self.leases, id).ignore();
+            pipeline.hdel(&self.jobs, id).ignore();
+        }
+        pipeline.query(&mut self.connection)
+    }
+}

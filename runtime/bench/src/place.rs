@@ -1,0 +1,100 @@
+//! Where the jobs of a measurement are: a store that nobody else uses, gone afterwards.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::rig::RigError;
+use super::server::{PREFIX, PrivateServer};
+use gristmill_store::Store;
+use gristmill_store::embedded::{Durability, EmbeddedStore};
+use gristmill_store::redis::RedisStore;
+
+/// Which store to measure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BenchStore {
+    /// A file in a temporary folder.
+    Embedded(Durability),
+    /// A `redis-server` of its own, without a log on disk.
+    PrivateRedis,
+    /// A Redis that is there, under keys of its own: what is in it stays as it is.
+    RedisAt(String),
+}
+
+impl BenchStore {
+    pub fn is_redis(&self) -> bool {
+        !matches!(self, Self::Embedded(_))
+    }
+}
+
+impl fmt::Display for BenchStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(Durability::Power) => f.write_str("embedded (power)"),
+            Self::Embedded(Durability::Process) => f.write_str("embedded (process)"),
+            Self::PrivateRedis => f.write_str("redis"),
+            // Without the user's name and password.
+            Self::RedisAt(url) => f.write_str(url.rsplit_once('@').map_or(url, |(_, host)| host)),
+        }
+    }
+}
+
+/// An open store, with what has to go when it goes.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) store: Arc<dyn Store>,
+    /// The address of the Redis that it is in, if it is in one, and what its keys begin with.
+    pub(super) redis: Option<(String, String)>,
+    server: Option<PrivateServer>,
+    /// Dropped after the store that is in it.
+    folder: Option<TempDir>,
+}
+
+impl Place {
+    pub(super) async fn open(which: &BenchStore) -> Result<Self, RigError> {
+        match which {
+            BenchStore::Embedded(durability) => {
+                let folder = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
+                let store = EmbeddedStore::open(&folder.path().join("bench.db"), *durability).await?;
+                Ok(Self { store: Arc::new(store), redis: None, server: None, folder: Some(folder) })
+            }
+            BenchStore::PrivateRedis => {
+                let server = PrivateServer::start().map_err(RigError::StartServer)?;
+                let store = Arc::new(server.connect().await?);
+                let redis = Some((server.url(), PREFIX.to_owned()));
+                Ok(Self { store, redis, server: Some(server), folder: None })
+            }
+            BenchStore::RedisAt(url) => {
+                let prefix = format!("gm-bench-{}", std::process::id());
+                let store = RedisStore::connect(url, &prefix).await?;
+                Ok(Self { store: Arc::new(store), redis: Some((url.clone(), prefix)), server: None, folder: None })
+            }
+        }
+    }
+
+    /// CPU time of the store's process so far; none if it is not ours, or this one.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        self.server.as_ref().map(|server| super::usage::cpu_of(server.pid()))
+    }
+
+    /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if nobody says.
+    pub(super) async fn bytes(&self) -> Option<u64> {
+        match (&self.redis, &self.folder) {
+            (Some((url, _)), _) => used_memory(url.clone()).await,
+            (None, Some(folder)) => {
+                let files = std::fs::read_dir(folder.path()).ok()?;
+                Some(files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum())
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+/// What Redis says of itself, in bytes.
+async fn used_memory(url: String) -> Option<u64> {
+    let mut connection = redis::Client::open(url).ok()?.get_multiplexed_async_connection().await.ok()?;
+    let info: String = redis::cmd("INFO").arg("memory").query_async(&mut connection).await.ok()?;
+    info.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim().parse().ok()
+}

@@ -1,0 +1,138 @@
+//! New components: how soon one that is renamed into the folder does jobs, and how soon a runner with many is ready.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::figure::{Figure, Spread};
+use super::load::job;
+use super::rig::{Rig, RigError, read};
+use super::variant::variant;
+use super::watch::figure;
+use gristmill_config::Manifest;
+use gristmill_core::job::Due;
+use gristmill_runner::AttemptRecord;
+use gristmill_runner::handlers::Reloader;
+use gristmill_sandbox::{Sandbox, SandboxSettings, Version};
+
+/// A version replaces the one before, again and again, on a runner that does one job after the other: from the rename of
+/// the file to the start of the first job on the new version. `compiled`: it was compiled some time before; else it
+/// never was.
+///
+/// # Errors
+/// If the component does not load, or the store fails.
+pub async fn reload(rig: &Rig, sandbox: &Sandbox, compiled: bool, reloads: usize) -> Result<Figure, RigError> {
+    let case = if compiled { "compiled before" } else { "never compiled" };
+    rig.settings.progress.begin(format!("reload: {case}"), reloads);
+    let folder = Folder::new()?;
+    let bytes = read(&rig.settings.handler)?;
+    folder.put(rig, &bytes)?;
+    let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await.map_err(RigError::WriteHandler)?;
+    let (sender, mut records) = mpsc::unbounded_channel();
+    let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
+    let runner = rig.observed(reloader.fleet(), observer)?;
+    let stop = CancellationToken::new();
+    let reloading = tokio::spawn(reloader.run(stop.clone()));
+
+    let mut delays = Vec::with_capacity(reloads);
+    for number in 0..reloads {
+        // Never seen before in this cache, whichever process made it.
+        let next = variant(&bytes, &format!("{} {number}", ulid::Ulid::generate()));
+        let version = if compiled { sandbox.load(&next).await?.version() } else { Version::of(&next) };
+        let renamed = folder.put(rig, &next)?;
+        delays.push(first_on(rig, version, &mut records).await?.saturating_duration_since(renamed));
+        rig.settings.progress.add(1);
+    }
+    Rig::end(runner).await;
+    stop.cancel();
+    reloading.await.map_err(|error| RigError::Failed(error.to_string()))?;
+    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "reload", reloads).case(case) })
+}
+
+/// Pushes one job after the other until one starts on this version; tells when.
+async fn first_on(
+    rig: &Rig,
+    version: Version,
+    records: &mut mpsc::UnboundedReceiver<AttemptRecord>,
+) -> Result<Instant, RigError> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        rig.place.store.push(&[job(rig, Due::Now)]).await?;
+        let Some(record) = records.recv().await else { break };
+        if record.version == Some(version) {
+            return Ok(record.started);
+        }
+    }
+    Err(RigError::Failed(format!("version {version} did no job within {PATIENCE:?}")))
+}
+
+/// A folder of many components that were all compiled before: from nothing to a runner that works on all of them. A
+/// sandbox, too, is made anew each time.
+///
+/// # Errors
+/// If a component does not load, or the store fails.
+pub async fn start(
+    rig: &Rig,
+    settings: &SandboxSettings,
+    components: usize,
+    starts: usize,
+) -> Result<Figure, RigError> {
+    let case = format!("{components} components, compiled before");
+    rig.settings.progress.begin(format!("start: {components} components"), components + starts);
+    let folder = Folder::new()?;
+    let bytes = read(&rig.settings.handler)?;
+    let sandbox = Sandbox::new(settings)?;
+    for number in 0..components {
+        let component = variant(&bytes, &number.to_string());
+        sandbox.load(&component).await?;
+        let name = format!("bench-{number}.wasm");
+        std::fs::write(folder.0.path().join(name), &component).map_err(RigError::WriteHandler)?;
+        rig.settings.progress.add(1);
+    }
+    drop(sandbox);
+    let mut delays = Vec::with_capacity(starts);
+    for _ in 0..starts {
+        let begun = Instant::now();
+        let sandbox = Sandbox::new(settings)?;
+        let reloader = Reloader::start(folder.manifest(), sandbox).await.map_err(RigError::WriteHandler)?;
+        let loaded = reloader.fleet().borrow().seats().filter(|seat| seat.handler.is_some()).count();
+        let runner = rig.observed(reloader.fleet(), Arc::new(|_| ()))?;
+        delays.push(begun.elapsed());
+        Rig::end(runner).await;
+        if loaded != components {
+            return Err(RigError::Failed(format!("{loaded} of {components} components were loaded")));
+        }
+        rig.settings.progress.add(1);
+    }
+    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "start", starts).case(case) })
+}
+
+/// A handlers folder.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Result<Self, RigError> {
+        TempDir::with_prefix("gristmill-bench-").map(Self).map_err(RigError::MakeFolder)
+    }
+
+    fn manifest(&self) -> Manifest {
+        let mut manifest = Manifest::default_at(Path::new("."));
+        manifest.handlers.folder = self.0.path().to_owned();
+        manifest
+    }
+
+    /// Writes the component of the rig's topic beside its place and renames it there; tells when it was renamed.
+    fn put(&self, rig: &Rig, component: &[u8]) -> Result<Instant, RigError> {
+        let landing = self.0.path().join(".landing");
+        std::fs::write(&landing, component).map_err(RigError::WriteHandler)?;
+        let renamed = Instant::now();
+        let target = self.0.path().join(format!("{}.wasm", rig.topic.topic));
+        std::fs::rename(landing, target).map_err(RigError::WriteHandler)?;
+        Ok(renamed)
+    }
+}

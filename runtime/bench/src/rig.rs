@@ -1,0 +1,208 @@
+//! What every scenario runs on: a store, topics with handlers, and a runner that is watched.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::place::{BenchStore, Place};
+use super::progress::Progress;
+use gristmill_config::{JournalSettings, Manifest};
+use gristmill_core::job::{Name, TopicId, WorkerId};
+use gristmill_core::topic::Grants;
+use gristmill_runner::handlers::{Fleet, Handler};
+use gristmill_runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings, Tenants};
+use gristmill_sandbox::{Component, LoadError, Sandbox, SandboxError};
+use gristmill_store::StoreError;
+
+/// What the scenarios have in common.
+#[derive(Debug, Clone)]
+pub struct RigSettings {
+    /// The component to run.
+    pub handler: PathBuf,
+    /// A component that waits and computes as its payload says: `handlers/simulate`.
+    pub simulate: PathBuf,
+    pub store: BenchStore,
+    pub concurrency: usize,
+    pub threads: usize,
+    /// Each job's.
+    pub body: Arc<[u8]>,
+    /// Every attempt is written down, in a file that goes with the rig.
+    pub journal: bool,
+    pub progress: Progress,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    #[error("failed to read the handler {}; build it with scripts/build-handlers.sh or name another with an option", path.display())]
+    ReadHandler {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("failed to load the handler")]
+    LoadHandler(#[from] LoadError),
+    #[error("failed to set up a sandbox")]
+    Sandbox(#[from] SandboxError),
+    #[error("failed to start a private redis-server; install one, or name a store with --store")]
+    StartServer(#[source] std::io::Error),
+    #[error("failed to make a temporary folder; set TMPDIR to another place")]
+    MakeFolder(#[source] std::io::Error),
+    #[error("failed to write a component into the temporary folder")]
+    WriteHandler(#[source] std::io::Error),
+    #[error("failed to open a journal")]
+    Journal(#[from] JournalError),
+    #[error("failed to start a runner")]
+    StartRunner(#[source] std::io::Error),
+    #[error("failed to connect with the server")]
+    Connect(#[source] std::io::Error),
+    #[error("failed to ask the server")]
+    Ask(#[source] hyper::Error),
+    #[error("failed to use the store")]
+    Store(#[from] StoreError),
+    #[error("failed to measure the bare Redis")]
+    Floor(#[from] redis::RedisError),
+    #[error("a part of the measurement failed, which measures nothing: {0}")]
+    Failed(String),
+}
+
+/// A store and a handler; runners come and go.
+#[derive(Debug)]
+pub struct Rig {
+    pub settings: RigSettings,
+    pub(super) place: Place,
+    /// The topic of the measured handler.
+    pub(super) topic: TopicId,
+    pub(super) component: Component,
+    fleet: watch::Sender<Arc<Fleet>>,
+    journals: Option<TempDir>,
+}
+
+/// A runner, and its journal if it has one.
+pub(super) struct Running {
+    runner: Runner,
+    journal: Option<Journal>,
+}
+
+/// A topic that the rig's runners work on.
+pub(super) struct Seating {
+    pub(super) topic: TopicId,
+    pub(super) component: Component,
+    pub(super) concurrency: usize,
+    /// Jobs that one instance does.
+    pub(super) reuse: u32,
+}
+
+impl Rig {
+    /// # Errors
+    /// If the handler does not load or the store does not answer.
+    pub async fn new(settings: RigSettings, sandbox: &Sandbox) -> Result<Self, RigError> {
+        let component = load(sandbox, &settings.handler).await?;
+        let place = Place::open(&settings.store).await?;
+        let journals = settings.journal.then(|| TempDir::with_prefix("gristmill-bench-")).transpose();
+        let journals = journals.map_err(RigError::MakeFolder)?;
+        let rig = Self { settings, place, topic: topic("bench"), component, fleet: watch::Sender::default(), journals };
+        rig.seat(vec![rig.seating(rig.topic.clone())]);
+        Ok(rig)
+    }
+
+    /// The measured handler on a topic, as wide as the runner.
+    pub(super) fn seating(&self, topic: TopicId) -> Seating {
+        Seating { topic, component: self.component.clone(), concurrency: self.settings.concurrency, reuse: 1 }
+    }
+
+    /// Gives the runners other topics to work on.
+    pub(super) fn seat(&self, seatings: Vec<Seating>) {
+        self.fleet.send_replace(Arc::new(fleet(seatings)));
+    }
+
+    /// A runner, and a line for every attempt that it settles.
+    pub(super) fn run(&self) -> Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>), RigError> {
+        let (sender, records) = mpsc::unbounded_channel();
+        let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
+        Ok((self.observed(self.fleet.subscribe(), observer)?, records))
+    }
+
+    /// A runner, and how many attempts it has settled: to be measured itself, so as little as possible is added to it.
+    pub(super) fn run_counted(&self) -> Result<(Running, Arc<AtomicUsize>), RigError> {
+        let done = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&done);
+        let observer = Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed));
+        Ok((self.observed(self.fleet.subscribe(), observer)?, done))
+    }
+
+    /// A runner on a fleet of its own.
+    pub(super) fn observed(&self, fleet: watch::Receiver<Arc<Fleet>>, observer: Observer) -> Result<Running, RigError> {
+        let settings = RunnerSettings {
+            worker: WorkerId::new("bench"),
+            concurrency: self.settings.concurrency,
+            threads: self.settings.threads,
+            shutdown_grace: Duration::from_secs(5),
+            observer: Some(observer),
+            metrics: Arc::default(),
+            tenants: Tenants::default(),
+        };
+        let journal = self
+            .journals
+            .as_ref()
+            .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &settings.worker));
+        let journal = journal.transpose()?;
+        let runner = Runner::start_with_journal(self.place.store.clone(), fleet, settings, journal.clone());
+        Ok(Running { runner: runner.map_err(RigError::StartRunner)?, journal })
+    }
+
+    pub(super) async fn end(Running { runner, journal }: Running) {
+        runner.shutdown(CancellationToken::new()).await;
+        if let Some(journal) = journal {
+            journal.close().await;
+        }
+    }
+}
+
+/// Waits until `target` are done; looks every millisecond, and moves the bar.
+pub(super) async fn reach(done: &AtomicUsize, target: usize, progress: &Progress) {
+    let mut shown = done.load(Ordering::Relaxed);
+    while shown < target {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let now = done.load(Ordering::Relaxed);
+        progress.add(now - shown);
+        shown = now;
+    }
+}
+
+/// Loads a component from a file.
+pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> Result<Component, RigError> {
+    Ok(sandbox.load(&read(path)?).await?)
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, RigError> {
+    std::fs::read(path).map_err(|source| RigError::ReadHandler { path: path.to_owned(), source })
+}
+
+/// A topic of the default tenant.
+pub(super) fn topic(name: &str) -> TopicId {
+    #[expect(clippy::expect_used, reason = "our own names")]
+    name.parse().expect("a topic's name")
+}
+
+fn fleet(seatings: Vec<Seating>) -> Fleet {
+    let mut manifest = Manifest::default_at(Path::new("."));
+    manifest.handlers.auto_topics = false;
+    let mut handlers = BTreeMap::new();
+    for Seating { topic, component, concurrency, reuse } in seatings {
+        let name: Name = topic.topic.clone();
+        let mut settings = manifest.auto_topic(&name);
+        settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);
+        settings.reuse = reuse;
+        // Whoever measures a component trusts it.
+        settings.grants = Arc::new(Grants { clock: true, random: true, ..Grants::default() });
+        manifest.topics.insert(topic, settings);
+        handlers.insert(name.clone(), Handler { name, component });
+    }
+    Fleet::new(&manifest, &handlers, &Fleet::default())
+}

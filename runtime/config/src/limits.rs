@@ -1,0 +1,53 @@
+//! `[tenants.NAME.limits]`, and `[limits]` for the default tenant: how much a tenant may ask for at the server's door.
+
+use super::ranges;
+use super::read::Section;
+
+/// None: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Of all its tokens together; as many may come at once.
+    pub requests_per_second: Option<u32>,
+    /// Ready, delayed, running and dead ones.
+    pub stored_jobs: Option<u64>,
+    /// Bytes of a job's body.
+    pub payload_bytes: Option<u64>,
+    /// Requests that are being answered, those that wait included.
+    pub concurrency: Option<u32>,
+}
+
+/// None: the section is not there.
+pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
+    let mut section = outer.section("limits")?;
+    let limits = TenantLimits {
+        requests_per_second: section.limit(&ranges::REQUESTS_PER_SECOND),
+        stored_jobs: section.limit(&ranges::STORED_JOBS),
+        payload_bytes: section.limit(&ranges::PAYLOAD),
+        concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
+    };
+    section.finish();
+    Some(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::parse;
+    use super::*;
+    use gristmill_core::job::Name;
+
+    #[test]
+    fn tenants_have_limits_of_their_own_and_the_default_one_too() {
+        let acme = "requests-per-second = 5\nstored-jobs = \"2k\"\npayload = \"1KiB\"";
+        let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
+        let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
+        assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
+        let acme = TenantLimits {
+            requests_per_second: Some(5),
+            stored_jobs: Some(2000),
+            payload_bytes: Some(1024),
+            concurrency: None,
+        };
+        assert_eq!(limits("acme"), Some(acme));
+        assert_eq!(limits("other"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! A manifest as a whole: from a file to values, or to the list of its mistakes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::grants::Secrets;
+use super::http::{self, HttpSettings};
+use super::journal::{self, JournalSettings};
+use super::limits::TenantLimits;
+use super::lmstfy::{self, LmstfySettings};
+use super::read::{Problems, Section};
+use super::server::{self, HandlerSettings, Server};
+use super::store::{self, StoreSettings};
+use super::{stores, topics};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::topic::{Capability, Topic};
+
+/// How many mistakes are shown; whoever has more has one that causes the others.
+const SHOWN: usize = 20;
+
+/// A validated manifest. Every path in it is relative to the manifest's folder, or absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub path: PathBuf,
+    pub server: Server,
+    /// The home store.
+    pub store: StoreSettings,
+    /// The other stores, by name. See [`HOME`](super::HOME).
+    pub stores: BTreeMap<Name, StoreSettings>,
+    /// Tenants that live in one of them, unless they have been moved since.
+    pub residences: BTreeMap<Name, Name>,
+    pub http: HttpSettings,
+    pub lmstfy: LmstfySettings,
+    /// None: no journal is kept.
+    pub journal: Option<JournalSettings>,
+    pub handlers: HandlerSettings,
+    /// The topics that are written down. See [`Self::auto_topic`] for the others.
+    pub topics: BTreeMap<TopicId, Topic>,
+    /// Of the tenants that have some.
+    pub limits: Arc<BTreeMap<Name, TenantLimits>>,
+    template: Topic,
+    source: Source,
+    places: BTreeMap<TopicId, Span>,
+}
+
+/// Why there is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    #[error("the manifest {} cannot be read; name another with --manifest", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// In the order of the text; at least one.
+    #[error("{}", render(problems, false))]
+    Invalid { problems: Vec<Diagnostic> },
+}
+
+impl Manifest {
+    /// Reads and validates a manifest, and the secrets that it points at.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something that makes no sense: then every mistake is listed.
+    pub fn load(path: &Path) -> Result<Self, ManifestError> {
+        Self::parse(&text_of(path)?, path)
+    }
+
+    /// Like [`Self::load`], but leaves every topic's secrets out: for whoever runs no handlers and may not see them.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`].
+    pub fn load_without_secrets(path: &Path) -> Result<Self, ManifestError> {
+        Self::parse_with(Secrets::Skip, &text_of(path)?, path)
+    }
+
+    /// Like [`Self::load`], of a text that was read from `path`: what is relative is relative to its folder.
+    ///
+    /// # Errors
+    /// [`ManifestError::Invalid`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ManifestError> {
+        Self::parse_with(Secrets::Read, text, path)
+    }
+
+    fn parse_with(secrets: Secrets, text: &str, path: &Path) -> Result<Self, ManifestError> {
+        let source = Source { path: path.into(), text: text.into() };
+        let (table, syntax) = DeTable::parse_recoverable(&source.text);
+        if !syntax.is_empty() {
+            // What could be saved of a broken file would be misread: its other mistakes come next time.
+            let shown = |error: &toml::de::Error| source.complain(error.span(), error.message().trim());
+            return Err(ManifestError::Invalid { problems: syntax.iter().map(shown).collect() });
+        }
+        let problems = Problems::of(source.clone());
+        let manifest = Self::read(table.get_ref(), secrets, &source, &problems);
+        let problems = problems.into_vec();
+        if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid { problems }) }
+    }
+
+    /// What holds where there is no manifest: every setting at its default, no topics but those that files make.
+    pub fn default_at(folder: &Path) -> Self {
+        let path = folder.join("gristmill.toml");
+        Self {
+            server: Server::default(),
+            store: StoreSettings::default_at(folder),
+            stores: BTreeMap::new(),
+            residences: BTreeMap::new(),
+            http: HttpSettings::default(),
+            lmstfy: LmstfySettings::default(),
+            journal: None,
+            handlers: HandlerSettings::default_at(folder),
+            topics: BTreeMap::new(),
+            limits: Arc::default(),
+            template: topics::template(),
+            source: Source { path: path.as_path().into(), text: "".into() },
+            places: BTreeMap::new(),
+            path,
+        }
+    }
+
+    fn read<'t>(table: &'t DeTable<'t>, secrets: Secrets, source: &Source, problems: &'t Problems) -> Self {
+        let folder = source.path.parent().unwrap_or(Path::new(""));
+        let mut root = Section::new("the manifest".into(), table, problems);
+        let server = server::server(&mut root, folder);
+        let store = store::store(&mut root, folder);
+        let stores = stores::stores(&mut root, folder, &store);
+        let http = http::http(&mut root, folder);
+        let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
+        let journal = journal::journal(&mut root, folder);
+        let handlers = server::handlers(&mut root, folder);
+        let topics::Topics { topics, places, template, limits, residences, .. } =
+            topics::read(&mut root, folder, secrets);
+        let residences = stores::residences(residences, &stores, problems);
+        root.finish();
+        Self {
+            path: source.path.to_path_buf(),
+            server,
+            store,
+            stores,
+            residences,
+            http,
+            lmstfy,
+            journal,
+            handlers,
+            topics,
+            limits: Arc::new(limits),
+            template,
+            source: source.clone(),
+            places,
+        }
+    }
+
+    /// The topic that a component makes by lying in the folder: its namesake in the default tenant, with `[defaults]`.
+    pub fn auto_topic(&self, handler: &Name) -> Topic {
+        let tenant = self.template.id.tenant.clone();
+        let id = TopicId { tenant, topic: handler.clone() };
+        Topic { id, handler: handler.clone(), ..self.template.clone() }
+    }
+
+    /// The topics whose jobs this handler does: those that name it, and the one that its file makes.
+    pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
+        let named = self.topics.values().filter(|topic| topic.handler == *handler && !topic.external).cloned();
+        let auto = Some(self.auto_topic(handler));
+        let made = auto.filter(|auto| self.handlers.auto_topics && !self.topics.contains_key(&auto.id));
+        named.chain(made).collect()
+    }
+
+    /// Says that a topic's handler imports what the topic is not granted, and which lines would grant it.
+    pub fn missing_grants(&self, topic: &Topic, lacking: &[Capability]) -> Diagnostic {
+        let names: Vec<_> = lacking.iter().map(|capability| format!("`{capability}`")).collect();
+        let Topic { id, handler, .. } = topic;
+        let title = format!("topic `{id}` does not grant what its handler `{handler}` imports: {}", names.join(", "));
+        let lines = lines_that_grant(&topics::section_of(id), lacking);
+        let place = self.places.get(id).cloned();
+        self.source
+            .complain(place, title)
+            .help(format!("if it may have that, say so in {}:{lines}", self.path.display()))
+    }
+
+    /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
+    pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
+        let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);
+        let folder = self.handlers.folder.display();
+        let title = format!("topic `{topic}` has no handler: there is no {folder}/{handler}.wasm that can be used");
+        let problem = self.source.complain(self.places.get(topic).cloned(), title);
+        match did_you_mean(handler.as_str(), available.iter().map(Name::as_str)) {
+            Some(hint) => problem.label(hint),
+            None if available.is_empty() => problem.help("the folder has no usable component at all"),
+            None => {
+                let names: Vec<_> = available.iter().map(Name::as_str).collect();
+                problem.help(format!("there are: {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+/// The lines that grant these, below the section of their topic.
+fn lines_that_grant(section: &str, lacking: &[Capability]) -> String {
+    let line = |capability: &Capability| match capability {
+        Capability::Clock | Capability::Random => format!("\n  {capability} = true"),
+        Capability::Http => String::new(),
+    };
+    let lines: String = lacking.iter().map(line).collect();
+    let switches = if lines.is_empty() { lines } else { format!("\n  [{section}]{lines}") };
+    let http = if lacking.contains(&Capability::Http) {
+        format!("\n  [{section}.http]\n  allow = [\"the.host.it.asks\"]")
+    } else {
+        String::new()
+    };
+    switches + &http
+}
+
+fn text_of(path: &Path) -> Result<String, ManifestError> {
+    std::fs::read_to_string(path).map_err(|source| ManifestError::Read { path: path.into(), source })
+}
+
+impl ManifestError {
+    /// The whole message; with terminal colours if `colour`.
+    pub fn render(&self, colour: bool) -> String {
+        match self {
+            Self::Read { .. } => self.to_string(),
+            Self::Invalid { problems } => render(problems, colour),
+        }
+    }
+
+    pub fn problems(&self) -> &[Diagnostic] {
+        match self {
+            Self::Read { .. } => &[],
+            Self::Invalid { problems } => problems,
+        }
+    }
+}
+
+fn render(problems: &[Diagnostic], colour: bool) -> String {
+    let mut parts: Vec<_> = problems.iter().take(SHOWN).map(|problem| problem.render(colour)).collect();
+    let path = problems.first().map(|problem| problem.path().display().to_string()).unwrap_or_default();
+    parts.push(match problems.len() {
+        1 => format!("the manifest {path} has 1 problem"),
+        count if count > SHOWN => format!("the manifest {path} has {count} problems; the first {SHOWN} are shown"),
+        count => format!("the manifest {path} has {count} problems"),
+    });
+    parts.join("\n\n")
+}

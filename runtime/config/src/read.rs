@@ -1,0 +1,366 @@
+//! Reads tables of a manifest key by key, and collects every mistake on the way instead of stopping at the first.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::ranges::Bounds;
+use gristmill_core::job::Name;
+
+/// A value with its place.
+pub(super) type Value<'t> = &'t Spanned<DeValue<'t>>;
+
+/// What is wrong with one manifest, gathered while it is read.
+#[derive(Debug)]
+pub(super) struct Problems {
+    source: Source,
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+impl Problems {
+    pub(super) fn of(source: Source) -> Self {
+        Self { source, found: RefCell::default() }
+    }
+
+    pub(super) fn at(&self, span: Span, title: impl Into<String>) -> Diagnostic {
+        self.source.complain(Some(span), title)
+    }
+
+    pub(super) fn add(&self, problem: Diagnostic) {
+        self.found.borrow_mut().push(problem);
+    }
+
+    /// In the order of the text.
+    pub(super) fn into_vec(self) -> Vec<Diagnostic> {
+        let mut found = self.found.into_inner();
+        found.sort_by_key(Diagnostic::start);
+        found
+    }
+}
+
+/// A table that is being read. Every key asked for counts as known; [`Section::finish`] reports the others.
+#[derive(Debug, Clone)]
+pub(super) struct Section<'t> {
+    /// As a person would point at it: `[topics.resize-image]`.
+    name: String,
+    table: &'t DeTable<'t>,
+    known: Vec<&'static str>,
+    problems: &'t Problems,
+}
+
+impl<'t> Section<'t> {
+    pub(super) fn new(name: String, table: &'t DeTable<'t>, problems: &'t Problems) -> Self {
+        Self { name, table, known: Vec::new(), problems }
+    }
+
+    pub(super) fn problems(&self) -> &'t Problems {
+        self.problems
+    }
+
+    /// As a person would point at it.
+    pub(super) fn title(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn value(&mut self, key: &'static str) -> Option<Value<'t>> {
+        self.known.push(key);
+        self.table.get(key)
+    }
+
+    /// A value that the reading function accepts; a refusal is reported with what the key must be.
+    pub(super) fn read<T>(
+        &mut self,
+        key: &'static str,
+        must: &str,
+        read: impl FnOnce(&'t DeValue<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.value(key)?;
+        let read = read(value.get_ref());
+        if read.is_none() {
+            self.problems.add(self.mismatch(key, value, must));
+        }
+        read
+    }
+
+    /// A string that the reading function accepts, at a key that was asked for.
+    pub(super) fn text<T>(
+        &self,
+        key: &str,
+        value: Value<'_>,
+        must: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.problems.add(self.mismatch(key, value, must));
+            return None;
+        };
+        let read = read(text);
+        if read.is_none() {
+            let title = format!("`{key}` in {} must be {must}", self.name);
+            self.problems.add(self.problems.at(value.span(), title));
+        }
+        read
+    }
+
+    fn mismatch(&self, key: &str, value: Value<'_>, must: &str) -> Diagnostic {
+        let label = format!("this is {}", kind(value.get_ref()));
+        self.problems.at(value.span(), format!("`{key}` in {} must be {must}", self.name)).label(label)
+    }
+
+    pub(super) fn boolean(&mut self, key: &'static str, slot: &mut bool) {
+        if let Some(value) = self.read(key, "`true` or `false`", DeValue::as_bool) {
+            *slot = value;
+        }
+    }
+
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        let value = self.value(key)?;
+        match value.get_ref().as_str() {
+            Some(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            Some(_) => {
+                self.problems.add(self.problems.at(value.span(), format!("`{key}` in {} is empty", self.name)));
+                None
+            }
+            None => {
+                self.problems.add(self.mismatch(key, value, "a path"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn name(&mut self, key: &'static str) -> Option<Name> {
+        let value = self.value(key)?;
+        let Some(text) = value.get_ref().as_str() else {
+            self.problems.add(self.mismatch(key, value, "a name"));
+            return None;
+        };
+        name(text, value.span(), self.problems)
+    }
+
+    /// A bounded setting; leaves the slot alone if the key is absent or its value is refused.
+    pub(super) fn quantity<T: FromBase>(&mut self, bounds: &Bounds, slot: &mut T) {
+        if let Some(value) = self.limit(bounds) {
+            *slot = value;
+        }
+    }
+
+    /// A bounded setting that may be left out; none, too, if its value is refused.
+    pub(super) fn limit<T: FromBase>(&mut self, bounds: &Bounds) -> Option<T> {
+        self.value(bounds.key).and_then(|value| self.bounded(bounds, bounds.key, value))
+    }
+
+    /// Holds `value` to `bounds`, under the key that it stands at.
+    pub(super) fn bounded<T: FromBase>(&self, bounds: &Bounds, key: &str, value: Value<'t>) -> Option<T> {
+        let scale = bounds.scale;
+        let problem = match base(bounds, value.get_ref()) {
+            Written::Base(base) if (bounds.min..=bounds.max).contains(&base) => return Some(T::from_base(base)),
+            Written::Base(_) | Written::OutOfRange => {
+                let title = format!("`{key}` in {} is out of range", self.name);
+                self.problems.at(value.span(), title).label(format!("allowed: {}", bounds.range()))
+            }
+            Written::Bad(problem) => {
+                let title = format!("`{key}` in {} is not {}", self.name, scale.what);
+                self.problems.at(value.span(), title).label(problem).help(format!(
+                    "{}; allowed: {}",
+                    scale.remedy(),
+                    bounds.range()
+                ))
+            }
+            Written::Other => {
+                let must = format!("{} such as {}, {}", scale.what, scale.example, bounds.range());
+                self.mismatch(key, value, &must)
+            }
+        };
+        self.problems.add(problem);
+        None
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)], slot: &mut T) {
+        let Some(value) = self.value(key) else { return };
+        let quoted: Vec<_> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let must = quoted.join(" or ");
+        let Some(written) = value.get_ref().as_str() else {
+            self.problems.add(self.mismatch(key, value, &must));
+            return;
+        };
+        match choices.iter().find(|(word, _)| *word == written) {
+            Some((_, choice)) => *slot = *choice,
+            None => {
+                let title = format!("`{key}` in {} must be {must}", self.name);
+                let hint = did_you_mean(written, choices.iter().map(|(word, _)| *word));
+                self.problems.add(self.problems.at(value.span(), title).label(hint.unwrap_or_default()));
+            }
+        }
+    }
+
+    /// The table at `key`, if there is one.
+    pub(super) fn section(&mut self, key: &'static str) -> Option<Section<'t>> {
+        let table = self.read(key, "a table", DeValue::as_table)?;
+        Some(Section::new(self.inner_name(key), table, self.problems))
+    }
+
+    /// The same, with the place of its name.
+    pub(super) fn section_at(&mut self, key: &'static str) -> Option<(Span, Section<'t>)> {
+        let section = self.section(key)?;
+        let (written, _) = self.table.get_key_value(key)?;
+        Some((written.span(), section))
+    }
+
+    /// Whether the key is there. Does not count as asking for it.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The tables inside the table at `key`, by their names as written, with the place of each name.
+    pub(super) fn sections(&mut self, key: &'static str) -> Vec<(&'t str, Span, Section<'t>)> {
+        let Some(outer) = self.section(key) else { return Vec::new() };
+        let mut inner = Vec::new();
+        for (name, value) in outer.table {
+            match value.get_ref().as_table() {
+                Some(table) => {
+                    let section = Section::new(outer.inner_name(name.get_ref()), table, self.problems);
+                    inner.push((name.get_ref().as_ref(), name.span(), section));
+                }
+                None => self.problems.add(outer.mismatch(name.get_ref(), value, "a table")),
+            }
+        }
+        inner
+    }
+
+    /// Every key with its value, for tables with free keys; all count as known.
+    pub(super) fn entries(self) -> impl Iterator<Item = (&'t str, Span, Value<'t>)> {
+        self.table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
+    }
+
+    pub(super) fn inner_name(&self, key: &str) -> String {
+        match self.name.strip_suffix(']') {
+            Some(outer) => format!("{outer}.{key}]"),
+            None => format!("[{key}]"),
+        }
+    }
+
+    /// Whether something is granted under this key, and where; none if it is not named. Does not count as asking for it.
+    pub(super) fn grants(&self, key: &str) -> Option<(Span, bool)> {
+        let (written, value) = self.table.get_key_value(key)?;
+        let granted = match value.get_ref() {
+            DeValue::Boolean(granted) => *granted,
+            DeValue::Table(table) => !table.is_empty(),
+            _ => true,
+        };
+        Some((written.span(), granted))
+    }
+
+    /// Reports a key that has its place elsewhere.
+    pub(super) fn misplaced(&mut self, key: &'static str, help: &str) {
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
+        if let Some((written, _)) = self.table.get_key_value(key) {
+            let title = format!("`{key}` has no place in {}", self.name);
+            self.problems.add(self.problems.at(written.span(), title).help(help));
+        }
+    }
+
+    /// Reports the keys that nobody asked for.
+    pub(super) fn finish(self) {
+        for (key, _) in self.table {
+            let written: &str = key.get_ref();
+            if self.known.contains(&written) {
+                continue;
+            }
+            let problem = self.problems.at(key.span(), format!("unknown key `{written}` in {}", self.name));
+            self.problems.add(match did_you_mean(written, self.known.iter().copied()) {
+                Some(hint) => problem.label(hint),
+                None => problem.help(format!("known here: {}", self.known.join(", "))),
+            });
+        }
+    }
+}
+
+/// Reads a name, or reports why it is none.
+pub(super) fn name(text: &str, span: Span, problems: &Problems) -> Option<Name> {
+    let name = text.parse();
+    if name.is_err() {
+        let rule = "a name is 1 to 128 of A-Z a-z 0-9 - _ . and begins with a letter or a digit";
+        problems.add(problems.at(span, format!("`{text}` is no name")).help(rule));
+    }
+    name.ok()
+}
+
+/// What a bounded value says.
+enum Written {
+    Base(u64),
+    /// A whole number below zero or beyond 64 bits.
+    OutOfRange,
+    Bad(String),
+    Other,
+}
+
+fn base(bounds: &Bounds, value: &DeValue<'_>) -> Written {
+    match value {
+        DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if !bounds.scale.bare => {
+                Written::Bad(format!("it needs a unit: write \"{number}s\" or \"{number}ms\""))
+            }
+            Ok(number) => u64::try_from(number).map_or(Written::OutOfRange, Written::Base),
+            Err(_) => Written::OutOfRange,
+        },
+        // A number with no units has no business in quotes: `"32"` is a string that somebody else would have to guess at.
+        DeValue::String(text) if bounds.scale.has_units() => {
+            bounds.scale.parse(text).map_or_else(|bad| Written::Bad(bad.problem), Written::Base)
+        }
+        _ => Written::Other,
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a decimal number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// A type that a bounded setting is kept in. The bounds see to it that every allowed value fits.
+pub(super) trait FromBase {
+    fn from_base(base: u64) -> Self;
+}
+
+impl FromBase for Duration {
+    fn from_base(base: u64) -> Self {
+        Self::from_millis(base)
+    }
+}
+
+impl FromBase for u64 {
+    fn from_base(base: u64) -> Self {
+        base
+    }
+}
+
+impl FromBase for u32 {
+    fn from_base(base: u64) -> Self {
+        Self::try_from(base).unwrap_or(Self::MAX)
+    }
+}
+
+impl FromBase for u8 {
+    fn from_base(base: u64) -> Self {
+        Self::try_from(base).unwrap_or(Self::MAX)
+    }
+}
+
+impl FromBase for usize {
+    fn from_base(base: u64) -> Self {
+        Self::try_from(base).unwrap_or(Self::MAX)
+    }
+}

@@ -1,0 +1,145 @@
+//! `[stores.NAME]`: more stores than one, and `[tenants.NAME] store`: which of them a tenant's jobs are in.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::diagnostic::{Span, did_you_mean};
+use super::read::{Problems, Section, name};
+use super::store::{self, StoreSettings};
+use gristmill_core::job::Name;
+
+/// What the store of `[store]` is called.
+pub const HOME: &str = "home";
+
+/// A tenant, the store that it names, and where.
+pub(super) type Residence = (Name, Name, Span);
+
+/// Every store but the home store. Paths are relative to `folder`, the manifest's.
+pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings) -> BTreeMap<Name, StoreSettings> {
+    let mut stores: BTreeMap<Name, StoreSettings> = BTreeMap::new();
+    for (written, span, mut section) in root.sections("stores") {
+        let problems = section.problems();
+        let Some(name) = name(written, span.clone(), problems) else { continue };
+        if written == HOME {
+            let title = format!("`{HOME}` is what the store of [store] is called");
+            problems.add(problems.at(span, title).help("write its address into [store], or choose another name here"));
+            continue;
+        }
+        let has_url = section.has("url");
+        if !has_url {
+            let title = format!("{} does not say where it is", section.title());
+            problems.add(problems.at(span.clone(), title).help("every store but the home store needs a `url`"));
+        }
+        let settings = store::settings(&mut section, folder);
+        section.finish();
+        let others = std::iter::once((HOME, home)).chain(stores.iter().map(|(name, other)| (name.as_str(), other)));
+        if let Some((other, _)) = others.into_iter().find(|(_, other)| has_url && other.is_same_store(&settings)) {
+            let title = format!("`{name}` and `{other}` are the same store");
+            problems.add(problems.at(span, title).help(
+                "each store has an address of its own, or at least a `prefix` of its own in a Redis that they share",
+            ));
+            continue;
+        }
+        stores.insert(name, settings);
+    }
+    stores
+}
+
+/// The store that a tenant's section names, if it names one.
+pub(super) fn residence(tenant_section: &mut Section<'_>, tenant: &Name) -> Option<Residence> {
+    let value = tenant_section.value("store")?;
+    let text = tenant_section.text("store", value, "a store's name", |text| Some(text.to_owned()))?;
+    let store = name(&text, value.span(), tenant_section.problems())?;
+    Some((tenant.clone(), store, value.span()))
+}
+
+/// Which tenants do not live in the home store, and in which they do.
+pub(super) fn residences(
+    written: Vec<Residence>,
+    stores: &BTreeMap<Name, StoreSettings>,
+    problems: &Problems,
+) -> BTreeMap<Name, Name> {
+    let mut residences = BTreeMap::new();
+    for (tenant, store, span) in written {
+        if store.as_str() == HOME {
+            continue;
+        }
+        if stores.contains_key(&store) {
+            residences.insert(tenant, store);
+            continue;
+        }
+        let names = || std::iter::once(HOME).chain(stores.keys().map(Name::as_str));
+        let problem = problems.at(span, format!("there is no store `{store}`"));
+        problems.add(match did_you_mean(store.as_str(), names()) {
+            Some(hint) => problem.label(hint),
+            None => problem.help(format!(
+                "there are: {}; a section [stores.{store}] makes one",
+                names().collect::<Vec<_>>().join(", ")
+            )),
+        });
+    }
+    residences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Manifest, StoreAddress};
+    use super::*;
+
+    fn parse(text: &str) -> Manifest {
+        Manifest::parse(text, Path::new("/etc/mill/gristmill.toml")).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn several_stores_are_read_and_tenants_live_where_they_say() {
+        let manifest = parse(
+            r#"
+            [stores.archive]
+            url = "sqlite:archive.db"
+            durability = "process"
+            [stores.fast]
+            url = "redis://db:6379/0"
+            prefix = "acme"
+            [tenants.acme]
+            store = "fast"
+            [tenants.other]
+            store = "home"
+            [tenants.third.topics.a]
+            "#,
+        );
+        assert_eq!(manifest.stores[&name("archive")].address, StoreAddress::File("/etc/mill/archive.db".into()));
+        assert_eq!(manifest.stores[&name("fast")].prefix, "acme");
+        assert_eq!(manifest.residences, BTreeMap::from([(name("acme"), name("fast"))]));
+        assert!(parse("").stores.is_empty());
+    }
+
+    #[test]
+    fn two_names_of_one_store_are_told_from_two_stores() {
+        let same = [
+            ("sqlite:gristmill.db", "", "sqlite:./gristmill.db", ""),
+            ("redis://db", "", "redis://me:hunter2@db:6379/0", ""),
+            ("redis://db/1", "prefix = \"a\"", "redis://db:6379/1", "prefix = \"a\""),
+        ];
+        let other = [
+            ("sqlite:gristmill.db", "", "sqlite:gristmill.db.2", ""),
+            ("sqlite::memory:", "", "sqlite::memory:", ""),
+            ("redis://db/0", "", "redis://db/1", ""),
+            ("redis://db/0", "", "redis://db/0", "prefix = \"b\""),
+        ];
+        let parse = |(home, with, more, and): (&str, &str, &str, &str)| {
+            let text = format!("[store]\nurl = \"{home}\"\n{with}\n[stores.b]\nurl = \"{more}\"\n{and}");
+            Manifest::parse(&text, Path::new("gristmill.toml")).map_err(|error| error.to_string())
+        };
+        for stores in same {
+            let problem = parse(stores).unwrap_err();
+            assert!(problem.contains("are the same store") && !problem.contains("hunter2@db is"), "{problem}");
+        }
+        for stores in other {
+            assert!(parse(stores).is_ok(), "{stores:?}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Topics, in layers: what is built in, `[defaults]`, the tenant's defaults, the topic itself. Each layer changes what
+//! it names and leaves the rest alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::bounds::{self, Bounds};
+use super::diagnostic::{Span, did_you_mean};
+use super::grants::{self, Secrets};
+use super::http_grant;
+use super::limits::{self, TenantLimits};
+use super::ranges;
+use super::read::{Problems, Section, name};
+use super::stores::{self, Residence};
+use super::units::DURATION;
+use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::time::millis;
+use gristmill_core::topic::{Backoff, BackoffKind, EXTERNAL, Topic};
+
+/// The topics of a manifest while they are read.
+#[derive(Debug)]
+pub(super) struct Topics {
+    pub(super) topics: BTreeMap<TopicId, Topic>,
+    /// Where each topic names its handler, or itself if it does not.
+    pub(super) places: BTreeMap<TopicId, Span>,
+    /// A topic with nothing but `[defaults]` applied. Its names mean nothing.
+    pub(super) template: Topic,
+    /// What the tenants may ask for that have limits.
+    pub(super) limits: BTreeMap<Name, TenantLimits>,
+    /// The stores that tenants name, to be checked by who knows the stores.
+    pub(super) residences: Vec<Residence>,
+    /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
+    targets: Vec<(Name, Name, Span)>,
+}
+
+/// What a tenant's topics are read by.
+struct Around<'t> {
+    /// The manifest's.
+    folder: &'t Path,
+    secrets: Secrets,
+    bounds: Option<Bounds>,
+    /// The sections that speak for a topic which does not, the nearest first.
+    defaults: Vec<Section<'t>>,
+}
+
+pub(super) fn template() -> Topic {
+    let name = default_tenant();
+    Topic::with_defaults(TopicId { tenant: name.clone(), topic: name.clone() }, name)
+}
+
+fn default_tenant() -> Name {
+    #[expect(
+        clippy::expect_used,
+        reason = "the constant keeps the rule for names; every test of a manifest comes through here"
+    )]
+    DEFAULT_TENANT.parse().expect("`default` is a name")
+}
+
+pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> Topics {
+    let mut read = Topics {
+        topics: BTreeMap::new(),
+        places: BTreeMap::new(),
+        template: template(),
+        limits: BTreeMap::new(),
+        residences: Vec::new(),
+        targets: Vec::new(),
+    };
+    let tenant = default_tenant();
+    read.limits.extend(limits::limits(root).map(|limits| (tenant.clone(), limits)));
+    let defaults = root.section("defaults");
+    if let Some(section) = defaults.clone() {
+        read.defaults(&tenant, section);
+    }
+    let template = read.template.clone();
+    read.topics_of(&tenant, &template, root, Around { folder, secrets, bounds: None, defaults: Vec::new() });
+    for (written, span, mut section) in root.sections("tenants") {
+        let problems = section.problems();
+        if written == DEFAULT_TENANT {
+            let title = format!("the tenant `{DEFAULT_TENANT}` has no section of its own");
+            problems.add(
+                problems
+                    .at(span, title)
+                    .help("write its topics as [topics.NAME], its defaults as [defaults], its limits as [limits]"),
+            );
+            continue;
+        }
+        let Some(tenant) = name(written, span, problems) else { continue };
+        read.residences.extend(stores::residence(&mut section, &tenant));
+        let bounds = bounds::bounds(&mut section);
+        read.limits.extend(limits::limits(&mut section).map(|limits| (tenant.clone(), limits)));
+        let mut template = template.clone();
+        let own = section.section("defaults");
+        if let Some(mut defaults) = own.clone() {
+            read.layer(&tenant, &mut template, &mut defaults);
+            only_for_topics(&mut defaults);
+            defaults.finish();
+        }
+        let defaults = own.into_iter().chain(defaults.clone()).collect();
+        read.topics_of(&tenant, &template, &mut section, Around { folder, secrets, bounds, defaults });
+        section.finish();
+    }
+    read.check_targets(root.problems());
+    read
+}
+
+impl Topics {
+    fn defaults(&mut self, tenant: &Name, mut section: Section<'_>) {
+        let mut template = self.template.clone();
+        self.layer(tenant, &mut template, &mut section);
+        only_for_topics(&mut section);
+        section.finish();
+        self.template = template;
+    }
+
+    fn topics_of(&mut self, tenant: &Name, template: &Topic, outer: &mut Section<'_>, mut around: Around<'_>) {
+        for (written, span, mut section) in outer.sections("topics") {
+            let Some(own) = name(written, span.clone(), section.problems()) else { continue };
+            let id = TopicId { tenant: tenant.clone(), topic: own.clone() };
+            let mut topic = Topic { id: id.clone(), handler: own, ..template.clone() };
+            let place = section.value("handler").map_or(span, |value| value.span());
+            if let Some(handler) = section.name("handler") {
+                topic.external = handler.as_str() == EXTERNAL;
+                topic.handler = handler;
+            }
+            self.layer(tenant, &mut topic, &mut section);
+            let grants = Arc::make_mut(&mut topic.grants);
+            grants.config = grants::config(&mut section);
+            grants.env = grants::env(&mut section, around.folder, around.secrets);
+            grants.secrets = grants::secrets(&mut section, around.folder, around.secrets);
+            let http = http_grant::http(&mut section);
+            grants.http = http.as_ref().map(|http| Arc::clone(&http.grant));
+            if let Some(bounds) = &mut around.bounds {
+                let layers: Vec<_> = std::iter::once(&section).chain(&around.defaults).collect();
+                bounds.check(&layers, http.as_ref());
+            }
+            section.finish();
+            self.places.insert(id.clone(), place);
+            self.topics.insert(id, topic);
+        }
+    }
+
+    /// What every layer may change.
+    fn layer(&mut self, tenant: &Name, topic: &mut Topic, section: &mut Section<'_>) {
+        section.quantity(&ranges::CONCURRENCY, &mut topic.concurrency);
+        section.quantity(&ranges::REUSE, &mut topic.reuse);
+        section.quantity(&ranges::FUEL, &mut topic.limits.fuel);
+        section.quantity(&ranges::MEMORY, &mut topic.limits.memory_bytes);
+        section.quantity(&ranges::TIMEOUT, &mut topic.limits.timeout);
+        section.quantity(&ranges::ATTEMPTS, &mut topic.retry.attempts);
+        backoff(section, &mut topic.retry.backoff);
+        section.quantity(&ranges::PAYLOAD_LIMIT, &mut topic.limits.payload_bytes);
+        section.quantity(&ranges::OUTPUT_LIMIT, &mut topic.limits.output_bytes);
+        section.quantity(&ranges::LOG_LIMIT, &mut topic.limits.log_bytes);
+        section.quantity(&ranges::HOST_CALLS, &mut topic.limits.host_calls);
+        section.quantity(&ranges::FOLLOW_UPS, &mut topic.limits.follow_ups);
+        section.quantity(&ranges::CHECKPOINT_LIMIT, &mut topic.limits.checkpoint_bytes);
+        section.quantity(&ranges::RESULT_RETENTION, &mut topic.result_retention);
+        ttl(section, topic);
+        section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
+        section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
+        section.boolean("raw-producers", &mut topic.raw_producers);
+        grants::switches(section, Arc::make_mut(&mut topic.grants));
+        if let Some(targets) = grants::enqueue(section) {
+            Arc::make_mut(&mut topic.grants).enqueue = Some(targets.iter().map(|(name, _)| name.clone()).collect());
+            self.targets.extend(targets.into_iter().map(|(target, span)| (tenant.clone(), target, span)));
+        }
+    }
+
+    fn check_targets(&self, problems: &Problems) {
+        for (tenant, target, span) in &self.targets {
+            let id = TopicId { tenant: tenant.clone(), topic: target.clone() };
+            if self.topics.contains_key(&id) {
+                continue;
+            }
+            let problem =
+                problems.at(span.clone(), format!("`enqueue` names the topic `{id}`, which is not in this manifest"));
+            let others = self.topics.keys().filter(|id| id.tenant == *tenant).map(|id| id.topic.as_str());
+            problems.add(match did_you_mean(target.as_str(), others) {
+                Some(hint) => problem.label(hint),
+                None => problem.help(format!(
+                    "a topic that a file in the handlers folder makes needs a section here too, if only an empty [{}]",
+                    section_of(&id)
+                )),
+            });
+        }
+    }
+}
+
+pub(super) fn section_of(id: &TopicId) -> String {
+    let TopicId { tenant, topic } = id;
+    if tenant.as_str() == DEFAULT_TENANT {
+        format!("topics.{topic}")
+    } else {
+        format!("tenants.{tenant}.topics.{topic}")
+    }
+}
+
+/// Keys that would say the same of every topic, which nobody can mean.
+fn only_for_topics(section: &mut Section<'_>) {
+    for key in ["handler", "config", "env", "secrets", "http"] {
+        section.misplaced(key, "it belongs to one topic: write it in [topics.NAME]");
+    }
+}
+
+/// `backoff = "10s"` is the same wait each time; a table names its parts.
+fn backoff(section: &mut Section<'_>, backoff: &mut Backoff) {
+    let Some(value) = section.value("backoff") else { return };
+    if value.get_ref().is_str() || value.get_ref().is_integer() {
+        if let Some(wait) = section.bounded(&ranges::BACKOFF_BASE, "backoff", value) {
+            *backoff = Backoff { kind: BackoffKind::Fixed, base: wait, max: wait, jitter: 0 };
+        }
+        return;
+    }
+    let Some(table) = section.read("backoff", "a duration such as \"10s\", or a table", |value| value.as_table())
+    else {
+        return;
+    };
+    let problems = section.problems();
+    let mut parts = Section::new(section.inner_name("backoff"), table, problems);
+    parts.choice(
+        "kind",
+        &[("exponential", BackoffKind::Exponential), ("fixed", BackoffKind::Fixed)],
+        &mut backoff.kind,
+    );
+    parts.quantity(&ranges::BACKOFF_BASE, &mut backoff.base);
+    parts.quantity(&ranges::BACKOFF_MAX, &mut backoff.max);
+    parts.quantity(&ranges::JITTER, &mut backoff.jitter);
+    parts.finish();
+    if backoff.base > backoff.max {
+        let show = |wait| DURATION.show(millis(wait));
+        let title =
+            format!("`base` of the backoff is longer than its `max`: {} and {}", show(backoff.base), show(backoff.max));
+        problems.add(problems.at(value.span(), title).help("no wait is longer than `max`: raise it or lower `base`"));
+    }
+}
+
+/// `"forever"` undoes what a layer below says.
+fn ttl(section: &mut Section<'_>, topic: &mut Topic) {
+    let Some(value) = section.value(ranges::TTL.key) else { return };
+    if value.get_ref().as_str() == Some("forever") {
+        topic.ttl = None;
+    } else if let Some(ttl) = section.bounded(&ranges::TTL, ranges::TTL.key, value) {
+        topic.ttl = Some(ttl);
+    }
+}

@@ -1,0 +1,230 @@
+//! What a topic allows: its handler, limits, retry policy and grants. Resolved and validated; how it is written down
+//! in a manifest is the business of `gristmill-config`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::http_grant::HttpGrant;
+use crate::job::{Name, TopicId};
+
+/// What a manifest says for a topic's handler if pull workers do its jobs; no component has this name.
+pub const EXTERNAL: &str = "external";
+
+/// Why a component of that name is not used.
+pub const RESERVED: &str =
+    "`external` is no handler's name: it says that pull workers do a topic's jobs; rename the file";
+
+/// One topic, ready to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub id: TopicId,
+    /// The handler's name: the component's file name without `.wasm`.
+    pub handler: Name,
+    /// Pull workers do the jobs, over HTTP: no component is looked for, and no runner claims them.
+    pub external: bool,
+    /// At most this many attempts at once in one runner. At least 1.
+    pub concurrency: u32,
+    /// Jobs that one instance may do, one after the other; 1: a fresh instance for each. At least 1.
+    pub reuse: u32,
+    pub limits: Limits,
+    pub retry: RetryPolicy,
+    /// How long what became of a job is kept; zero: not at all.
+    pub result_retention: Duration,
+    /// How long after it became due a job may still start; none: for ever.
+    pub ttl: Option<Duration>,
+    pub dead: DeadPolicy,
+    /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
+    pub raw_producers: bool,
+    pub grants: Arc<Grants>,
+}
+
+/// Which dead jobs are kept. What is over is dropped and counted as `discarded`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadPolicy {
+    /// How many, the latest ones.
+    pub keep: u64,
+    /// For how long.
+    pub retention: Duration,
+}
+
+/// What one attempt may use. Every one is enforced by the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Wasm instructions, roughly; instantiation included.
+    pub fuel: u64,
+    /// Bytes, over all linear memories of the component together.
+    pub memory_bytes: u64,
+    /// Wall clock.
+    pub timeout: Duration,
+    /// Bytes of a job's body.
+    pub payload_bytes: u64,
+    /// Bytes of a result, and of a failure's text and context together.
+    pub output_bytes: u64,
+    /// Bytes of log lines; what is over is dropped and counted, the guest runs on.
+    pub log_bytes: u64,
+    /// Calls of `gristmill:job` imports.
+    pub host_calls: u64,
+    /// Jobs that one attempt may enqueue.
+    pub follow_ups: u32,
+    /// Bytes of a checkpoint.
+    pub checkpoint_bytes: u64,
+}
+
+/// When to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Tries in all, the first included. At least 1.
+    pub attempts: u32,
+    pub backoff: Backoff,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    pub kind: BackoffKind,
+    /// The wait after the first failure.
+    pub base: Duration,
+    /// No wait is longer.
+    pub max: Duration,
+    /// Per cent of the wait that chance may take off: 0 to 100.
+    pub jitter: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackoffKind {
+    /// The same wait each time.
+    Fixed,
+    /// Twice as long each time.
+    Exponential,
+}
+
+/// What a component imports and a topic must grant before it runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    Clock,
+    Random,
+    Http,
+}
+
+impl Capability {
+    /// The key in the manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Random => "random",
+            Self::Http => "http",
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a topic's handler may reach beyond its job. Nothing by default, but for enqueueing within its tenant.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// The machine's clocks, fine enough to time other guests by. The store's time, to the millisecond, needs no grant.
+    pub clock: bool,
+    /// Random numbers that nobody can foresee.
+    pub random: bool,
+    /// Environment variables.
+    pub env: BTreeMap<String, String>,
+    pub config: BTreeMap<String, String>,
+    pub secrets: BTreeMap<String, Vec<u8>>,
+    /// The topics of the same tenant that it may enqueue to; none: all of them.
+    pub enqueue: Option<Vec<Name>>,
+    /// None: no requests at all.
+    pub http: Option<Arc<HttpGrant>>,
+}
+
+impl Grants {
+    /// What of `needed` is not granted.
+    pub fn lack(&self, needed: &[Capability]) -> Vec<Capability> {
+        needed.iter().copied().filter(|capability| !self.has(*capability)).collect()
+    }
+
+    fn has(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Clock => self.clock,
+            Capability::Random => self.random,
+            Capability::Http => self.http.is_some(),
+        }
+    }
+}
+
+impl fmt::Debug for Grants {
+    /// Names only, of what may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grants")
+            .field("clock", &self.clock)
+            .field("random", &self.random)
+            .field("env", &self.env.keys())
+            .field("config", &self.config)
+            .field("secrets", &self.secrets.keys())
+            .field("enqueue", &self.enqueue)
+            .field("http", &self.http)
+            .finish()
+    }
+}
+
+impl Default for Limits {
+    /// Room for a real job (an image of some megapixels), and an end within seconds for a runaway one.
+    fn default() -> Self {
+        Self {
+            fuel: 2_000_000_000,
+            memory_bytes: 64 << 20,
+            timeout: Duration::from_secs(30),
+            payload_bytes: 1 << 20,
+            output_bytes: 1 << 20,
+            log_bytes: 64 << 10,
+            host_calls: 100_000,
+            follow_ups: 100,
+            checkpoint_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Default for DeadPolicy {
+    /// What Sidekiq keeps, and nobody has complained about in ten years.
+    fn default() -> Self {
+        Self { keep: 10_000, retention: Duration::from_secs(180 * 24 * 3600) }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { attempts: 5, backoff: Backoff::default() }
+    }
+}
+
+impl Default for Backoff {
+    /// 1 s, 2 s, 4 s, … up to 10 minutes, each shortened by up to a quarter so that failures that came together do not
+    /// come back together.
+    fn default() -> Self {
+        Self { kind: BackoffKind::Exponential, base: Duration::from_secs(1), max: Duration::from_secs(600), jitter: 25 }
+    }
+}
+
+impl Topic {
+    /// A topic with every setting at its default.
+    pub fn with_defaults(id: TopicId, handler: Name) -> Self {
+        Self {
+            id,
+            handler,
+            external: false,
+            concurrency: 32,
+            reuse: 1,
+            limits: Limits::default(),
+            retry: RetryPolicy::default(),
+            result_retention: Duration::ZERO,
+            ttl: None,
+            dead: DeadPolicy::default(),
+            raw_producers: false,
+            grants: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::execute::Work;
+use super::gate::{Gate, Place};
+use super::guests::Guests;
+use super::hand::{Hand, give_back_lost};
+use super::lease;
+use super::lifeline::Lifeline;
+use crate::handlers::{Fleet, Seat};
+use gristmill_core::job::{Claim, TopicId, WorkerId};
+use gristmill_core::time::Timestamp;
+use gristmill_metrics::Metrics;
+use gristmill_store::{ClaimFrom, Claimed, Store};
+
+/// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
+const TOPICS_AT_ONCE: usize = 64;
+const TOPICS_AT_LEAST: usize = 16;
+/// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
+const WORTH_ASKING: usize = 16;
+/// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
+const GATHER: Duration = Duration::from_millis(1);
+/// A refused claim is tried again after this long.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// The claiming loop's own things.
+pub(super) struct Claimer {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) worker: WorkerId,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) hand: Arc<Hand>,
+    pub(super) guests: Guests,
+    pub(super) metrics: Arc<Metrics>,
+    /// Topics that have ready jobs.
+    pub(super) ready: mpsc::Receiver<TopicId>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What the loop remembers from round to round.
+#[derive(Default)]
+struct Memory {
+    /// Topics that were not empty when last heard of.
+    hot: BTreeSet<TopicId>,
+    /// Where the last round ended, so that the next begins behind it.
+    last: Option<TopicId>,
+    /// How often parts of the store had come back when lost claims were last looked for.
+    returns: u64,
+    places: HashMap<TopicId, Arc<Place>>,
+}
+
+impl Claimer {
+    /// Claims until stopped.
+    pub(super) async fn run(mut self) {
+        let mut memory = Memory::default();
+        let mut returns = self.lifeline.returns();
+        while !self.stop.is_cancelled() {
+            self.hear(&mut memory);
+            let fleet = Arc::clone(&self.fleet.borrow_and_update());
+            // Before the plan: an attempt that ends between plan and wait must end the wait.
+            let ended = self.gate.ended();
+            let from = memory.plan(&fleet, self.gate.free());
+            if from.is_empty() {
+                self.wait(&mut memory, ended).await;
+                continue;
+            }
+            match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
+                Some(Ok(claimed)) => {
+                    let part_is_back = std::mem::replace(&mut memory.returns, claimed.returns) != claimed.returns;
+                    self.dispatch(claimed, &fleet, &mut memory);
+                    if part_is_back || returns.has_changed().unwrap_or_default() {
+                        returns.mark_unchanged();
+                        self.give_back_lost(&fleet).await;
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
+                    // Of several tenants, some may have been served.
+                    self.give_back_lost(&fleet).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(AFTER_REFUSAL) => {}
+                        () = self.stop.cancelled() => {}
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Takes in what has been signalled. Signals that came during a claim are heard after the topics that it drained
+    /// are struck off, so that none is lost; at worst one claim finds nothing.
+    fn hear(&mut self, memory: &mut Memory) {
+        while let Ok(topic) = self.ready.try_recv() {
+            memory.hot.insert(topic);
+        }
+    }
+
+    /// Waits for a reason to claim. `ended`: how many attempts had ended when there was none.
+    async fn wait(&mut self, memory: &mut Memory, ended: u64) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+            () = changed(&mut self.fleet) => {}
+            () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() => {
+                let half = ended + (self.gate.running() as u64 + 1).div_ceil(2);
+                tokio::select! {
+                    biased;
+                    // Slots may have been free all the time, and only the topics known so far at their limits.
+                    Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+                    _ = tokio::time::timeout(GATHER, self.gate.wait_for(half)) => {}
+                }
+            }
+        }
+    }
+
+    async fn give_back_lost(&self, fleet: &Fleet) {
+        give_back_lost(&self.store, &self.lifeline, &self.worker, fleet.tenants(), &self.hand).await;
+    }
+
+    fn dispatch(&self, claimed: Claimed, fleet: &Fleet, memory: &mut Memory) {
+        for topic in &claimed.drained {
+            memory.hot.remove(topic);
+        }
+        let (arrived, host_now) = (Instant::now(), Timestamp::now());
+        let unwanted = self.hand.take(&claimed.claims);
+        let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
+            let topic = &claim.job.spec.topic;
+            let slot = self.gate.enter(memory.place(topic, &self.metrics));
+            let clock_offset_ms = offset_ms(&claim, host_now);
+            Work { seat: fleet.seat(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
+        });
+        self.guests.hand_over(work.collect());
+    }
+}
+
+impl Memory {
+    /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
+    fn plan(&mut self, fleet: &Fleet, free: usize) -> Vec<ClaimFrom> {
+        let after = self.last.clone();
+        let behind = self.hot.iter().filter(|topic| Some(*topic) > after.as_ref());
+        let before = self.hot.iter().filter(|topic| Some(*topic) <= after.as_ref());
+        let open: Vec<(&TopicId, &Arc<Seat>, usize)> = behind
+            .chain(before)
+            .filter_map(|topic| {
+                let seat = fleet.seat(topic).filter(|seat| seat.handler.is_some())?;
+                let running = self.places.get(topic).map_or(0, |place| place.running());
+                let room = (seat.topic.concurrency as usize).saturating_sub(running);
+                (room > 0).then_some((topic, seat, room))
+            })
+            .take((free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free))
+            .collect();
+        let share = free.checked_div(open.len()).unwrap_or_default();
+        let from: Vec<ClaimFrom> = open
+            .into_iter()
+            .map(|(topic, seat, room)| ClaimFrom {
+                topic: topic.clone(),
+                max: room.min(share),
+                lease: lease::of(&seat.topic.limits),
+            })
+            .collect();
+        // A round without a free slot is nobody's turn: forgetting whose it was would begin with the same topics for ever.
+        if let Some(line) = from.last() {
+            self.last = Some(line.topic.clone());
+        }
+        from
+    }
+
+    fn place(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<Place> {
+        self.places.entry(topic.clone()).or_insert_with(|| Place::new(metrics.topic(topic)))
+    }
+}
+
+/// Waits for another fleet; for ever if there will be none.
+async fn changed(fleet: &mut watch::Receiver<Arc<Fleet>>) {
+    if fleet.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// The store's clock minus this host's, as seen when the claim arrived.
+fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
+    let (store, host) = (claim.claimed_at.as_millis(), host_now.as_millis());
+    i64::try_from(store).unwrap_or(i64::MAX).saturating_sub(i64::try_from(host).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::execute::Desk;
+    use super::*;
+    use gristmill_store::embedded::EmbeddedStore;
+
+    /// A claimer with room for eight attempts, and where to tell it of ready topics.
+    async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
+        let (stop, (tell, ready)) = (CancellationToken::new(), mpsc::channel(1));
+        let desk = Arc::new(Desk {
+            finished: mpsc::unbounded_channel().0,
+            checkpoints: mpsc::channel(1).0,
+            extensions: mpsc::channel(1).0,
+            ending: stop.clone(),
+            abort: stop.clone(),
+            metrics: Arc::default(),
+        });
+        let claimer = Claimer {
+            store: Arc::new(EmbeddedStore::in_memory().await.unwrap()),
+            lifeline: Arc::new(Lifeline::new(stop.clone())),
+            worker: WorkerId::new("w"),
+            fleet: watch::channel(Arc::default()).1,
+            gate: Gate::new(8),
+            hand: Arc::default(),
+            guests: Guests::start(1, &desk).unwrap().0,
+            metrics: Arc::default(),
+            ready,
+            stop,
+        };
+        (claimer, tell)
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_becomes_ready_ends_the_wait_for_more_slots() {
+        let (mut claimer, tell) = claimer().await;
+        let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
+        let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
+        let mut slots: Vec<_> = (0..8).map(|_| claimer.gate.enter(memory.place(&busy, &claimer.metrics))).collect();
+        let ended = claimer.gate.ended();
+        // One of eight: it waits for three more.
+        drop(slots.pop());
+        // In the order written: the claimer waits for more slots when it is told.
+        let (_, told) = tokio::join!(claimer.wait(&mut memory, ended), tell.send(fresh.clone()));
+        told.unwrap();
+        assert!(memory.hot.contains(&fresh));
+    }
+}

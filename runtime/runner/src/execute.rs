@@ -1,0 +1,155 @@
+//! One attempt, from claim to settlement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::gate::Slot;
+use super::keep::Extension;
+use super::lease;
+use super::record::{self, AttemptRecord};
+use super::settle::Finished;
+use crate::handlers::{Handler, Seat};
+use gristmill_core::job::Claim;
+use gristmill_core::outcome::{NotRun, Outcome};
+use gristmill_core::retry::{self, Tried};
+use gristmill_core::topic::RetryPolicy;
+use gristmill_metrics::Metrics;
+use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, LogSink, Report};
+use gristmill_store::Settlement;
+
+/// A claimed job on its way to a guest.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) claim: Claim,
+    /// None: the topic went away between plan and claim.
+    pub(super) seat: Option<Arc<Seat>>,
+    pub(super) slot: Slot,
+    /// When the claim was here, by this process's monotonic clock.
+    pub(super) arrived: Instant,
+    pub(super) clock_offset_ms: i64,
+    /// Set when the job is cancelled.
+    pub(super) unwanted: Arc<AtomicBool>,
+}
+
+/// What every attempt needs and none owns.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) finished: mpsc::UnboundedSender<Finished>,
+    pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
+    pub(super) extensions: mpsc::Sender<Extension>,
+    /// The runner is shutting down: guests may ask and finish early.
+    pub(super) ending: CancellationToken,
+    /// The grace is over: what still runs is given back.
+    pub(super) abort: CancellationToken,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// The corridor: run, decide, hand over to be settled.
+pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
+    let Work { claim, seat, slot, arrived, clock_offset_ms, unwanted } = work;
+    let started = Instant::now();
+    let cancellation = Cancellation { ending: desk.ending.clone(), unwanted };
+    let report = run(&claim, seat.as_deref(), clock_offset_ms, cancellation, &desk).await;
+
+    let mut record = AttemptRecord {
+        version: seat.as_deref().and_then(|seat| seat.handler.as_ref()).map(Handler::version),
+        in_hand: started.saturating_duration_since(arrived),
+        duration: started.elapsed(),
+        fuel: report.fuel,
+        memory_peak: report.memory_peak,
+        result_bytes: result_bytes(&report.outcome),
+        follow_ups: report.follow_ups.len(),
+        follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
+        ..AttemptRecord::of(&claim, &report.outcome, started)
+    };
+    let settlement = decide(&claim, seat.as_deref(), report);
+    record.take_verdict(&settlement.verdict);
+    // Closed only once every guest thread has ended.
+    desk.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
+}
+
+async fn run(
+    claim: &Claim,
+    seat: Option<&Seat>,
+    clock_offset_ms: i64,
+    cancellation: Cancellation,
+    desk: &Desk,
+) -> Report {
+    let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
+    match seat.and_then(|seat| seat.handler.as_ref().map(|handler| (seat, handler))) {
+        _ if expired => without_running(Outcome::Expired),
+        None => without_running(Outcome::NotRun(NotRun::HandlerMissing)),
+        Some(_) if desk.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+        Some((seat, handler)) => {
+            record::log_start(claim, handler.version());
+            desk.metrics.tell(|| record::start_event(claim, handler));
+            let outlasts_lease = lease::may_be_outlasted(&seat.topic.limits);
+            let unwanted = Arc::clone(&cancellation.unwanted);
+            let attempt = attempt(claim, seat, clock_offset_ms, desk, cancellation);
+            tokio::select! {
+                biased;
+                report = invoke(seat, &handler.component, attempt) => report,
+                () = keep_lease(claim, desk, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
+                () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+            }
+        }
+    }
+}
+
+/// In a fresh instance, or in one that the topic kept.
+async fn invoke(seat: &Seat, component: &Component, attempt: Attempt) -> Report {
+    match &seat.stash {
+        None => component.invoke(attempt).await,
+        // In a box: topics that keep nothing shall not carry it around.
+        Some(stash) => Box::pin(stash.invoke(component, attempt)).await,
+    }
+}
+
+fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancellation: Cancellation) -> Attempt {
+    let topic = &seat.topic;
+    Attempt {
+        job: Arc::clone(&claim.job),
+        attempt: claim.attempt,
+        max_attempts: claim.job.spec.max_attempts.unwrap_or(topic.retry.attempts),
+        checkpoint: claim.checkpoint.clone(),
+        limits: topic.limits,
+        grants: Arc::clone(&topic.grants),
+        targets: Arc::clone(&seat.targets),
+        clock_offset_ms,
+        cancellation,
+        checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: desk.checkpoints.clone() }),
+        logs: LogSink::Trace,
+    }
+}
+
+/// Extends the lease again and again; returns only if it was lost.
+async fn keep_lease(claim: &Claim, desk: &Desk, unwanted: &AtomicBool) {
+    loop {
+        tokio::time::sleep(lease::LONGEST / 3).await;
+        if !Extension::ask(&desk.extensions, &claim.lease).await {
+            return unwanted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn decide(claim: &Claim, seat: Option<&Seat>, report: Report) -> Settlement {
+    let default_policy = RetryPolicy::default();
+    let policy = seat.map_or(&default_policy, |seat| &seat.topic.retry);
+    let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+    let max_attempts = claim.job.spec.max_attempts;
+    let tried = Tried { attempt: claim.attempt, max_attempts, previous: claim.previous };
+    let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
+    Settlement { follow_ups: report.follow_ups, ..Settlement::of(claim, verdict, retention) }
+}
+
+fn result_bytes(outcome: &Outcome) -> usize {
+    if let Outcome::Complete(Some(result)) = outcome { result.data.len() } else { 0 }
+}
+
+fn without_running(outcome: Outcome) -> Report {
+    Report { outcome, follow_ups: Vec::new(), fuel: 0, memory_peak: 0, duration: Duration::ZERO, log_lines_dropped: 0 }
+}

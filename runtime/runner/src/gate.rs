@@ -1,0 +1,146 @@
+//! How many attempts are in flight, and waking the claimer when it is worth claiming again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use gristmill_metrics::TopicMeter;
+
+/// Nobody waits.
+const NEVER: u64 = u64::MAX;
+
+/// Counts attempts in flight against the runner's limit.
+///
+/// The claimer waits for a *number* of ends, not for each: at tens of thousands of jobs a second, a wake-up per job
+/// would cost more than the job.
+#[derive(Debug)]
+pub(super) struct Gate {
+    limit: usize,
+    running: AtomicUsize,
+    ended: AtomicU64,
+    /// Wake when `ended` reaches this.
+    target: AtomicU64,
+    reached: Notify,
+}
+
+/// A topic in this runner: found once, then handed on with every job.
+#[derive(Debug)]
+pub(super) struct Place {
+    running: AtomicUsize,
+    meter: Arc<TopicMeter>,
+}
+
+impl Place {
+    pub(super) fn new(meter: Arc<TopicMeter>) -> Arc<Self> {
+        Arc::new(Self { running: AtomicUsize::new(0), meter })
+    }
+
+    /// Attempts in flight.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+}
+
+impl Gate {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            running: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
+            target: AtomicU64::new(NEVER),
+            reached: Notify::new(),
+        })
+    }
+
+    /// How many more attempts may start.
+    pub(super) fn free(&self) -> usize {
+        self.limit.saturating_sub(self.running())
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Self::free`].
+    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<Place>) -> Slot {
+        self.running.fetch_add(1, Ordering::AcqRel);
+        topic.running.fetch_add(1, Ordering::AcqRel);
+        Slot { gate: Arc::clone(self), topic: Arc::clone(topic) }
+    }
+
+    /// How many attempts have ended since the runner began.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until `target` attempts have ended in all. One waiter at a time. Cancel-safe.
+    pub(super) async fn wait_for(&self, target: u64) {
+        loop {
+            let reached = self.reached.notified();
+            self.target.store(target, Ordering::SeqCst);
+            if self.ended.load(Ordering::SeqCst) >= target {
+                self.target.store(NEVER, Ordering::SeqCst);
+                return;
+            }
+            reached.await;
+        }
+    }
+
+    fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        let ended = self.ended.fetch_add(1, Ordering::SeqCst) + 1;
+        if ended >= self.target.load(Ordering::SeqCst) && self.target.swap(NEVER, Ordering::SeqCst) != NEVER {
+            self.reached.notify_one();
+        }
+    }
+}
+
+/// One attempt's place, in the runner and in its topic.
+#[derive(Debug)]
+pub(super) struct Slot {
+    gate: Arc<Gate>,
+    topic: Arc<Place>,
+}
+
+impl Slot {
+    /// Where the attempt is counted.
+    pub(super) fn meter(&self) -> &TopicMeter {
+        &self.topic.meter
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.topic.running.fetch_sub(1, Ordering::AcqRel);
+        self.gate.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_metrics::Metrics;
+
+    #[tokio::test]
+    async fn wakes_when_as_many_have_ended_as_were_waited_for() {
+        let gate = Gate::new(3);
+        let topic = Place::new(Metrics::default().topic(&"t".parse().unwrap()));
+        let slots = [gate.enter(&topic), gate.enter(&topic), gate.enter(&topic)];
+        assert_eq!((gate.free(), topic.running()), (0, 3));
+
+        let waiter = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.wait_for(2).await }
+        });
+        let [first, second, third] = slots;
+        drop(first);
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        drop(second);
+        waiter.await.unwrap();
+        drop(third);
+        assert_eq!((gate.free(), gate.ended(), topic.running()), (3, 3, 0));
+        gate.wait_for(3).await;
+    }
+}

@@ -1,0 +1,147 @@
+//! What this worker has in hand: claimed, and not settled yet.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::lifeline::Lifeline;
+use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
+use gristmill_core::outcome::Verdict;
+use gristmill_store::{Settlement, Store};
+
+/// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
+/// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
+///
+/// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
+#[derive(Debug, Default)]
+pub(super) struct Hand(Mutex<HashMap<(Name, JobId), Held>>);
+
+#[derive(Debug)]
+struct Held {
+    delivery: u64,
+    /// Seen by the attempt; see [`gristmill_sandbox::Cancellation`].
+    unwanted: Arc<AtomicBool>,
+}
+
+impl Hand {
+    /// Takes jobs up, and gives each the flag that says whether it is still wanted.
+    pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
+        let mut jobs = self.jobs();
+        let take = |claim: &Claim| {
+            let unwanted = Arc::<AtomicBool>::default();
+            jobs.insert(key(&claim.lease), Held { delivery: claim.lease.delivery, unwanted: Arc::clone(&unwanted) });
+            unwanted
+        };
+        claims.iter().map(take).collect()
+    }
+
+    pub(super) fn put_down(&self, settlements: &[Settlement]) {
+        let mut jobs = self.jobs();
+        for Settlement { lease, .. } in settlements {
+            if let Entry::Occupied(held) = jobs.entry(key(lease))
+                && held.get().delivery == lease.delivery
+            {
+                held.remove();
+            }
+        }
+    }
+
+    /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
+    pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
+        if let Some(held) = self.jobs().get(&(tenant.clone(), job.clone())) {
+            held.unwanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn of(&self, tenant: &Name) -> HashSet<JobId> {
+        self.jobs().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<(Name, JobId), Held>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn key(lease: &Lease) -> (Name, JobId) {
+    (lease.topic.tenant.clone(), lease.job.clone())
+}
+
+/// Gives back what the store counts as this worker's and is not in hand; uses up no attempt.
+///
+/// For the claimer alone, between two claims: else a claim that is on its way would look like a lost one. What is settled
+/// meanwhile is fenced.
+pub(super) async fn give_back_lost(
+    store: &Arc<dyn Store>,
+    lifeline: &Lifeline,
+    worker: &WorkerId,
+    tenants: &BTreeSet<Name>,
+    hand: &Hand,
+) {
+    for tenant in tenants {
+        let in_hand = hand.of(tenant);
+        let lost = match lifeline.call(|| store.held(tenant, worker, &in_hand)).await {
+            Some(Ok(lost)) if lost.is_empty() => continue,
+            Some(Ok(lost)) => lost,
+            Some(Err(error)) => {
+                tracing::error!(%tenant, "failed to look for lost claims: {:#}", anyhow::Error::from(error));
+                continue;
+            }
+            None => return,
+        };
+        let release = |lease| Settlement::new(lease, Verdict::Release(Duration::ZERO));
+        let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
+        match store.settle(&releases).await {
+            Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
+            // It is tried again when the store is back, and holds up nobody until then.
+            Err(error) if error.is_away() => lifeline.note_away(error),
+            Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::job::{Job, JobSpec, Payload, TopicId};
+    use gristmill_core::time::Timestamp;
+
+    fn claim(spec: &JobSpec, delivery: u64) -> Claim {
+        let (job, topic) = (spec.id.clone(), spec.topic.clone());
+        let now = Timestamp::default();
+        Claim {
+            job: Arc::new(Job { spec: spec.clone(), enqueued_at: now, due_at: now }),
+            lease: Lease { job, topic, worker: WorkerId::new("w"), delivery },
+            attempt: 1,
+            claimed_at: now,
+            lease_until: now,
+            previous: None,
+            checkpoint: None,
+        }
+    }
+
+    #[test]
+    fn a_job_claimed_again_stays_in_hand_when_its_earlier_delivery_is_put_down() {
+        let (hand, spec) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let [first, second] = [claim(&spec, 1), claim(&spec, 2)];
+        let settled = |claim: &Claim| [Settlement::new(claim.lease.clone(), Verdict::Ack(None))];
+        hand.take(std::slice::from_ref(&first));
+        hand.take(std::slice::from_ref(&second));
+        hand.put_down(&settled(&first));
+        assert!(hand.of(&spec.topic.tenant).contains(&spec.id));
+        hand.put_down(&settled(&second));
+        assert!(hand.jobs().is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_job_is_told_and_not_its_namesake_of_another_tenant() {
+        let (hand, ours) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
+        let unwanted = hand.take(&[claim(&ours, 1), claim(&theirs, 1)]);
+        hand.cancel(&theirs.topic.tenant, &theirs.id);
+        hand.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
+        let told: Vec<bool> = unwanted.iter().map(|unwanted| unwanted.load(Ordering::Relaxed)).collect();
+        assert_eq!(told, [false, true]);
+    }
+}

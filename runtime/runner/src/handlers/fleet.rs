@@ -1,0 +1,186 @@
+//! The snapshot that runners work by: every topic with its handler.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gristmill_config::{Manifest, TenantLimits};
+use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::topic::{Capability, Limits, Topic};
+use gristmill_sandbox::{Component, FollowUpRule, Stash, Version};
+
+/// A component that passed every check, under the name of its file.
+#[derive(Debug, Clone)]
+pub struct Handler {
+    pub name: Name,
+    pub component: Component,
+}
+
+impl Handler {
+    pub fn version(&self) -> Version {
+        self.component.version()
+    }
+}
+
+/// A topic and who does its jobs.
+#[derive(Debug)]
+pub struct Seat {
+    pub topic: Topic,
+    /// None: its component is missing, was never good, or is not granted what it imports: then the jobs wait. Or the topic
+    /// is external.
+    pub handler: Option<Handler>,
+    /// What the component in the folder imports and the topic does not grant. It serves nobody here; if `handler` is not
+    /// none, the version before it does.
+    pub lacking: Vec<Capability>,
+    /// What the handler may enqueue to: the topics of its tenant.
+    pub targets: Arc<HashMap<Name, FollowUpRule>>,
+    /// Where instances wait for the next job; none if each job gets a fresh one.
+    pub stash: Option<Arc<Stash>>,
+}
+
+/// Every topic of the manifest, and a topic for every component that has no entry there.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    seats: HashMap<TopicId, Arc<Seat>>,
+    tenants: BTreeSet<Name>,
+    raw_topics: HashMap<Name, Vec<Name>>,
+    /// What a topic is like that only its component's file makes; none: no file makes one.
+    auto: Option<Topic>,
+    limits: Arc<BTreeMap<Name, TenantLimits>>,
+    refused: BTreeMap<Name, String>,
+}
+
+impl Fleet {
+    /// The fleet that takes over from `before`. A component that wants more than its topic grants does not replace one
+    /// that is content. Topics that stay as they are keep their instances.
+    pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
+        let topics = topics(manifest, handlers);
+        let targets = targets(&topics);
+        let seats = topics.into_values().map(|topic| {
+            let (handler, lacking) = occupant(&topic, handlers, before);
+            let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
+            let stash = handler.as_ref().and_then(|handler| stash(&topic, handler, before.seat(&topic.id)));
+            (topic.id.clone(), Arc::new(Seat { topic, handler, lacking, targets, stash }))
+        });
+        let seats: HashMap<_, _> = seats.collect();
+        let tenants = seats.keys().map(|id| id.tenant.clone()).collect();
+        let mut raw_topics: HashMap<Name, Vec<Name>> = HashMap::new();
+        for TopicId { tenant, topic } in
+            seats.values().filter(|seat| seat.topic.raw_producers).map(|seat| &seat.topic.id)
+        {
+            raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
+        }
+        let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
+        let limits = Arc::clone(&manifest.limits);
+        Self { seats, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
+    }
+
+    /// What the manifest has, before any handler is read.
+    pub fn planned(manifest: &Manifest) -> Self {
+        Self::new(manifest, &BTreeMap::new(), &Self::default())
+    }
+
+    /// The same, with the reasons why files of the folder were not taken.
+    #[must_use]
+    pub fn with_refusals(self, refused: BTreeMap<Name, String>) -> Self {
+        Self { refused, ..self }
+    }
+
+    pub fn refusals(&self) -> &BTreeMap<Name, String> {
+        &self.refused
+    }
+
+    /// Why this handler's file was not taken.
+    pub fn refused(&self, handler: &Name) -> Option<&str> {
+        self.refused.get(handler).map(String::as_str)
+    }
+
+    pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
+        self.seats.get(topic)
+    }
+
+    pub fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
+        self.seats.values()
+    }
+
+    /// The topic as it is, or as it will be once its component is there; none if nothing makes it a topic.
+    pub fn topic(&self, id: &TopicId) -> Option<Topic> {
+        let auto = self.auto.as_ref().filter(|auto| auto.id.tenant == id.tenant);
+        let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
+        self.seat(id).map(|seat| seat.topic.clone()).or_else(made)
+    }
+
+    /// Bytes that the body of a topic's job may have. Jobs of a topic that nobody has set up wait until somebody does.
+    pub fn payload_bytes(&self, id: &TopicId) -> u64 {
+        self.topic(id).map_or_else(|| Limits::default().payload_bytes, |topic| topic.limits.payload_bytes)
+    }
+
+    /// The topics whose jobs this handler does, or would do if it were there.
+    pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
+        let named = self.seats.values().map(|seat| &seat.topic).filter(|topic| topic.handler == *handler).cloned();
+        let auto = self.auto.as_ref().map(|auto| TopicId { topic: handler.clone(), ..auto.id.clone() });
+        let made = auto.filter(|id| !self.seats.contains_key(id)).and_then(|id| self.topic(&id));
+        named.chain(made).collect()
+    }
+
+    /// The tenant's topics that raw producers write to.
+    pub fn raw_topics(&self, tenant: &Name) -> &[Name] {
+        self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the tenant may ask for at the door.
+    pub fn limits(&self, tenant: &Name) -> TenantLimits {
+        self.limits.get(tenant).copied().unwrap_or_default()
+    }
+
+    /// The tenants that have topics here, in order.
+    pub fn tenants(&self) -> &BTreeSet<Name> {
+        &self.tenants
+    }
+}
+
+fn default_tenant() -> Option<Name> {
+    DEFAULT_TENANT.parse().ok()
+}
+
+/// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
+fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -> (Option<Handler>, Vec<Capability>) {
+    let candidate = handlers.get(&topic.handler).filter(|_| !topic.external);
+    let Some(candidate) = candidate else { return (None, Vec::new()) };
+    let lack = |handler: &Handler| topic.grants.lack(handler.component.capabilities());
+    let lacking = lack(candidate);
+    if lacking.is_empty() {
+        return (Some(candidate.clone()), lacking);
+    }
+    let serving = before.seat(&topic.id).and_then(|seat| seat.handler.clone());
+    (serving.filter(|handler| handler.name == topic.handler && lack(handler).is_empty()), lacking)
+}
+
+fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
+    let mut topics = manifest.topics.clone();
+    let Some(tenant) = default_tenant() else { return topics };
+    for name in handlers.keys().filter(|_| manifest.handlers.auto_topics) {
+        let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
+        topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
+    }
+    topics
+}
+
+/// With another version, or with settings changed in any way, what is kept is of no use any more.
+fn stash(topic: &Topic, handler: &Handler, before: Option<&Arc<Seat>>) -> Option<Arc<Stash>> {
+    if topic.reuse < 2 {
+        return None;
+    }
+    let version = |seat: &Seat| seat.handler.as_ref().map(Handler::version);
+    let same = before.filter(|seat| seat.topic == *topic && version(seat) == Some(handler.version()));
+    let kept = same.and_then(|seat| seat.stash.clone());
+    kept.or_else(|| Some(Arc::new(handler.component.stash(topic.reuse))))
+}
+
+fn targets(topics: &BTreeMap<TopicId, Topic>) -> HashMap<Name, Arc<HashMap<Name, FollowUpRule>>> {
+    let mut targets: HashMap<Name, HashMap<Name, FollowUpRule>> = HashMap::new();
+    for (id, topic) in topics {
+        let rule = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
+        targets.entry(id.tenant.clone()).or_default().insert(id.topic.clone(), rule);
+    }
+    targets.into_iter().map(|(tenant, rules)| (tenant, Arc::new(rules))).collect()
+}

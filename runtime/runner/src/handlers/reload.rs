@@ -1,0 +1,252 @@
+//! One task that keeps the fleet true: hint, pause, compare, load, swap. One reload at a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::fleet::{Fleet, Handler, Seat};
+use super::folder::{Changes, Folder, Refusal};
+use super::intake::Intake;
+use super::watch::Hints;
+use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
+use gristmill_core::job::{DEFAULT_TENANT, Name};
+use gristmill_metrics::{self as metrics, Event, Metrics, Reload};
+use gristmill_sandbox::{Kind, Sandbox};
+
+/// Events of one change come together within this time.
+const GATHER: Duration = Duration::from_millis(10);
+/// How soon a file that may still be being written is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Keeps a [`Fleet`] true to a manifest and a folder of components.
+#[derive(Debug)]
+pub struct Reloader {
+    sandbox: Sandbox,
+    manifest: Manifest,
+    /// The manifest's text as last looked at, good or bad; none if there is no file.
+    manifest_text: Option<String>,
+    /// As last written in the file, which options of the command line may have overruled.
+    fixed: Option<Fixed>,
+    folder: Folder,
+    fleet: watch::Sender<Arc<Fleet>>,
+    metrics: Arc<Metrics>,
+}
+
+/// What is read at start only.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    server: Server,
+    store: StoreSettings,
+    stores: BTreeMap<Name, StoreSettings>,
+    residences: BTreeMap<Name, Name>,
+    http: HttpSettings,
+    journal: Option<JournalSettings>,
+    handlers: HandlerSettings,
+}
+
+impl Fixed {
+    fn of(manifest: &Manifest) -> Self {
+        // These two apply at once.
+        let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
+        let (server, store, journal) = (manifest.server.clone(), manifest.store.clone(), manifest.journal.clone());
+        let (stores, residences) = (manifest.stores.clone(), manifest.residences.clone());
+        Self { server, store, stores, residences, http: manifest.http.clone(), journal, handlers }
+    }
+}
+
+impl Reloader {
+    /// Loads the folder once. What is refused is logged and does not keep the rest from serving.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub async fn start(manifest: Manifest, sandbox: Sandbox) -> std::io::Result<Self> {
+        Self::start_measured(manifest, sandbox, Arc::default()).await
+    }
+
+    /// The same, and counts and tells what becomes of the files.
+    ///
+    /// # Errors
+    /// Those of [`Reloader::start`].
+    pub async fn start_measured(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+        let kept = sandbox.clone();
+        metrics.set_kept(move || kept.kept());
+        let mut folder = Folder::new(manifest.handlers.folder.clone());
+        std::fs::create_dir_all(folder.path())?;
+        report(&folder.look(&sandbox)?, &manifest, &metrics);
+        while folder.is_loading() {
+            report(&folder.loaded().await, &manifest, &metrics);
+        }
+        let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default()).with_refusals(folder.refusals());
+        warn_of_idle_topics(&manifest, &fleet, &folder);
+        let manifest_text = std::fs::read_to_string(&manifest.path).ok();
+        let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
+        let fixed = written.as_ref().map(Fixed::of);
+        let fleet = watch::Sender::new(Arc::new(fleet));
+        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, fleet, metrics })
+    }
+
+    pub fn fleet(&self) -> watch::Receiver<Arc<Fleet>> {
+        self.fleet.subscribe()
+    }
+
+    /// Another way into the folder.
+    pub fn intake(&self) -> Intake {
+        Intake::new(self.sandbox.clone(), self.folder.path(), self.fleet.subscribe())
+    }
+
+    /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut hints = Hints::new(&self.watched());
+        let mut next_look = Instant::now();
+        loop {
+            let changes = tokio::select! {
+                () = stop.cancelled() => return,
+                changes = self.folder.loaded(), if self.folder.is_loading() => changes,
+                () = hints.next() => {
+                    tokio::time::sleep(GATHER).await;
+                    hints.clear();
+                    next_look = Instant::now() + self.manifest.handlers.rescan;
+                    self.look()
+                }
+                () = tokio::time::sleep_until(next_look) => {
+                    next_look = Instant::now() + self.manifest.handlers.rescan;
+                    self.look()
+                }
+            };
+            if changes.any() || self.folder.refusals() != *self.fleet.borrow().refusals() {
+                self.swap();
+            }
+            report(&changes, &self.manifest, &self.metrics);
+            // Sooner, never later: the end of one load must not put off the look that another file waits for.
+            if changes.unsettled {
+                next_look = next_look.min(Instant::now() + LOOK_AGAIN);
+            }
+        }
+    }
+
+    fn look(&mut self) -> Changes {
+        self.reload_manifest();
+        self.folder.look(&self.sandbox).unwrap_or_else(|error| {
+            let folder = self.folder.path().display();
+            tracing::error!(%folder, %error, "cannot be read: what is loaded keeps serving");
+            Changes::default()
+        })
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        // The parent of a bare file name is the empty path, which means here.
+        let here = |folder: &Path| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() };
+        let manifest_folder = self.manifest.path.parent().map(here);
+        manifest_folder.into_iter().chain([self.folder.path().to_owned()]).filter(|path| path.is_dir()).collect()
+    }
+
+    fn reload_manifest(&mut self) {
+        let text = std::fs::read_to_string(&self.manifest.path).ok();
+        if text == self.manifest_text {
+            return;
+        }
+        self.manifest_text.clone_from(&text);
+        let Some(text) = text else {
+            tracing::warn!(manifest = %self.manifest.path.display(), "is gone: the last good one keeps ruling");
+            return;
+        };
+        match Manifest::parse(&text, &self.manifest.path) {
+            Ok(manifest) => {
+                tracing::info!(manifest = %manifest.path.display(), topics = manifest.topics.len(), "manifest reloaded");
+                self.take_manifest(manifest);
+            }
+            Err(error) => tracing::error!("manifest refused, the last good one keeps ruling:\n{error}"),
+        }
+    }
+
+    fn take_manifest(&mut self, manifest: Manifest) {
+        let fixed = Fixed::of(&manifest);
+        if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
+            tracing::warn!(
+                "[server], [store], [stores], where tenants live, [http], [journal], the handlers' folder and the limits of \
+                 compiling apply at the next start"
+            );
+        }
+        self.fixed = Some(fixed);
+        self.manifest = manifest;
+        self.swap();
+    }
+
+    fn swap(&self) {
+        let fleet = Fleet::new(&self.manifest, self.folder.handlers(), &self.fleet.borrow());
+        let fleet = fleet.with_refusals(self.folder.refusals());
+        warn_of_idle_topics(&self.manifest, &fleet, &self.folder);
+        fleet.seats().filter(|seat| !seat.lacking.is_empty()).for_each(|seat| self.metrics.tell(|| ungranted(seat)));
+        // The old fleet's last owner unmaps code and closes files: not in the reader's way.
+        let old = self.fleet.send_replace(Arc::new(fleet));
+        drop(tokio::task::spawn_blocking(move || drop(old)));
+    }
+}
+
+fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
+    for Handler { name, component } in &changes.loaded {
+        let made = match component.kind() {
+            Kind::Component => "",
+            Kind::CoreModule => ": its core module was made a component",
+        };
+        tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
+        let (reload, kind) = if changes.replaced.contains(name) {
+            (Reload::Replaced, metrics::Kind::HandlerReplaced)
+        } else {
+            (Reload::Loaded, metrics::Kind::HandlerLoaded)
+        };
+        metrics.reload(name, reload, Some(changes.took));
+        let version = Some(component.version().to_string());
+        metrics.tell(|| Event { version, ..event(kind, name, manifest) });
+    }
+    for name in &changes.removed {
+        tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
+        metrics.reload(name, Reload::Removed, None);
+        metrics.tell(|| event(metrics::Kind::HandlerRemoved, name, manifest));
+    }
+    for Refusal { handler, path, reason, serving } in &changes.refused {
+        let serving = serving.as_deref().unwrap_or("none");
+        tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
+        metrics.reload(handler, Reload::Refused, None);
+        let (reason, kind) = (Some(reason.clone()), metrics::Kind::HandlerRefused);
+        metrics.tell(|| Event { reason, ..event(kind, handler, manifest) });
+    }
+}
+
+/// The handler's component imports what the topic does not grant.
+fn ungranted(seat: &Seat) -> Event {
+    let lacking: Vec<&str> = seat.lacking.iter().map(|capability| capability.name()).collect();
+    Event {
+        handler: Some(seat.topic.handler.clone()),
+        reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
+        ..Event::of_topic(metrics::Kind::HandlerRefused, &seat.topic.id)
+    }
+}
+
+/// Of a handler, for the tenants that have topics for it.
+fn event(kind: metrics::Kind, handler: &Name, manifest: &Manifest) -> Event {
+    let topics = manifest.topics.values().filter(|topic| topic.handler == *handler);
+    let mut concerns: Vec<Name> = topics.map(|topic| topic.id.tenant.clone()).collect();
+    if manifest.handlers.auto_topics {
+        concerns.extend(DEFAULT_TENANT.parse::<Name>());
+    }
+    Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
+}
+
+fn warn_of_idle_topics(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {
+    let available: Vec<_> = folder.handlers().keys().cloned().collect();
+    for seat in fleet.seats() {
+        let Seat { topic, handler, lacking, .. } = &**seat;
+        if !lacking.is_empty() {
+            let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.version().to_string());
+            tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));
+        } else if handler.is_none() && !topic.external {
+            tracing::warn!("{}", manifest.missing_handler(&topic.id, &available));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What running attempts ask of the store: a checkpoint saved, a lease prolonged.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::lease;
+use super::lifeline::Lifeline;
+use gristmill_core::job::Lease;
+use gristmill_sandbox::CheckpointRequest;
+use gristmill_store::Store;
+
+/// Extensions in one call.
+const AT_ONCE: usize = 256;
+
+/// An attempt asks to keep its lease.
+#[derive(Debug)]
+pub(super) struct Extension {
+    lease: Lease,
+    kept: oneshot::Sender<bool>,
+}
+
+impl Extension {
+    /// False: the lease is lost. While nobody can tell, it is taken to be kept: a settle will find out.
+    pub(super) async fn ask(extensions: &mpsc::Sender<Self>, lease: &Lease) -> bool {
+        let (kept, answer) = oneshot::channel();
+        let extension = Self { lease: lease.clone(), kept };
+        if extensions.send(extension).await.is_err() {
+            return true;
+        }
+        answer.await.unwrap_or(true)
+    }
+}
+
+/// Prolongs leases until every sender is gone.
+pub(super) async fn extensions(store: Arc<dyn Store>, lifeline: Arc<Lifeline>, mut asked: mpsc::Receiver<Extension>) {
+    let mut batch = Vec::new();
+    while asked.recv_many(&mut batch, AT_ONCE).await > 0 {
+        let (leases, replies): (Vec<_>, Vec<_>) =
+            batch.drain(..).map(|Extension { lease, kept }| (lease, kept)).unzip();
+        match lifeline.call(|| store.extend(&leases, lease::LONGEST)).await {
+            Some(Ok(kept)) => {
+                for (reply, kept) in replies.into_iter().zip(kept) {
+                    // Gone if the attempt has ended meanwhile.
+                    reply.send(kept).ok();
+                }
+            }
+            Some(Err(error)) => tracing::error!("failed to extend leases: {:#}", anyhow::Error::from(error)),
+            None => {}
+        }
+    }
+}
+
+/// Saves checkpoints until every sender is gone. A guest waits for its checkpoint, so it is not retried for long: the
+/// guest is told and decides.
+pub(super) async fn checkpoints(store: Arc<dyn Store>, mut asked: mpsc::Receiver<CheckpointRequest>) {
+    while let Some(CheckpointRequest { lease, state, reply }) = asked.recv().await {
+        let saved = match store.checkpoint(&lease, &state).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the lease is lost".into()),
+            Err(error) => Err(format!("{:#}", anyhow::Error::from(error))),
+        };
+        reply.send(saved).ok();
+    }
+}

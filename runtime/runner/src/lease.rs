@@ -1,0 +1,20 @@
+//! How long a claim may be held.
+
+use std::time::Duration;
+
+use gristmill_core::topic::Limits;
+
+/// No lease is longer, however long the topic's timeout: what runs longer is extended while its worker lives.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
+/// What a lease allows on top of the timeout, for waiting in line and for settling.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The lease of an attempt under these limits.
+pub(super) fn of(limits: &Limits) -> Duration {
+    limits.timeout.min(LONGEST) + GRACE
+}
+
+/// Whether an attempt under these limits may run longer than its lease.
+pub(super) fn may_be_outlasted(limits: &Limits) -> bool {
+    limits.timeout > LONGEST
+}

@@ -1,0 +1,41 @@
+//! The corridor: joins store and sandbox.
+//!
+//! ```text
+//! listen ──ready──► claim ──work──► guests: execute ─► decide ──► settle ──► record
+//!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
+//!                   tenants: whose jobs are looked after, with topics here or without
+//!                   reap: heartbeat; overdue ─► decide ─────────────► settle
+//!                   sweep: what has outlived its limits is dropped and counted
+//!                   journal: every attempt is written down, if somebody wants it
+//! ```
+//!
+//! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a
+//! guest in a tight loop delays nobody's settle. Nothing polls when idle: a push wakes [`listen`], the next due time
+//! sets the timer of [`migrate`]; a slow tick is the safety net under both.
+
+pub mod handlers;
+
+mod alarm;
+mod claim;
+mod execute;
+mod gate;
+mod guests;
+mod hand;
+mod journal;
+mod keep;
+mod lease;
+mod lifeline;
+mod line;
+mod listen;
+mod migrate;
+mod reap;
+mod record;
+mod settle;
+mod start;
+mod sweep;
+mod tenants;
+
+pub use journal::{Journal, JournalError};
+pub use record::{AttemptRecord, Observer};
+pub use start::{Runner, RunnerSettings};
+pub use tenants::Tenants;

@@ -1,0 +1,124 @@
+//! Hears what waits and what is cancelled: the store's signals at once, and a slow look of its own in case some were lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::hand::Hand;
+use super::lifeline::Lifeline;
+use super::migrate::NextDue;
+use super::tenants::{self, Outside};
+use crate::handlers::Fleet;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::{Signal, Store};
+
+/// How often to look without having been called, at most; jittered towards later so that runners do not look together.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where news go.
+pub(super) struct Listener {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) outside: watch::Receiver<Outside>,
+    pub(super) hand: Arc<Hand>,
+    pub(super) ready: mpsc::Sender<TopicId>,
+    pub(super) due: mpsc::Sender<NextDue>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Listener {
+    /// Listens until stopped. Subscribes anew when the tenants change.
+    pub(super) async fn run(mut self) {
+        while !self.stop.is_cancelled() {
+            let tenants = self.tenants();
+            let list: Vec<Name> = tenants.iter().cloned().collect();
+            let Some(subscribed) = self.lifeline.call(|| self.store.signals(&list)).await else { return };
+            let signals = subscribed.unwrap_or_else(|error| {
+                tracing::error!("failed to subscribe, jobs are noticed with delay: {:#}", anyhow::Error::from(error));
+                mpsc::channel(1).1
+            });
+            self.hear(signals, &tenants).await;
+        }
+    }
+
+    fn tenants(&mut self) -> BTreeSet<Name> {
+        self.outside.mark_unchanged();
+        tenants::all(&self.fleet.borrow_and_update(), &self.outside)
+    }
+
+    /// Until stopped, or the tenants are others.
+    async fn hear(&mut self, mut signals: mpsc::Receiver<Signal>, tenants: &BTreeSet<Name>) {
+        let mut silent = false;
+        self.look(tenants).await;
+        loop {
+            let pause = TICK.mul_f64(1.0 + fastrand::f64() / 2.0);
+            let stop = self.stop.clone();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Ok(()) = self.fleet.changed() => {
+                    if self.tenants() != *tenants {
+                        return;
+                    }
+                }
+                Ok(()) = self.outside.changed() => {
+                    if self.tenants() != *tenants {
+                        return;
+                    }
+                }
+                signal = signals.recv(), if !silent => match signal {
+                    Some(signal) => self.pass_on(signal, tenants).await,
+                    None => silent = true,
+                },
+                () = tokio::time::sleep(pause) => self.look(tenants).await,
+            }
+        }
+    }
+
+    async fn pass_on(&self, signal: Signal, tenants: &BTreeSet<Name>) {
+        match signal {
+            Signal::Ready(topic) => self.say_ready(topic).await,
+            Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
+            Signal::Cancelled(tenant, job) => self.hand.cancel(&tenant, &job),
+            Signal::Finished(..) => {}
+            Signal::Lost => self.look(tenants).await,
+        }
+    }
+
+    async fn look(&self, tenants: &BTreeSet<Name>) {
+        for tenant in tenants {
+            let fleet = self.fleet.borrow().clone();
+            match self.lifeline.call(|| self.store.wanted(tenant, fleet.raw_topics(tenant))).await {
+                Some(Ok(wanted)) => {
+                    for job in &wanted.cancelled {
+                        self.hand.cancel(tenant, job);
+                    }
+                    for topic in wanted.ready {
+                        self.say_ready(topic).await;
+                    }
+                    let due_in = wanted.next_due_in;
+                    self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%tenant, "failed to look for jobs: {:#}", anyhow::Error::from(error))
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
+    async fn say_ready(&self, topic: TopicId) {
+        let ours = self.fleet.borrow().tenants().contains(&topic.tenant);
+        if ours {
+            self.ready.send(topic).await.ok();
+        }
+    }
+
+    async fn say_due(&self, due: NextDue) {
+        self.due.send(due).await.ok();
+    }
+}

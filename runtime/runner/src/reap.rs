@@ -1,0 +1,225 @@
+//! Says that this worker lives, and takes back what dead ones and overrun leases left behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::Journal;
+use super::lifeline::Lifeline;
+use super::record::AttemptRecord;
+use super::tenants::{self, Tenants};
+use crate::handlers::Fleet;
+use gristmill_core::job::{Name, WorkerId};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::retry::{self, Tried};
+use gristmill_metrics::Metrics;
+use gristmill_store::{Overdue, Settled, Settlement, Store, StoreError};
+
+/// How often a worker says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// A worker that was silent for this long is dead: three heartbeats missed.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(7);
+/// Jobs taken back in one go.
+const AT_ONCE: usize = 500;
+
+/// The reaping loop's own things.
+pub(super) struct Reaper {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) worker: WorkerId,
+    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) tenants: Tenants,
+    pub(super) journal: Option<Journal>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) stop: CancellationToken,
+}
+
+/// Whether this worker can conclude from silence that others are dead.
+#[derive(Debug)]
+struct Hearing {
+    /// The store's returns.
+    returns: watch::Receiver<u64>,
+    /// When this worker was last heard itself.
+    heard_at: Instant,
+    judge_from: Instant,
+}
+
+impl Hearing {
+    fn new(returns: watch::Receiver<u64>, now: Instant) -> Self {
+        Self { returns, heard_at: now, judge_from: now }
+    }
+
+    /// A heartbeat has ended: whether the store took it.
+    fn note(&mut self, heard: bool, now: Instant) {
+        // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
+        if !heard || self.returns.has_changed().unwrap_or_default() {
+            self.returns.mark_unchanged();
+            self.judge_from = now + DEAD_AFTER;
+        }
+        if heard {
+            self.heard_at = now;
+        }
+    }
+
+    /// How long a silence means death, at this moment. Who could not make itself heard for a while must not conclude that
+    /// others are dead because it does not hear them.
+    fn dead_after(&self, now: Instant) -> Duration {
+        let is_fit = now >= self.judge_from && now.duration_since(self.heard_at) <= 2 * HEARTBEAT;
+        if is_fit { DEAD_AFTER } else { Duration::MAX }
+    }
+}
+
+impl Reaper {
+    /// Beats and reaps until stopped.
+    pub(super) async fn run(self) {
+        let (mut hearing, outside) = (Hearing::new(self.lifeline.returns(), Instant::now()), self.tenants.outside());
+        while let Some(heard) = self.beat().await {
+            hearing.note(heard, Instant::now());
+            let tenants = tenants::all(&self.fleet.borrow(), &outside);
+            for tenant in &tenants {
+                while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.stop.is_cancelled() {}
+                // A thousand tenants on a distant store take longer than a heartbeat may.
+                if hearing.heard_at.elapsed() > HEARTBEAT {
+                    let Some(heard) = self.beat().await else { return };
+                    hearing.note(heard, Instant::now());
+                }
+            }
+            let round = Instant::now() + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(round) => break,
+                    // Ends of leases that were given out over HTTP, where nobody beats.
+                    tenant = self.tenants.next_end() => while self.reap(&tenant, hearing.dead_after(Instant::now())).await {},
+                    () = self.stop.cancelled() => return,
+                }
+            }
+        }
+    }
+
+    /// Whether the store took it; none: stopped.
+    async fn beat(&self) -> Option<bool> {
+        let answer = self.lifeline.call(|| self.store.heartbeat(&self.worker)).await?;
+        Some(match answer {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!("failed to say that this worker lives: {:#}", anyhow::Error::from(error));
+                false
+            }
+        })
+    }
+
+    /// True: there may be more, and it helps to go on.
+    async fn reap(&self, tenant: &Name, dead_after: Duration) -> bool {
+        // Not tried again: after an outage others must be given time to be heard.
+        let mut overdue = match self.store.overdue(tenant, dead_after, AT_ONCE).await {
+            Ok(overdue) => overdue,
+            Err(error) => {
+                self.put_off(tenant, error);
+                return false;
+            }
+        };
+        let may_be_more = overdue.len() == AT_ONCE;
+        // Whoever reads this lives, whatever the store has heard of it.
+        overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.worker);
+        if overdue.is_empty() {
+            return false;
+        }
+        let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
+        let answers = match self.store.settle(&settlements).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.put_off(tenant, error);
+                return false;
+            }
+        };
+        let (mut taken_back, mut records) = (0, Vec::new());
+        for ((overdue, settlement), answer) in overdue.iter().zip(&settlements).zip(answers) {
+            let lease = &settlement.lease;
+            if answer == Settled::Done {
+                taken_back += 1;
+                let record = record(overdue, settlement);
+                self.metrics.topic(&lease.topic).attempt(&record.measured());
+                self.metrics.tell(|| record.taken_back_event());
+                record.event().into_iter().for_each(|event| self.metrics.tell(|| event));
+                records.push(record);
+                let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
+                tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
+            }
+        }
+        if let Some(journal) = &self.journal {
+            journal.append(&mut records);
+        }
+        may_be_more && taken_back > 0
+    }
+
+    /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
+    fn put_off(&self, tenant: &Name, error: StoreError) {
+        if error.is_away() {
+            self.lifeline.note_away(error);
+        } else {
+            tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
+        }
+    }
+
+    fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
+        let claim = &overdue.claim;
+        let spec = &claim.job.spec;
+        let seat = self.fleet.borrow().seat(&spec.topic).cloned();
+        let mut policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
+        if claim.lease.worker.is_pull() {
+            // It chose the lease itself, as the time after which another one is to have the job.
+            policy.backoff.base = Duration::ZERO;
+        }
+        let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+        let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
+        let verdict = retry::decide(outcome(overdue), tried, &policy, fastrand::f64());
+        Settlement { only_if_overdue: Some(dead_after), ..Settlement::of(claim, verdict, retention) }
+    }
+}
+
+fn outcome(overdue: &Overdue) -> Outcome {
+    if overdue.worker_died { Outcome::WorkerDied } else { Outcome::LeaseExpired }
+}
+
+/// What is known of an attempt whose worker was lost.
+fn record(overdue: &Overdue, settlement: &Settlement) -> Box<AttemptRecord> {
+    let mut record = AttemptRecord {
+        taken_from: Some(settlement.lease.worker.clone()),
+        settled: Some(Settled::Done),
+        ..AttemptRecord::of(&overdue.claim, &outcome(overdue), std::time::Instant::now())
+    };
+    record.take_verdict(&settlement.verdict);
+    Box::new(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_heard_judges_nobody_until_the_others_had_time() {
+        let (store, returns) = watch::channel(0);
+        let mut now = Instant::now();
+        let mut hearing = Hearing::new(returns, now);
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        // This process, or its store, stood still.
+        now += 3 * HEARTBEAT;
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        hearing.note(true, now);
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        // The store was away, whichever loop saw it.
+        store.send_replace(1);
+        hearing.note(true, now);
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        for _ in 0..4 {
+            now += HEARTBEAT;
+            hearing.note(true, now);
+        }
+        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        hearing.note(false, now);
+        assert_eq!(hearing.dead_after(now), Duration::MAX);
+    }
+}

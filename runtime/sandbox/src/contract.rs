@@ -1,0 +1,128 @@
+//! What goes into a sandbox and what comes out of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use gristmill_core::job::{Job, Lease, Name, NewJob};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::topic::{Grants, Limits};
+
+/// The content of a component: SHA-256 of its bytes. Shown as its first 12 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(pub [u8; 32]);
+
+impl Version {
+    pub fn of(wasm: &[u8]) -> Self {
+        Self(Sha256::digest(wasm).into())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex: String = self.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        f.pad(&hex)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One attempt, as the sandbox needs to know it.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    pub job: Arc<Job>,
+    /// 1 on the first try.
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub checkpoint: Option<Vec<u8>>,
+    pub limits: Limits,
+    pub grants: Arc<Grants>,
+    /// The topics of the tenant that exist, and what they accept.
+    pub targets: Arc<HashMap<Name, FollowUpRule>>,
+    /// The store's clock minus this host's, in milliseconds: the guest's `now` and `deadline` are the store's.
+    pub clock_offset_ms: i64,
+    pub cancellation: Cancellation,
+    /// Where checkpoints go; none: `unavailable`.
+    pub checkpoints: Option<CheckpointSender>,
+    pub logs: LogSink,
+}
+
+/// Whether an attempt is still wanted, for a guest that asks.
+#[derive(Debug, Clone, Default)]
+pub struct Cancellation {
+    /// The runner is shutting down. Shared by all attempts.
+    pub ending: CancellationToken,
+    /// This job was cancelled, or its lease is lost.
+    pub unwanted: Arc<AtomicBool>,
+}
+
+impl Cancellation {
+    pub fn is_cancelled(&self) -> bool {
+        self.unwanted.load(Ordering::Relaxed) || self.ending.is_cancelled()
+    }
+}
+
+/// What a topic accepts from `queue.enqueue`.
+#[derive(Debug, Clone, Copy)]
+pub struct FollowUpRule {
+    pub payload_bytes: u64,
+    pub ttl: Option<Duration>,
+}
+
+/// Carries checkpoints of one attempt to whoever can store them.
+#[derive(Debug, Clone)]
+pub struct CheckpointSender {
+    pub lease: Lease,
+    pub requests: mpsc::Sender<CheckpointRequest>,
+}
+
+/// A guest asks to save `state`; the answer is an error text, or nothing once it is durable.
+#[derive(Debug)]
+pub struct CheckpointRequest {
+    pub lease: Lease,
+    pub state: Vec<u8>,
+    pub reply: oneshot::Sender<Result<(), String>>,
+}
+
+/// Where a job's log lines go.
+#[derive(Debug, Clone)]
+pub enum LogSink {
+    /// To `tracing`, with tenant, topic, job, attempt and version.
+    Trace,
+    /// Into this list, for whoever runs a single job by hand, and nowhere else.
+    Collect(Arc<Mutex<Vec<LogLine>>>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    pub level: tracing::Level,
+    /// `log`, `stdout`, `stderr` or `progress`.
+    pub source: &'static str,
+    pub message: String,
+    pub fields: Vec<(String, String)>,
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub struct Report {
+    pub outcome: Outcome,
+    /// Empty unless the outcome is complete or snooze.
+    pub follow_ups: Vec<NewJob>,
+    /// Fuel used, instantiation included; known for failed attempts too.
+    pub fuel: u64,
+    /// Most linear memory at any time, in bytes.
+    pub memory_peak: u64,
+    pub duration: Duration,
+    /// Log lines dropped for the log limit.
+    pub log_lines_dropped: u64,
+}

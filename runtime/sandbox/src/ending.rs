@@ -1,0 +1,141 @@
+//! How an attempt ended: what a guest returned, or what stopped it, becomes an [`Outcome`].
+
+use std::time::Duration;
+
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
+use wasmtime_wasi::I32Exit;
+
+use super::bindings::types::{self, PayloadResult};
+use super::state::{HostCallsUsedUp, State};
+use gristmill_core::job::Payload;
+use gristmill_core::outcome::{FailureDetail, LimitName, NotRun, Outcome};
+use gristmill_core::topic::{Grants, Limits};
+
+/// What a guest that returned normally says.
+pub(super) type Answer = Result<types::Outcome, types::Failure>;
+
+/// What kept a guest from returning.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    Deadline,
+    /// Before its function was entered.
+    Starting(wasmtime::Error),
+    /// In its function, or while its result was read.
+    Running(wasmtime::Error),
+}
+
+/// Bytes that one host call may pass, and the result too: more than any honest one, so that what is over its own limit
+/// is answered in kind and not with an end. The slack is the body of a follow-up job for a topic that takes more than
+/// this one does, or a request's headers.
+pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
+    const SLACK: u64 = 1 << 20;
+    let request = grants.http.as_ref().map_or(0, |http| http.request_bytes);
+    let largest = [limits.payload_bytes, limits.output_bytes, limits.checkpoint_bytes, limits.log_bytes, request];
+    largest.into_iter().fold(0, u64::max).saturating_add(SLACK)
+}
+
+/// The outcome of a guest that returned.
+pub(super) fn answered(answer: Answer, limits: &Limits) -> Outcome {
+    let allowed = limits.output_bytes;
+    if output_bytes(&answer) > allowed {
+        return Outcome::LimitExceeded { limit: LimitName::Output, allowed };
+    }
+    match answer {
+        Ok(types::Outcome::Complete(result)) => Outcome::Complete(result.map(payload)),
+        Ok(types::Outcome::Snooze(ms)) => Outcome::Snooze(Duration::from_millis(ms)),
+        Err(types::Failure::Retry((failure, after))) => {
+            Outcome::Retry { detail: detail(failure), after: after.map(Duration::from_millis) }
+        }
+        Err(types::Failure::Reject(failure)) => Outcome::Reject(detail(failure)),
+    }
+}
+
+/// The outcome of a guest that was stopped.
+///
+/// Only what the guest cannot bring about counts as a fault of the host, since that costs a job no attempt: whatever
+/// else goes wrong while a guest runs is put down to the guest.
+pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
+    let limits = &state.limits;
+    let (error, running) = match stopped {
+        Stopped::Deadline => return Outcome::TimedOut { limit: limits.timeout },
+        Stopped::Starting(error) => (error, error.downcast_ref::<WasmBacktrace>().is_some()),
+        Stopped::Running(error) => (error, true),
+    };
+    if error.is::<PoolConcurrencyLimitError>() {
+        Outcome::NotRun(NotRun::PoolFull)
+    } else if error.is::<wasmtime::OutOfMemory>() || error.is::<WasmtimeBug>() {
+        host_fault(error)
+    } else if let Some(HostCallsUsedUp(allowed)) = error.downcast_ref() {
+        Outcome::LimitExceeded { limit: LimitName::HostCalls, allowed: *allowed }
+    } else if error.downcast_ref() == Some(&Trap::OutOfFuel) {
+        Outcome::OutOfFuel { limit: limits.fuel }
+    } else if state.memory.denied() {
+        Outcome::MemoryExceeded { limit: limits.memory_bytes, peak: state.memory.peak() }
+    } else if is_host_call_fuel(error) {
+        too_many_bytes(error, state)
+    } else if running || error.is::<Trap>() {
+        trapped(error, state.logbook().last_words())
+    } else {
+        host_fault(error)
+    }
+}
+
+fn output_bytes(answer: &Answer) -> u64 {
+    let of_payload = |payload: &Option<PayloadResult>| {
+        payload.as_ref().map_or(0, |it| it.data.len() + it.content_type.as_ref().map_or(0, String::len))
+    };
+    let bytes = match answer {
+        Ok(types::Outcome::Complete(result)) => of_payload(result),
+        Ok(types::Outcome::Snooze(_)) => 0,
+        Err(types::Failure::Retry((failure, _)) | types::Failure::Reject(failure)) => {
+            failure.code.len() + failure.message.len() + of_payload(&failure.context)
+        }
+    };
+    bytes as u64
+}
+
+fn payload(payload: PayloadResult) -> Payload {
+    Payload { data: payload.data, content_type: payload.content_type }
+}
+
+fn detail(failure: types::FailureDetail) -> FailureDetail {
+    FailureDetail { code: failure.code, message: failure.message, context: failure.context.map(payload) }
+}
+
+/// wasmtime keeps the type of this error to itself; its text is all there is. A test holds it to that.
+fn is_host_call_fuel(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+}
+
+/// With guest frames on the stack it was calling us; without, it was returning.
+fn too_many_bytes(error: &wasmtime::Error, state: &State) -> Outcome {
+    let limits = &state.limits;
+    if error.is::<WasmBacktrace>() {
+        Outcome::LimitExceeded { limit: LimitName::HostCallBytes, allowed: bytes_per_call(limits, &state.grants) }
+    } else {
+        Outcome::LimitExceeded { limit: LimitName::Output, allowed: limits.output_bytes }
+    }
+}
+
+fn trapped(error: &wasmtime::Error, last_words: &str) -> Outcome {
+    let mut message = match error.downcast_ref::<I32Exit>() {
+        Some(I32Exit(code)) => format!("exited with code {code}"),
+        None => error.root_cause().to_string(),
+    };
+    if !last_words.is_empty() {
+        message = format!("{message}; last words: {last_words}");
+    }
+    let backtrace = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
+    Outcome::Trapped { message, backtrace }
+}
+
+/// One line per frame, innermost first, names demangled; wasmtime keeps at most 20. Without its headline.
+fn frames(backtrace: &WasmBacktrace) -> String {
+    let text = backtrace.to_string();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    lines.join("\n").replace("<unknown>!", "")
+}
+
+fn host_fault(error: &wasmtime::Error) -> Outcome {
+    Outcome::NotRun(NotRun::HostFault(format!("{error:#}")))
+}

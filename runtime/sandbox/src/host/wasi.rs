@@ -1,0 +1,151 @@
+//! WASI for guests whose toolchain imports it: an empty world. No files, no sockets, no arguments; the environment, clocks
+//! and random numbers that the topic is granted; standard output and error become log lines.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use super::super::logbook::{Logbook, Stream};
+use super::super::state::{State, store_time};
+use gristmill_core::topic::Grants;
+
+/// One call for random bytes; filling more takes longer than a guest may go without yielding.
+const RANDOM_BYTES_MAX: u64 = 64 << 10;
+
+/// What a guest may write at once. It asks first, and waits never.
+const WRITE_BYTES_MAX: usize = 64 << 10;
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let Self { wasi, resources, logbook, grants, clock_offset_ms, .. } = self;
+        let World { context, .. } = wasi.get_or_insert_with(|| World::new(logbook, grants, *clock_offset_ms));
+        WasiCtxView { ctx: context, table: resources }
+    }
+}
+
+/// All that a guest sees through WASI. An instance keeps its own, since the guest holds on to parts of it.
+pub(crate) struct World {
+    context: WasiCtx,
+    clock: StoreClock,
+}
+
+impl World {
+    fn new(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock_offset_ms: i64) -> Self {
+        let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
+        Self { context: context(logbook, grants, clock.clone()), clock }
+    }
+
+    /// Another attempt's.
+    pub(crate) fn set_clock(&self, offset_ms: i64) {
+        self.clock.offset_ms.store(offset_ms, Ordering::Relaxed);
+    }
+}
+
+fn context(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock: StoreClock) -> WasiCtx {
+    let mut world = WasiCtxBuilder::new();
+    for (name, value) in &grants.env {
+        world.env(name, value);
+    }
+    world
+        .stdout(Lines::new(logbook, Stream::Out))
+        .stderr(Lines::new(logbook, Stream::Error))
+        .wall_clock(clock)
+        .max_random_size(RANDOM_BYTES_MAX)
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .build()
+}
+
+/// The clock that deadlines and `context.now` are told by.
+#[derive(Clone)]
+struct StoreClock {
+    offset_ms: Arc<AtomicI64>,
+}
+
+impl HostWallClock for StoreClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(store_time(self.offset_ms.load(Ordering::Relaxed)).as_millis())
+    }
+}
+
+/// Standard output or error. Knows no attempt: an instance that is kept writes the next one's lines with it.
+#[derive(Clone)]
+struct Lines {
+    logbook: Arc<Mutex<Logbook>>,
+    stream: Stream,
+}
+
+impl Lines {
+    fn new(logbook: &Arc<Mutex<Logbook>>, stream: Stream) -> Self {
+        Self { logbook: Arc::clone(logbook), stream }
+    }
+
+    fn print(&self, bytes: &[u8]) {
+        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).print(self.stream, bytes);
+    }
+}
+
+impl IsTerminal for Lines {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Lines {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for Lines {
+    async fn ready(&mut self) {}
+}
+
+impl OutputStream for Lines {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.print(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_BYTES_MAX)
+    }
+}
+
+impl AsyncWrite for Lines {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.print(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,159 @@
+//! One attempt: a fresh store, a fresh instance, one call, and what came of it.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
+use wasmtime::{PoolConcurrencyLimitError, Store};
+
+use super::bindings::types::{Job, PayloadParam};
+use super::component::Component;
+use super::contract::{Attempt, Report};
+use super::ending::{self, Stopped};
+use super::engine::FUEL_PER_YIELD;
+use super::state::State;
+use gristmill_core::outcome::{LimitName, Outcome};
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::{Grants, Limits};
+
+/// Handles to resources that a guest may hold.
+const HANDLES_MAX: usize = 1_000;
+
+impl Component {
+    /// Runs one attempt to its end. Never fails: a guest's and a host's faults alike are outcomes.
+    ///
+    /// Ends at the timeout of the attempt's limits; until then it yields about every 0.1 ms while the guest computes.
+    /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
+    pub async fn invoke(&self, attempt: Attempt) -> Report {
+        let started = Instant::now();
+        if let Some(outcome) = refuse(&attempt) {
+            return Report::of_nothing(outcome);
+        }
+        let limits = attempt.limits;
+        let mut store = self.store(&attempt);
+        let deadline = store.data().now().plus(limits.timeout);
+        let metadata = borrowed(&attempt.job.spec.metadata);
+        let job = guest_job(&attempt, &metadata, deadline);
+        let answer = within(limits.timeout, self.call(&mut store, &self.0.handle, (job,))).await;
+        report(&mut store, started, |state| match answer {
+            Ok((answer,)) => ending::answered(answer, &limits),
+            Err(stopped) => ending::stopped(&stopped, state),
+        })
+    }
+
+    pub(super) fn store(&self, attempt: &Attempt) -> Store<State> {
+        let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version()));
+        store.limiter(|state| &mut state.memory);
+        limit_calls(&mut store, &attempt.limits, &attempt.grants);
+        store.set_max_component_handles(HANDLES_MAX);
+        store
+    }
+
+    /// Instantiates, and calls one of the component's functions.
+    pub(super) async fn call<P, R>(
+        &self,
+        store: &mut Store<State>,
+        function: &ComponentExportIndex,
+        parameters: P,
+    ) -> Result<R, Stopped>
+    where
+        P: ComponentNamedList + Lower,
+        R: ComponentNamedList + Lift + 'static,
+    {
+        let instance = self.start(store).await.map_err(Stopped::Starting)?;
+        let function = instance.get_typed_func::<P, R>(&mut *store, function).map_err(Stopped::Starting)?;
+        function.call_async(store, parameters).await.map_err(Stopped::Running)
+    }
+
+    /// Fuel counts from here on: a guest's initialisation is its own expense.
+    pub(super) async fn start(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+        store.set_fuel(store.data().limits.fuel)?;
+        store.fuel_async_yield_interval(Some(FUEL_PER_YIELD))?;
+        loop {
+            match self.0.pre.instantiate_async(&mut *store).await {
+                // An instance that is kept for later must not be in the way of one that is wanted now.
+                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.0.shelf.free_oldest() => {
+                    store.data_mut().forget_memories();
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Bytes that each host call may pass.
+pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
+    store.set_hostcall_fuel(usize::try_from(ending::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
+}
+
+/// Wall clock for a call. When time is up the call's future is dropped, which unwinds the guest's stack; its store
+/// can then still be read, but not entered.
+pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T, Stopped>>) -> Result<T, Stopped> {
+    // Pinned where it is: it is large, and a timeout would move it.
+    tokio::time::timeout(timeout, std::pin::pin!(call)).await.unwrap_or(Err(Stopped::Deadline))
+}
+
+/// Takes out of the store what is told of the attempt.
+pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
+    let fuel_left = store.get_fuel().unwrap_or(0);
+    let state = store.data_mut();
+    state.logbook().end_lines();
+    let outcome = judge(state);
+    let follow_ups = match outcome {
+        Outcome::Complete(_) | Outcome::Snooze(_) => mem::take(&mut state.follow_ups),
+        _ => Vec::new(),
+    };
+    let log_lines_dropped = state.logbook().close();
+    Report {
+        outcome,
+        follow_ups,
+        fuel: state.limits.fuel.saturating_sub(fuel_left),
+        memory_peak: state.memory.peak(),
+        duration: started.elapsed(),
+        log_lines_dropped,
+    }
+}
+
+/// What needs no guest to be decided.
+pub(super) fn refuse(attempt: &Attempt) -> Option<Outcome> {
+    let allowed = attempt.limits.payload_bytes;
+    let bytes = attempt.job.spec.body.data.len() as u64;
+    (bytes > allowed).then_some(Outcome::LimitExceeded { limit: LimitName::Payload, allowed })
+}
+
+pub(super) fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
+    let job = &attempt.job;
+    let spec = &job.spec;
+    Job {
+        id: spec.id.as_str(),
+        tenant: spec.topic.tenant.as_str(),
+        topic: spec.topic.topic.as_str(),
+        body: PayloadParam { data: &spec.body.data, content_type: spec.body.content_type.as_deref() },
+        metadata,
+        key: spec.key.as_deref(),
+        attempt: attempt.attempt,
+        max_attempts: attempt.max_attempts,
+        enqueued_at: job.enqueued_at.as_millis(),
+        due_at: job.due_at.as_millis(),
+        deadline: deadline.as_millis(),
+        checkpoint: attempt.checkpoint.as_deref(),
+    }
+}
+
+pub(super) fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+impl Report {
+    /// The report of an attempt for which no sandbox was needed.
+    pub(super) fn of_nothing(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            follow_ups: Vec::new(),
+            fuel: 0,
+            memory_peak: 0,
+            duration: Duration::ZERO,
+            log_lines_dropped: 0,
+        }
+    }
+}

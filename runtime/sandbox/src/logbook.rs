@@ -1,0 +1,239 @@
+//! What a guest says: bounded, and passed on with the attempt's name on it.
+
+use std::mem;
+
+use tracing::Level;
+
+use super::contract::{Attempt, LogLine, LogSink, Version};
+
+/// A guest's last text on standard error, kept for the message of a trap. Bytes.
+const LAST_WORDS_BYTES: usize = 1 << 10;
+
+/// A longer line of a stream is cut into several.
+const LINE_BYTES_MAX: usize = 8 << 10;
+
+/// How the advice begins that Rust's panic hook ends with. A guest has no environment, and its backtrace is kept anyway.
+const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
+/// What a field takes in a log line besides its text: quotes, brackets, commas. Without it, a guest could fill the log
+/// with a million fields of nothing.
+const FIELD_BYTES: usize = 10;
+
+/// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
+#[derive(Debug)]
+pub(super) struct Logbook {
+    sink: LogSink,
+    attempt: Name,
+    bytes_left: u64,
+    dropped: u64,
+    last_words: String,
+    stdout: Line,
+    stderr: Line,
+}
+
+/// A guest's standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Error,
+}
+
+/// The line that a stream has begun. Never longer than [`LINE_BYTES_MAX`].
+type Line = Vec<u8>;
+
+/// Which attempt a line belongs to.
+#[derive(Debug)]
+struct Name {
+    tenant: gristmill_core::job::Name,
+    topic: gristmill_core::job::Name,
+    job: gristmill_core::job::JobId,
+    attempt: u32,
+    version: Version,
+}
+
+impl Logbook {
+    pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
+        let spec = &attempt.job.spec;
+        Self {
+            sink: attempt.logs.clone(),
+            attempt: Name {
+                tenant: spec.topic.tenant.clone(),
+                topic: spec.topic.topic.clone(),
+                job: spec.id.clone(),
+                attempt: attempt.attempt,
+                version,
+            },
+            bytes_left: attempt.limits.log_bytes,
+            dropped: 0,
+            last_words: String::new(),
+            stdout: Line::new(),
+            stderr: Line::new(),
+        }
+    }
+
+    /// Whether anybody would keep a line of this level.
+    pub(super) fn wants(&self, level: Level) -> bool {
+        match self.sink {
+            LogSink::Trace => wanted_by_tracing(level),
+            LogSink::Collect(_) => true,
+        }
+    }
+
+    /// Writes a line, unless it does not fit any more. An empty line says nothing and is left out, but it counts as one
+    /// byte: no line is free.
+    pub(super) fn write(&mut self, line: LogLine) {
+        if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
+            self.remember(&line.message);
+        }
+        let fields = line.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_BYTES).sum::<usize>();
+        let bytes = fields + line.message.len();
+        match self.bytes_left.checked_sub(bytes.max(1) as u64) {
+            Some(left) => {
+                self.bytes_left = left;
+                if bytes > 0 {
+                    self.pass_on(line);
+                }
+            }
+            None => self.dropped += 1,
+        }
+    }
+
+    /// Writes what goes to a stream, line by line; a line without an end waits for it.
+    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
+            for part in text.chunks(LINE_BYTES_MAX) {
+                if self.begun(stream).len() + part.len() > LINE_BYTES_MAX {
+                    self.end_line(stream);
+                }
+                self.begun(stream).extend_from_slice(part);
+            }
+            if ended {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    /// A last line without an end, such as the message of an abort, is a line too.
+    pub(super) fn end_lines(&mut self) {
+        for stream in [Stream::Out, Stream::Error] {
+            if !self.begun(stream).is_empty() {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    fn begun(&mut self, stream: Stream) -> &mut Line {
+        match stream {
+            Stream::Out => &mut self.stdout,
+            Stream::Error => &mut self.stderr,
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream) {
+        let line = mem::take(self.begun(stream));
+        let message = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line)).into_owned();
+        let (level, source) = match stream {
+            Stream::Out => (Level::INFO, "stdout"),
+            Stream::Error => (Level::WARN, "stderr"),
+        };
+        self.write(LogLine { level, source, message, fields: Vec::new() });
+    }
+
+    /// Says how many lines were dropped, and returns that number.
+    pub(super) fn close(&mut self) -> u64 {
+        if self.dropped > 0 {
+            let message = format!("{} log lines dropped", self.dropped);
+            self.pass_on(LogLine { level: Level::WARN, source: "log", message, fields: Vec::new() });
+        }
+        self.dropped
+    }
+
+    /// The end of what the guest wrote to standard error or logged as an error: a panic message, if it panicked.
+    pub(super) fn last_words(&self) -> &str {
+        self.last_words.trim()
+    }
+
+    fn remember(&mut self, text: &str) {
+        if self.last_words.len() + text.len() > LAST_WORDS_BYTES {
+            let surplus = (self.last_words.len() + text.len() - LAST_WORDS_BYTES).min(self.last_words.len());
+            self.last_words.drain(..self.last_words.ceil_char_boundary(surplus));
+        }
+        let room = text.floor_char_boundary(LAST_WORDS_BYTES.min(text.len()));
+        self.last_words.push_str(text.get(..room).unwrap_or_default());
+        self.last_words.push('\n');
+    }
+
+    fn pass_on(&self, line: LogLine) {
+        match &self.sink {
+            LogSink::Trace => self.trace(&line),
+            LogSink::Collect(lines) => lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line),
+        }
+    }
+
+    fn trace(&self, line: &LogLine) {
+        let fields = (!line.fields.is_empty()).then(|| line.fields_in_words());
+        let fields = fields.as_ref().map(tracing::field::display);
+        // That it came by way of the log goes without saying.
+        let source = (line.source != "log").then(|| tracing::field::display(line.source));
+        // The level of an event is part of its call site, hence one site for each.
+        macro_rules! event {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "gristmill::guest",
+                    $level,
+                    fields,
+                    tenant = %self.attempt.tenant,
+                    topic = %self.attempt.topic,
+                    job = %self.attempt.job,
+                    attempt = self.attempt.attempt,
+                    version = %self.attempt.version,
+                    source,
+                    "{}", line.message
+                )
+            };
+        }
+        match line.level {
+            Level::ERROR => event!(Level::ERROR),
+            Level::WARN => event!(Level::WARN),
+            Level::INFO => event!(Level::INFO),
+            Level::DEBUG => event!(Level::DEBUG),
+            Level::TRACE => event!(Level::TRACE),
+        }
+    }
+}
+
+impl LogLine {
+    /// `from=1600x1067 name="Ada L."`: a value that is more than one word is quoted.
+    pub fn fields_in_words(&self) -> String {
+        let is_word =
+            |value: &str| !value.is_empty() && !value.contains([' ', '"', '=']) && !value.contains(char::is_control);
+        let in_words = self
+            .fields
+            .iter()
+            .map(|(name, value)| if is_word(value) { format!("{name}={value}") } else { format!("{name}={value:?}") });
+        in_words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn wanted_by_tracing(level: Level) -> bool {
+    match level {
+        Level::ERROR => tracing::enabled!(target: "gristmill::guest", Level::ERROR),
+        Level::WARN => tracing::enabled!(target: "gristmill::guest", Level::WARN),
+        Level::INFO => tracing::enabled!(target: "gristmill::guest", Level::INFO),
+        Level::DEBUG => tracing::enabled!(target: "gristmill::guest", Level::DEBUG),
+        Level::TRACE => tracing::enabled!(target: "gristmill::guest", Level::TRACE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_as_words_and_quoted_where_they_are_more() {
+        let fields = [("to", "320x213"), ("name", "Ada L."), ("note", "a\nb"), ("none", "")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let line = LogLine { level: Level::INFO, source: "log", message: "x".into(), fields };
+        assert_eq!(line.fields_in_words(), r#"to=320x213 name="Ada L." note="a\nb" none="""#);
+    }
+}

@@ -1,0 +1,188 @@
+//! One topic's requests, from the first to the last redirect.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::{StatusCode, Uri};
+use hyper::{Request, Response};
+use url::{Position, Url};
+
+use super::super::bindings::http::{HttpError, Response as Answer};
+use super::Sent;
+use super::connect::{Connection, Connector, HEAD_BYTES_MAX, Origin, unreachable};
+use super::outgoing::{Outgoing, invalid};
+use super::pool::Pool;
+use super::redirect;
+use super::resolve::Resolver;
+use super::trust::Trust;
+use gristmill_core::http_grant::HttpGrant;
+use gristmill_core::job::TopicId;
+
+/// Sends what one topic may send. Its connections are nobody else's.
+#[derive(Debug)]
+pub(super) struct Client {
+    topic: TopicId,
+    grant: Arc<HttpGrant>,
+    connector: Connector,
+    pool: Arc<Pool>,
+}
+
+impl Client {
+    pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: Trust) -> Self {
+        let connector = Connector::new(Arc::clone(&grant), resolver, trust);
+        Self { topic, grant, connector, pool: Arc::default() }
+    }
+
+    pub(super) fn has_grant(&self, grant: &Arc<HttpGrant>) -> bool {
+        Arc::ptr_eq(&self.grant, grant) || self.grant == *grant
+    }
+
+    /// Nobody sends, and nothing is kept open: it can be made anew.
+    pub(super) fn is_idle_and_empty(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && self.pool.is_empty()
+    }
+
+    /// Sends, follows redirects, reads the answer; at most `left` requests, and no longer than the request's timeout.
+    pub(super) async fn send(&self, outgoing: Outgoing, left: u32) -> Sent {
+        let mut requests = 0;
+        let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
+        let following = self.follow(outgoing, left, &mut requests);
+        let answer = tokio::time::timeout(timeout, following).await.unwrap_or_else(|_| {
+            tracing::debug!(topic = %self.topic, host, ?timeout, "request timed out");
+            Err(HttpError::Timeout)
+        });
+        Sent { answer, requests }
+    }
+
+    async fn follow(&self, mut outgoing: Outgoing, left: u32, requests: &mut u32) -> Result<Answer, HttpError> {
+        loop {
+            let origin = self.granted(&outgoing.url)?;
+            if *requests >= left {
+                return Err(HttpError::TooMany(self.grant.requests));
+            }
+            *requests += 1;
+            let started = Instant::now();
+            let exchanged = self.exchange(&outgoing, &origin).await;
+            self.tell(&outgoing, &origin, exchanged.as_ref().map(|(response, _)| response.status()), started);
+            let (response, connection) = exchanged?;
+            match redirect::next(&outgoing, &response) {
+                // The redirect's body is of no use, and its connection goes with it.
+                Some(next) => outgoing = next?,
+                None => return self.read(&outgoing.url, origin, response, connection).await,
+            }
+        }
+    }
+
+    fn granted(&self, url: &Url) -> Result<Origin, HttpError> {
+        let origin = Origin::of(url).ok_or_else(|| invalid("the URL has no host"))?;
+        if self.grant.allows(url) {
+            return Ok(origin);
+        }
+        let place = &url[..Position::AfterPort];
+        Err(HttpError::Denied(format!("`{place}` is not among the hosts that `allow` names")))
+    }
+
+    /// Sends one request; on a connection that was kept if there is one.
+    async fn exchange(
+        &self,
+        outgoing: &Outgoing,
+        origin: &Origin,
+    ) -> Result<(Response<Incoming>, Connection), HttpError> {
+        let mut request = message(outgoing)?;
+        if let Some(mut kept) = self.pool.take(origin) {
+            match kept.send(request).await {
+                Ok(response) => return checked(origin, response, kept),
+                // It was closed while it waited, and nothing was sent: no harm in a new one.
+                Err((_, Some(unsent))) => request = unsent,
+                Err((error, None)) => return Err(broken(origin, &error)),
+            }
+        }
+        let mut connection = self.connector.connect(origin).await?;
+        match connection.send(request).await {
+            Ok(response) => checked(origin, response, connection),
+            Err((error, _)) => Err(broken(origin, &error)),
+        }
+    }
+
+    /// Reads the body to its end, and keeps the connection for the next request.
+    async fn read(
+        &self,
+        url: &Url,
+        origin: Origin,
+        response: Response<Incoming>,
+        connection: Connection,
+    ) -> Result<Answer, HttpError> {
+        let limit = self.grant.response_bytes;
+        let (head, mut body) = response.into_parts();
+        if body.size_hint().lower() > limit {
+            return Err(HttpError::TooLarge(limit));
+        }
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| broken(&origin, &error))?;
+            let data = frame.into_data().unwrap_or_default();
+            if (bytes.len() + data.len()) as u64 > limit {
+                return Err(HttpError::TooLarge(limit));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        self.pool.put(origin, connection);
+        let headers = text_of(&head.headers);
+        Ok(Answer { status: head.status.as_u16(), headers, body: bytes, url: url.to_string() })
+    }
+
+    /// Neither path nor query nor headers: they carry secrets.
+    fn tell(&self, outgoing: &Outgoing, origin: &Origin, status: Result<StatusCode, &HttpError>, started: Instant) {
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (topic, method, host, port) = (&self.topic, &outgoing.method, &origin.host, origin.port);
+        match status {
+            Ok(status) => tracing::debug!(%topic, %method, %host, port, status = status.as_u16(), ms, "request"),
+            Err(error) => tracing::debug!(%topic, %method, %host, port, ?error, ms, "request failed"),
+        }
+    }
+}
+
+fn message(outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, HttpError> {
+    let url = &outgoing.url;
+    let target = &url[Position::BeforePath..Position::AfterQuery];
+    let target: Uri = target.parse().map_err(|_| invalid("the URL's path has characters that no path may have"))?;
+    let host = &url[Position::BeforeHost..Position::AfterPort];
+    let host =
+        HeaderValue::from_str(host).map_err(|_| invalid("the URL's host has characters that no host may have"))?;
+    let mut request = Request::new(Full::new(outgoing.body.clone()));
+    *request.method_mut() = outgoing.method.clone();
+    *request.uri_mut() = target;
+    *request.headers_mut() = outgoing.headers.clone();
+    request.headers_mut().insert(HOST, host);
+    Ok(request)
+}
+
+/// Refuses answers that two readers may cut at different places, and those that are the beginning of something else.
+fn checked(
+    origin: &Origin,
+    response: Response<Incoming>,
+    connection: Connection,
+) -> Result<(Response<Incoming>, Connection), HttpError> {
+    let refused = |why: &str| Err(HttpError::Unreachable(format!("`{}`: {why}", origin.host)));
+    let headers = response.headers();
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        refused("it switched to another protocol, which nobody asked for")
+    } else if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+        refused("its answer has both a `content-length` and a `transfer-encoding`")
+    } else {
+        Ok((response, connection))
+    }
+}
+
+fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
+    if error.is_parse_too_large() { HttpError::TooLarge(HEAD_BYTES_MAX as u64) } else { unreachable(origin, error) }
+}
+
+fn text_of(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}

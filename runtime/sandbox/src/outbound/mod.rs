@@ -1,0 +1,96 @@
+//! Requests that guests make: the way out, and the checks along it.
+//!
+//! A request is held to its topic's grant three times: [`Outgoing`] looks at what the guest wrote, [`client`] at scheme,
+//! host and port of every URL on the way, [`connect`] at the address that is connected to, which is the one that was
+//! looked at: a name is resolved once.
+//!
+//! All of it runs on the runner's own runtime and not on the threads of guests: a guest that computes delays nobody's
+//! answer.
+
+mod client;
+mod connect;
+mod outgoing;
+mod pool;
+mod redirect;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod trust;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::client::Client;
+use self::outgoing::Outgoing;
+use self::resolve::Resolver;
+use self::trust::Trust;
+use super::bindings::http::{HttpError, Request, Response};
+use gristmill_core::http_grant::HttpGrant;
+use gristmill_core::job::TopicId;
+
+/// What sends requests. Cheap to clone; clones share everything.
+#[derive(Debug, Clone)]
+pub(super) struct Outbound(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// None: requests run where the guest does.
+    runtime: Option<Handle>,
+    resolver: Resolver,
+    trust: Trust,
+    /// One for each topic that has sent anything: connections are never shared between topics, and so not between
+    /// tenants.
+    clients: Mutex<HashMap<TopicId, Arc<Client>>>,
+}
+
+/// What came of a request, and how much of the attempt's allowance it took.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) answer: Result<Response, HttpError>,
+    /// One, and one for each redirect that was followed; none if it was refused before anything went out.
+    pub(super) requests: u32,
+}
+
+impl Outbound {
+    /// Sends from the runtime that this is called on. Opens nothing yet.
+    pub(super) fn new() -> Self {
+        Self::with(Resolver::system(), Trust::of_machine())
+    }
+
+    fn with(resolver: Resolver, trust: Trust) -> Self {
+        Self(Arc::new(Inner { runtime: Handle::try_current().ok(), resolver, trust, clients: Mutex::default() }))
+    }
+
+    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to.
+    ///
+    /// Ends within the grant's timeout. Cancel-safe: dropping the future closes the connection.
+    pub(super) async fn send(&self, topic: &TopicId, grant: &Arc<HttpGrant>, request: Request, left: u32) -> Sent {
+        let outgoing = match Outgoing::read(request, grant) {
+            Ok(outgoing) => outgoing,
+            Err(error) => return Sent { answer: Err(error), requests: 0 },
+        };
+        let client = self.client(topic, grant);
+        let runtime = self.0.runtime.clone().unwrap_or_else(Handle::current);
+        let sending = runtime.spawn(async move { client.send(outgoing, left).await });
+        // Only a runtime that is shutting down ends it early.
+        let ended =
+            |_| Sent { answer: Err(HttpError::Unreachable("the runner is shutting down".to_owned())), requests: 1 };
+        AbortOnDropHandle::new(sending).await.unwrap_or_else(ended)
+    }
+
+    /// The topic's client; a new one if the grant is another than before, which closes what the old one kept open.
+    fn client(&self, topic: &TopicId, grant: &Arc<HttpGrant>) -> Arc<Client> {
+        let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(topic).filter(|client| client.has_grant(grant)) {
+            return Arc::clone(client);
+        }
+        clients.retain(|_, client| !client.is_idle_and_empty());
+        let Inner { resolver, trust, .. } = &*self.0;
+        let client = Arc::new(Client::new(topic.clone(), Arc::clone(grant), resolver.clone(), trust.clone()));
+        clients.insert(topic.clone(), Arc::clone(&client));
+        client
+    }
+}

@@ -1,0 +1,44 @@
+//! The sandbox in parts, for `bench::parts`.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component as Compiled;
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::component::Component;
+use super::contract::Version;
+use super::gate::Kind;
+use super::outbound::Outbound;
+use super::shelf::{Shelf, ShelfLimits};
+use super::{engine, host};
+
+pub use super::engine::FUEL_PER_YIELD;
+
+/// What the engine that runs guests is made from.
+pub fn engine_settings(concurrency: u32) -> (Config, PoolingAllocationConfig) {
+    engine::settings(concurrency)
+}
+
+/// A component that is compiled in this process, in a pool of its own with room for few memories.
+///
+/// Under an instruction counter there is neither the address space for a usual pool, nor is the processor the one that a
+/// child process would compile for.
+pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
+    const MEMORIES: u32 = 8;
+    /// Fewer than there are: else every so many jobs would find all of them waiting to be cleared.
+    const BATCH: usize = 4;
+    let (mut config, mut pool) = engine::settings(1);
+    pool.total_memories(MEMORIES).max_unused_warm_slots(MEMORIES).decommit_batch_size(BATCH);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    let engine = Engine::new(&config)?;
+    let compiled = Compiled::from_binary(&engine, wasm)?;
+    let shelf = Arc::new(Shelf::new(ShelfLimits::of(engine::kept(1))));
+    Ok(Component::link(
+        Kind::Component,
+        Version(Sha256::digest(wasm).into()),
+        &compiled,
+        &host::linker(&engine, &Outbound::new())?,
+        &shelf,
+    )?)
+}

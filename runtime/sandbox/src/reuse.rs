@@ -1,0 +1,222 @@
+//! Instances that do more than one job, for guests whose start costs more than their work.
+//!
+//! What a guest gives up for it is a world in which nothing has happened yet; what it must not give up is that each job's
+//! fate is its own. Hence an instance is kept only after it returned normally, and where one that was used before fails in
+//! a way that what it did before may have brought about, the attempt is made again in a fresh one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wasmtime::Store;
+use wasmtime::component::TypedFunc;
+
+use super::bindings::types::Job;
+use super::component::Component;
+use super::contract::{Attempt, Report};
+use super::ending::{self, Answer, Stopped};
+use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
+use super::shelf::{Shelf, StashId};
+use super::state::{State, store_time};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::time::Timestamp;
+
+/// The instances that one topic keeps of one version of its component, while they wait for jobs. Freed with it.
+pub struct Stash {
+    shelf: Arc<Shelf>,
+    id: StashId,
+    /// Jobs that an instance may do.
+    reuse: u32,
+}
+
+impl Component {
+    /// Room for instances of this component, each of which does at most `reuse` jobs.
+    pub fn stash(&self, reuse: u32) -> Stash {
+        let shelf = Arc::clone(&self.0.shelf);
+        Stash { id: shelf.open_stash(), shelf, reuse }
+    }
+}
+
+impl Stash {
+    /// Runs one attempt to its end, like [`Component::invoke`], in an instance that is kept here if there is one; and
+    /// keeps the instance if it can do another job. `component` is always the one that the stash was made for.
+    ///
+    /// Second and later attempts begin in a fresh instance: what spoilt the first may be in the old one. If a used instance
+    /// traps or runs out of memory, the attempt is made again in a fresh one, within what is left of its time; fuel and
+    /// dropped log lines of both are added up.
+    ///
+    /// Cancel-safe: dropping the future frees the instance.
+    pub async fn invoke(&self, component: &Component, attempt: Attempt) -> Report {
+        let run = Run::begin(component, &attempt);
+        if let Some(outcome) = refuse(&attempt) {
+            return Report::of_nothing(outcome);
+        }
+        let Some(used) = self.used_for(&run) else { return self.end(run.fresh(), &run).await.0 };
+        let (report, suspect) = self.end(used, &run).await;
+        if !suspect {
+            return report;
+        }
+        run.warn(&report.outcome);
+        let (again, _) = self.end(run.fresh(), &run).await;
+        added(&report, again)
+    }
+
+    fn used_for(&self, run: &Run<'_>) -> Option<Warm> {
+        let mut instance = if run.attempt.attempt == 1 { self.shelf.take(self.id) } else { None }?;
+        instance.renew(run).ok()?;
+        Some(instance)
+    }
+
+    /// Runs the attempt in this instance, and keeps it or frees it. True: the instance is to blame, not the job.
+    async fn end(&self, mut instance: Warm, run: &Run<'_>) -> (Report, bool) {
+        let used = instance.jobs > 0;
+        let report = instance.attempt(run).await;
+        let suspect = used && instance.may_have_caused(&report.outcome);
+        if instance.jobs < self.reuse && instance.is_sound_after(&report.outcome) {
+            self.shelf.put(self.id, instance);
+        }
+        (report, suspect)
+    }
+
+    /// Frees what is kept.
+    pub fn clear(&self) {
+        self.shelf.clear(self.id);
+    }
+}
+
+impl Drop for Stash {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// One attempt, in whatever instances.
+pub(super) struct Run<'a> {
+    component: &'a Component,
+    attempt: &'a Attempt,
+    started: Instant,
+    /// By the store's clock.
+    deadline: Timestamp,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn begin(component: &'a Component, attempt: &'a Attempt) -> Self {
+        let deadline = store_time(attempt.clock_offset_ms).plus(attempt.limits.timeout);
+        Self { component, attempt, started: Instant::now(), deadline }
+    }
+
+    pub(super) fn fresh(&self) -> Warm {
+        Warm { store: self.component.store(self.attempt), handle: None, jobs: 0 }
+    }
+
+    pub(super) fn time_left(&self) -> Duration {
+        self.attempt.limits.timeout.saturating_sub(self.started.elapsed())
+    }
+
+    fn warn(&self, outcome: &Outcome) {
+        let spec = &self.attempt.job.spec;
+        let (topic, job, attempt, version) = (&spec.topic, &spec.id, self.attempt.attempt, self.component.version());
+        let how = match outcome {
+            Outcome::Trapped { message, .. } => message,
+            _ => "out of memory",
+        };
+        tracing::warn!(%topic, %job, attempt, %version, how, "a used instance failed: the job begins again in a fresh one");
+    }
+}
+
+type Handle = TypedFunc<(Job<'static>,), (Answer,)>;
+
+/// An instance that can be called again.
+pub(super) struct Warm {
+    store: Store<State>,
+    /// None: it is not started yet.
+    handle: Option<Handle>,
+    /// That it has begun.
+    jobs: u32,
+}
+
+impl Warm {
+    /// Makes it ready for another attempt.
+    pub(super) fn renew(&mut self, run: &Run<'_>) -> Result<(), Stopped> {
+        self.store.data_mut().renew(run.attempt, run.component.version());
+        limit_calls(&mut self.store, &run.attempt.limits, &run.attempt.grants);
+        self.store.set_fuel(run.attempt.limits.fuel).map_err(Stopped::Starting)
+    }
+
+    /// Runs the attempt to its end, or for as long as it may.
+    pub(super) async fn attempt(&mut self, run: &Run<'_>) -> Report {
+        self.jobs = self.jobs.saturating_add(1);
+        let answer = within(run.time_left(), self.call(run)).await;
+        self.report(run, answer)
+    }
+
+    pub(super) fn report(&mut self, run: &Run<'_>, answer: Result<Answer, Stopped>) -> Report {
+        report(&mut self.store, run.started, |state| match answer {
+            Ok(answer) => ending::answered(answer, &state.limits),
+            Err(stopped) => ending::stopped(&stopped, state),
+        })
+    }
+
+    async fn call(&mut self, run: &Run<'_>) -> Result<Answer, Stopped> {
+        let handle = self.start(run).await?;
+        let metadata = borrowed(&run.attempt.job.spec.metadata);
+        let job = guest_job(run.attempt, &metadata, run.deadline);
+        let (answer,) = handle.call_async(&mut self.store, (job,)).await.map_err(Stopped::Running)?;
+        Ok(answer)
+    }
+
+    /// Starts it, if it is not started yet.
+    pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<Handle, Stopped> {
+        if let Some(handle) = self.handle {
+            return Ok(handle);
+        }
+        let Component(loaded) = run.component;
+        let instance = run.component.start(&mut self.store).await.map_err(Stopped::Starting)?;
+        let handle = instance.get_typed_func(&mut self.store, loaded.handle).map_err(Stopped::Starting)?;
+        Ok(*self.handle.insert(handle))
+    }
+
+    /// Bytes of its linear memories.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.store.data().memory.in_use()
+    }
+
+    /// Fuel used since it was started or renewed.
+    pub(super) fn fuel(&self) -> u64 {
+        self.store.data().limits.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
+    }
+
+    /// Whether an end could be due to what earlier jobs left behind. Not so fuel, time and numbers of calls, which count anew
+    /// for each job.
+    fn may_have_caused(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Trapped { .. } | Outcome::MemoryExceeded { .. } => true,
+            // The guest was told that there is no memory left, and made a failure of that.
+            Outcome::Retry { .. } | Outcome::Reject(_) => self.store.data().memory.denied(),
+            _ => false,
+        }
+    }
+
+    /// Whether it returned normally, and the next job finds at least half of its memory unused.
+    fn is_sound_after(&self, outcome: &Outcome) -> bool {
+        let State { memory, limits, .. } = self.store.data();
+        outcome.is_decided() && !memory.denied() && memory.in_use() <= limits.memory_bytes / 2
+    }
+}
+
+/// The report of an attempt that was made twice.
+fn added(first: &Report, second: Report) -> Report {
+    Report {
+        fuel: first.fuel.saturating_add(second.fuel),
+        memory_peak: first.memory_peak.max(second.memory_peak),
+        log_lines_dropped: first.log_lines_dropped.saturating_add(second.log_lines_dropped),
+        ..second
+    }
+}
+
+impl fmt::Debug for Stash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shelf, id, reuse } = self;
+        f.debug_struct("Stash").field("shelf", shelf).field("id", id).field("reuse", reuse).finish()
+    }
+}

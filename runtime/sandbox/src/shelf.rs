@@ -1,0 +1,220 @@
+//! Instances between jobs: all that a sandbox keeps, over all topics, and no more than it may.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::reuse::Warm;
+
+/// What a sandbox may keep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShelfLimits {
+    pub(super) instances: usize,
+    /// Of their linear memories together.
+    pub(super) bytes: u64,
+    /// How long one may lie there before it is freed.
+    pub(super) idle: Duration,
+}
+
+impl ShelfLimits {
+    /// Some eighty Python guests; who is not needed for a minute was a peak.
+    pub(super) fn of(instances: u32) -> Self {
+        Self { instances: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
+    }
+}
+
+/// Whose instances: a stash takes out only what it put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StashId(u64);
+
+/// All idle instances of a sandbox. When there are too many, those that have been idle longest are freed.
+pub(super) struct Shelf {
+    limits: ShelfLimits,
+    content: Mutex<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    /// Each stash's instances, the one used last at the back; no entry for a stash that has none here.
+    idle: HashMap<StashId, VecDeque<Idle>>,
+    instances: usize,
+    bytes: u64,
+    next_stash: u64,
+    /// A task waits for instances to have been idle too long.
+    watched: bool,
+}
+
+struct Idle {
+    instance: Warm,
+    bytes: u64,
+    since: Instant,
+}
+
+impl Shelf {
+    pub(super) fn new(limits: ShelfLimits) -> Self {
+        Self { limits, content: Mutex::default() }
+    }
+
+    pub(super) fn open_stash(&self) -> StashId {
+        let mut content = self.content();
+        content.next_stash += 1;
+        StashId(content.next_stash)
+    }
+
+    /// The one used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
+    pub(super) fn take(&self, stash: StashId) -> Option<Warm> {
+        self.content().take(stash, VecDeque::pop_back).map(|idle| idle.instance)
+    }
+
+    /// Keeps an instance, and frees whatever is then too much. Needs a tokio runtime with time enabled.
+    pub(super) fn put(self: &Arc<Self>, stash: StashId, instance: Warm) {
+        let bytes = instance.memory_bytes();
+        let mut content = self.content();
+        content.put(stash, Idle { instance, bytes, since: Instant::now() });
+        let mut surplus = Vec::new();
+        while content.instances > self.limits.instances || content.bytes > self.limits.bytes {
+            surplus.extend(content.take_oldest());
+        }
+        let watched = std::mem::replace(&mut content.watched, true);
+        drop(content);
+        free(surplus);
+        if !watched {
+            tokio::spawn(watch(Watcher { shelf: Arc::downgrade(self), ended: false }));
+        }
+    }
+
+    /// Frees the instance that has been idle longest, at once; false if there is none.
+    pub(super) fn free_oldest(&self) -> bool {
+        let oldest = self.content().take_oldest();
+        oldest.is_some()
+    }
+
+    /// How many lie here, and the bytes of their memories.
+    pub(super) fn kept(&self) -> (u64, u64) {
+        let content = self.content();
+        (content.instances as u64, content.bytes)
+    }
+
+    /// Frees all instances of a stash.
+    pub(super) fn clear(&self, stash: StashId) {
+        let all = self.content().take_all(stash);
+        free(all.into());
+    }
+
+    /// Frees what has been idle too long at `now`, and says when to look again; none if nothing is left.
+    fn free_idle(&self, now: Instant) -> Option<Instant> {
+        let mut content = self.content();
+        let mut old = Vec::new();
+        let next = loop {
+            match content.oldest().map(|(_, since)| since + self.limits.idle) {
+                Some(end) if end <= now => old.extend(content.take_oldest()),
+                next => break next,
+            }
+        };
+        content.watched = next.is_some();
+        drop(content);
+        free(old);
+        next
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Content {
+    fn put(&mut self, stash: StashId, idle: Idle) {
+        self.instances += 1;
+        self.bytes += idle.bytes;
+        self.idle.entry(stash).or_default().push_back(idle);
+    }
+
+    fn take(&mut self, stash: StashId, which: impl Fn(&mut VecDeque<Idle>) -> Option<Idle>) -> Option<Idle> {
+        let stashed = self.idle.get_mut(&stash)?;
+        let idle = which(stashed)?;
+        if stashed.is_empty() {
+            self.idle.remove(&stash);
+        }
+        self.instances -= 1;
+        self.bytes -= idle.bytes;
+        Some(idle)
+    }
+
+    fn take_all(&mut self, stash: StashId) -> VecDeque<Idle> {
+        let all = self.idle.remove(&stash).unwrap_or_default();
+        self.instances -= all.len();
+        self.bytes -= all.iter().map(|idle| idle.bytes).sum::<u64>();
+        all
+    }
+
+    fn take_oldest(&mut self) -> Option<Idle> {
+        let (stash, _) = self.oldest()?;
+        self.take(stash, VecDeque::pop_front)
+    }
+
+    /// Looks at every stash that has something here: rare, and there are no more of them than instances.
+    fn oldest(&self) -> Option<(StashId, Instant)> {
+        let fronts = self.idle.iter().filter_map(|(stash, idle)| Some((*stash, idle.front()?.since)));
+        fronts.min_by_key(|(_, since)| *since)
+    }
+}
+
+/// Giving a large memory back to the kernel takes a millisecond, which no guest has to wait for.
+fn free(instances: Vec<Idle>) {
+    if instances.is_empty() {
+        return;
+    }
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(instances))),
+        Err(_) => drop(instances),
+    }
+}
+
+/// Waits while there is anything idle, and frees what was idle too long.
+async fn watch(mut watcher: Watcher) {
+    while let Some(next) = watcher.shelf.upgrade().and_then(|shelf| shelf.free_idle(Instant::now())) {
+        tokio::time::sleep_until(next).await;
+    }
+    watcher.ended = true;
+}
+
+struct Watcher {
+    shelf: Weak<Shelf>,
+    /// It found nothing to watch, and somebody else may be watching by now.
+    ended: bool,
+}
+
+impl Drop for Watcher {
+    /// Dropped with its runtime: whoever keeps an instance next watches again.
+    fn drop(&mut self) {
+        if let (false, Some(shelf)) = (self.ended, self.shelf.upgrade()) {
+            shelf.content().watched = false;
+        }
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Content { instances, bytes, .. } = &*self.content();
+        f.debug_struct("Shelf").field("instances", instances).field("bytes", bytes).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Shelf {
+        /// Idle instances.
+        pub(crate) fn instances(&self) -> usize {
+            let content = self.content();
+            assert_eq!(content.idle.values().map(VecDeque::len).sum::<usize>(), content.instances);
+            assert_eq!(content.idle.values().flatten().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
+            content.instances
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What the host knows about one attempt while its guest runs.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use wasmtime::component::ResourceTable;
+
+use super::contract::{Attempt, Cancellation, CheckpointSender, FollowUpRule, LogLine, Version};
+use super::host::World;
+use super::limiter::MemoryLimiter;
+use super::logbook::Logbook;
+use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::{Grants, Limits};
+
+/// Resources (streams, pollables) that a guest may hold at once.
+const RESOURCES_MAX: usize = 1_000;
+
+/// The data of a store. Nothing of it outlives the attempt but what [`super::invoke`] takes out, and in an instance that
+/// is kept what [`State::renew`] names.
+pub(super) struct State {
+    pub(super) topic: TopicId,
+    pub(super) limits: Limits,
+    pub(super) grants: Arc<Grants>,
+    pub(super) targets: Arc<HashMap<Name, FollowUpRule>>,
+    pub(super) clock_offset_ms: i64,
+    pub(super) cancellation: Cancellation,
+    pub(super) checkpoints: Option<CheckpointSender>,
+    pub(super) memory: MemoryLimiter,
+    pub(super) follow_ups: Vec<NewJob>,
+    /// Bodies and headers of `follow_ups`.
+    pub(super) follow_ups_bytes: u64,
+    /// Shared with the guest's standard output and error, which live inside `wasi`.
+    pub(super) logbook: Arc<Mutex<Logbook>>,
+    /// Requests over HTTP that were made.
+    pub(super) http_requests: u32,
+    host_calls_left: u64,
+    pub(super) resources: ResourceTable,
+    /// Made when the guest first calls WASI: many never do, and it costs more than everything else here together.
+    pub(super) wasi: Option<World>,
+}
+
+/// The guest called the host more often than it may. Ends the guest.
+#[derive(Debug, thiserror::Error)]
+#[error("the attempt's limit of {0} host calls is used up")]
+pub(super) struct HostCallsUsedUp(pub(super) u64);
+
+impl State {
+    pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
+        let mut resources = ResourceTable::new();
+        resources.set_max_capacity(RESOURCES_MAX);
+        Self {
+            topic: attempt.job.spec.topic.clone(),
+            limits: attempt.limits,
+            grants: Arc::clone(&attempt.grants),
+            targets: Arc::clone(&attempt.targets),
+            clock_offset_ms: attempt.clock_offset_ms,
+            cancellation: attempt.cancellation.clone(),
+            checkpoints: attempt.checkpoints.clone(),
+            memory: MemoryLimiter::new(attempt.limits.memory_bytes),
+            follow_ups: Vec::new(),
+            follow_ups_bytes: 0,
+            logbook: Arc::new(Mutex::new(Logbook::new(attempt, version))),
+            http_requests: 0,
+            host_calls_left: attempt.limits.host_calls,
+            resources,
+            wasi: None,
+        }
+    }
+
+    /// Makes the state of a used instance another attempt's. The guest goes on with what it holds: its memories, and its
+    /// handles to streams and clocks. Whatever is not named here is as in [`State::new`].
+    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version) {
+        let used = mem::replace(self, Self::new(attempt, version));
+        // The streams lead to the old logbook's place: the new content moves in there.
+        mem::swap(&mut *self.logbook(), &mut *used.logbook());
+        self.logbook = used.logbook;
+        self.memory = MemoryLimiter::new(attempt.limits.memory_bytes).holding(&used.memory);
+        self.resources = used.resources;
+        self.wasi = used.wasi.inspect(|world| world.set_clock(attempt.clock_offset_ms));
+    }
+
+    /// The instance could not be made, and will be made again.
+    pub(super) fn forget_memories(&mut self) {
+        self.memory = MemoryLimiter::new(self.limits.memory_bytes);
+    }
+
+    /// Every function of `gristmill:job` begins with this.
+    pub(super) fn count_call(&mut self) -> wasmtime::Result<()> {
+        match self.host_calls_left.checked_sub(1) {
+            Some(left) => {
+                self.host_calls_left = left;
+                Ok(())
+            }
+            None => Err(HostCallsUsedUp(self.limits.host_calls).into()),
+        }
+    }
+
+    /// The store's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        store_time(self.clock_offset_ms)
+    }
+
+    pub(super) fn log(&self, line: LogLine) {
+        self.logbook().write(line);
+    }
+
+    pub(super) fn logbook(&self) -> MutexGuard<'_, Logbook> {
+        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The store's clock, from this host's and the difference between them.
+pub(super) fn store_time(offset_ms: i64) -> Timestamp {
+    Timestamp::from_millis(Timestamp::now().as_millis().saturating_add_signed(offset_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::ResourceLimiter;
+
+    use super::super::contract::LogSink;
+    use super::super::tests::attempt;
+    use super::*;
+
+    /// No field is left out here: who adds one says what becomes of it when an instance is used again.
+    #[test]
+    fn a_renewed_state_is_the_new_attempts_but_for_what_the_guest_holds() {
+        let version = Version([1; 32]);
+        let mut state = spoilt(version);
+        let logbook = Arc::clone(&state.logbook);
+
+        let mut next = attempt("next");
+        let lines = Arc::default();
+        next.logs = LogSink::Collect(Arc::clone(&lines));
+        Arc::make_mut(&mut next.job).spec.topic = "other".parse().unwrap();
+        Arc::make_mut(&mut next.grants).config.insert("a".into(), "new".into());
+        next.clock_offset_ms = 7;
+        next.limits.host_calls = 1;
+        state.renew(&next, version);
+
+        assert!(state.count_call().is_ok() && state.count_call().is_err());
+        state.log(line("to the new attempt"));
+        let State {
+            topic,
+            limits,
+            grants,
+            targets,
+            clock_offset_ms,
+            cancellation,
+            checkpoints,
+            memory,
+            follow_ups,
+            follow_ups_bytes,
+            logbook: renewed,
+            http_requests,
+            host_calls_left: _,
+            resources,
+            wasi,
+        } = state;
+        assert_eq!((topic.topic.as_str(), limits, clock_offset_ms), ("other", next.limits, 7));
+        assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
+        assert!(!cancellation.is_cancelled() && checkpoints.is_none());
+        assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
+        assert_eq!((follow_ups.len(), follow_ups_bytes, http_requests), (0, 0, 0));
+        assert!(Arc::ptr_eq(&renewed, &logbook), "the guest's streams lead there");
+        assert_eq!(lines.lock().unwrap().len(), 1);
+        assert_eq!(logbook.lock().unwrap().close(), 0);
+        assert_eq!((resources.is_empty(), wasi.is_none()), (false, true));
+    }
+
+    /// The state of an attempt that has used everything up.
+    fn spoilt(version: Version) -> State {
+        let mut first = attempt("first");
+        (first.limits.log_bytes, first.limits.host_calls, first.limits.memory_bytes) = (0, 0, 10);
+        first.cancellation.unwanted.store(true, std::sync::atomic::Ordering::Relaxed);
+        let mut state = State::new(&first, version);
+        state.log(line("dropped"));
+        assert!(state.count_call().is_err() && state.cancellation.is_cancelled());
+        assert!(state.memory.memory_growing(0, 10, None).unwrap());
+        assert!(!state.memory.memory_growing(10, 11, None).unwrap());
+        state.follow_ups.push(NewJob { spec: first.job.spec.clone(), due: gristmill_core::job::Due::Now });
+        state.follow_ups_bytes = 5;
+        state.http_requests = 3;
+        state.resources.push(()).unwrap();
+        state
+    }
+
+    fn line(message: &str) -> LogLine {
+        LogLine { level: tracing::Level::INFO, source: "log", message: message.into(), fields: Vec::new() }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a guest gets for its calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::guest::handler;
+use super::{attempt, limited, listen, load};
+use crate::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, FollowUpRule, Report};
+use gristmill_core::job::{Due, Lease, Priority, Unique, WorkerId};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::Grants;
+
+pub(super) fn lease(attempt: &Attempt) -> Lease {
+    let spec = &attempt.job.spec;
+    Lease { job: spec.id.clone(), topic: spec.topic.clone(), worker: WorkerId::new("w"), delivery: 1 }
+}
+
+fn result(report: Report) -> Vec<u8> {
+    let Outcome::Complete(Some(result)) = report.outcome else { panic!("{report:?}") };
+    result.data
+}
+
+fn number(report: Report) -> u64 {
+    u64::from_le_bytes(result(report).try_into().unwrap())
+}
+
+#[tokio::test]
+async fn the_guests_clock_is_the_stores() {
+    let component = load(&handler("", "(call $return_u64 (call $now))")).await;
+    let mut ahead = attempt("");
+    ahead.clock_offset_ms = 1_000_000;
+    let host = Timestamp::now().as_millis();
+    assert!((host + 1_000_000..host + 1_060_000).contains(&number(component.invoke(ahead).await)));
+
+    let deadline = load(&handler("", "(call $return_u64 (i64.load offset=88 (local.get $job)))")).await;
+    let mut behind = limited("", |limits| limits.timeout = Duration::from_secs(7));
+    behind.clock_offset_ms = -1_000_000;
+    let host = Timestamp::now().as_millis();
+    assert!((host - 993_000..host - 933_000).contains(&number(deadline.invoke(behind).await)));
+}
+
+#[tokio::test]
+async fn remaining_fuel_is_what_is_left_at_the_call() {
+    let component = load(&handler("", "(call $return_u64 (call $fuel))")).await;
+    let report = component.invoke(limited("", |limits| limits.fuel = 5_000)).await;
+    let (used, left) = (report.fuel, number(report));
+    assert!((4_000..5_000).contains(&left) && left >= 5_000 - used, "{left} left, {used} used");
+}
+
+#[tokio::test]
+async fn a_cancelled_attempt_can_see_it() {
+    let component = load(&handler("", "(call $return_u64 (i64.extend_i32_u (call $is_cancelled)))")).await;
+    let attempt = attempt("");
+    assert_eq!(number(component.invoke(attempt.clone()).await), 0);
+    attempt.cancellation.unwanted.store(true, Ordering::Relaxed);
+    assert_eq!(number(component.invoke(attempt.clone()).await), 1);
+    let other = Attempt { cancellation: Cancellation::default(), ..attempt };
+    other.cancellation.ending.cancel();
+    assert_eq!(number(component.invoke(other).await), 1);
+}
+
+#[tokio::test]
+async fn only_granted_settings_exist() {
+    let get = "(call $get (call $body (local.get $job)) (call $body_n (local.get $job)) (i32.const 4000))
+        (if (result i32) (i32.load8_u (i32.const 4000))
+          (then (call $return (i32.load (i32.const 4004)) (i32.load (i32.const 4008))))
+          (else (call $done)))";
+    let component = load(&handler("", get)).await;
+    let granted = |name: &str| {
+        let mut attempt = attempt(name);
+        attempt.grants = Arc::new(Grants { config: [("region".into(), "eu".into())].into(), ..Grants::default() });
+        attempt
+    };
+    assert_eq!(result(component.invoke(granted("region")).await), b"eu");
+    assert_eq!(component.invoke(granted("other")).await.outcome, Outcome::Complete(None));
+}
+
+#[tokio::test]
+async fn progress_is_a_log_line() {
+    let progress = "(call $progress (i32.const 20000) (i32.const 1) (i32.const 2100) (i32.const 3)) (call $done)";
+    let mut attempt = attempt("");
+    let lines = listen(&mut attempt);
+    load(&handler("", progress)).await.invoke(attempt).await;
+    let lines = lines.lock().unwrap();
+    assert_eq!((lines[0].source, lines[0].message.as_str()), ("progress", "abc"));
+    assert_eq!(lines[0].fields, [("basis-points".to_owned(), "10000".to_owned())]);
+}
+
+/// Saves the body as a checkpoint and returns the answer: `[is an error, which]`.
+async fn saver() -> Component {
+    let save = "(call $checkpoint (call $body (local.get $job)) (call $body_n (local.get $job)) (i32.const 4000))
+        (i32.store8 (i32.const 4001) (i32.load8_u (i32.const 4008)))
+        (call $return (i32.const 4000) (i32.const 2))";
+    load(&handler("", save)).await
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_kept_before_the_guest_goes_on() {
+    let (requests, mut received) = mpsc::channel::<CheckpointRequest>(1);
+    let keeper = tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Some(request) = received.recv().await {
+            kept.push((request.lease, request.state));
+            let answer = if kept.len() == 1 { Ok(()) } else { Err("no".to_owned()) };
+            request.reply.send(answer).unwrap();
+        }
+        kept
+    });
+    let component = saver().await;
+    let mut attempt = limited("state", |limits| limits.checkpoint_bytes = 5);
+    let lease = lease(&attempt);
+    attempt.checkpoints = Some(CheckpointSender { lease: lease.clone(), requests });
+    assert_eq!(result(component.invoke(attempt.clone()).await)[0], 0);
+    assert_eq!(result(component.invoke(attempt.clone()).await), [1, 1], "unavailable");
+    drop(attempt);
+    assert_eq!(keeper.await.unwrap(), [(lease.clone(), b"state".to_vec()), (lease, b"state".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_checkpoint_can_be_too_large_or_have_no_keeper() {
+    let component = saver().await;
+    assert_eq!(result(component.invoke(limited("12345", |limits| limits.checkpoint_bytes = 4)).await), [1, 0]);
+    assert_eq!(result(component.invoke(limited("1234", |limits| limits.checkpoint_bytes = 4)).await), [1, 1]);
+}
+
+/// Enqueues a job to the topic that the body names, twice, and returns the second answer: `[is an error, which]`.
+fn enqueuer(end: &str) -> Vec<u8> {
+    let functions = "(func $twice (param $job i32)
+        (i32.store (i32.const 5000) (call $body (local.get $job)))
+        (i32.store (i32.const 5004) (call $body_n (local.get $job)))
+        (i32.store (i32.const 5008) (i32.const 2100)) (i32.store (i32.const 5012) (i32.const 5))
+        (i32.store (i32.const 5048) (i32.const 1)) (i64.store (i32.const 5056) (i64.const 1234))
+        (i32.store8 (i32.const 5064) (i32.const 1)) (i32.store (i32.const 5068) (i32.const 2100)) (i32.store (i32.const 5072) (i32.const 5))
+        (i32.store8 (i32.const 5076) (i32.const 2))
+        (i32.store8 (i32.const 5080) (i32.const 1)) (i64.store (i32.const 5088) (i64.const 77))
+        (call $enqueue (i32.const 5000) (i32.const 4000))
+        (call $enqueue (i32.const 5000) (i32.const 4000))
+        (i32.store8 (i32.const 4001) (i32.load8_u (i32.const 4008))))";
+    handler(functions, &format!("(call $twice (local.get $job)) {end}"))
+}
+
+fn enqueuing(topic: &str, payload_bytes: u64, follow_ups: u32, granted: Option<&str>) -> Attempt {
+    let mut attempt = limited(topic, |limits| limits.follow_ups = follow_ups);
+    let rule = FollowUpRule { payload_bytes, ttl: Some(Duration::from_secs(9)) };
+    attempt.targets = Arc::new(HashMap::from([("mail".parse().unwrap(), rule)]));
+    let enqueue = granted.map(|name| vec![name.parse().unwrap()]);
+    attempt.grants = Arc::new(Grants { enqueue, ..Grants::default() });
+    attempt
+}
+
+#[tokio::test]
+async fn follow_ups_come_with_the_report() {
+    let component = load(&enqueuer("(call $return (i32.const 4000) (i32.const 1))")).await;
+    let report = component.invoke(enqueuing("mail", 5, 2, None)).await;
+    assert_eq!(report.follow_ups.len(), 2);
+    let job = &report.follow_ups[0];
+    assert_eq!(job.due, Due::At(Timestamp::from_millis(1234)));
+    assert_eq!((job.spec.topic.to_string().as_str(), job.spec.body.data.as_slice()), ("mail", b"abchi".as_slice()));
+    assert_eq!(job.spec.ttl, Some(Duration::from_secs(9)));
+    let window = Some(Duration::from_millis(77));
+    assert_eq!(job.spec.unique, Some(Unique { value: "abchi".into(), window }));
+    assert_eq!(job.spec.priority, Priority::Low);
+    assert_eq!(result(report), [0]);
+}
+
+#[tokio::test]
+async fn follow_ups_of_a_failed_attempt_are_gone() {
+    for end in ["(call $fail (i32.const 0))", "unreachable"] {
+        let report = load(&enqueuer(end)).await.invoke(enqueuing("mail", 5, 2, None)).await;
+        assert!(report.follow_ups.is_empty(), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn follow_ups_are_refused_in_order() {
+    let [denied, too_large, too_many, unknown] = [0, 1, 2, 3];
+    let component = load(&enqueuer("(call $return (i32.const 4000) (i32.const 2))")).await;
+    let cases = [
+        (enqueuing("mail", 4, 1, Some("other")), denied),
+        (enqueuing("nowhere", 4, 1, Some("other")), denied),
+        (enqueuing("nowhere", 4, 1, None), unknown),
+        (enqueuing("no name!", 4, 1, None), unknown),
+        (enqueuing("mail", 4, 0, Some("mail")), too_large),
+        (enqueuing("mail", 5, 1, Some("mail")), too_many),
+    ];
+    for (attempt, which) in cases {
+        assert_eq!(result(component.invoke(attempt).await), [1, which]);
+    }
+}

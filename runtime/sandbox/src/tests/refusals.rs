@@ -1,0 +1,154 @@
+//! Files that are no handlers, and what their author is told; and what is remembered of those that are.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::guest::{component, foreign, handler};
+use super::{attempt, load, sandbox, settings};
+use crate::{LoadError, Sandbox, engine};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::topic::Limits;
+
+async fn refusal(wasm: &[u8]) -> String {
+    let cache = tempfile::tempdir().unwrap();
+    sandbox(cache.path()).load(wasm).await.unwrap_err().to_string()
+}
+
+#[track_caller]
+fn assert_says(refusal: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(refusal.contains(part), "{part:?} is missing from: {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_component_is_refused_with_the_remedy() {
+    let core_module = wat::parse_str("(module)").unwrap();
+    let artifact = engine::compiling().unwrap().precompile_component(&handler("", "(call $done)")).unwrap();
+    assert_says(&refusal(b"").await, &["empty"]);
+    assert_says(&refusal(b"#!/bin/sh\n").await, &["no WebAssembly"]);
+    assert_says(&refusal(b" (module)").await, &["text", "wasm-tools parse"]);
+    assert_says(&refusal(&core_module).await, &["core module", "wasm32-wasip2", "gristmill:job/handler@0.1.0#handle"]);
+    assert_says(&refusal(&artifact).await, &["precompiled", ".wasm"]);
+}
+
+#[tokio::test]
+async fn a_file_that_ends_early_is_told_from_a_broken_one() {
+    let wasm = handler("", "(call $done)");
+    for bytes in [3, 7, wasm.len() / 2, wasm.len() - 1] {
+        let cache = tempfile::tempdir().unwrap();
+        let error = sandbox(cache.path()).load(&wasm[..bytes]).await.unwrap_err();
+        assert!(matches!(error, LoadError::Truncated { .. }), "{bytes} bytes: {error}");
+    }
+    let mut broken = wasm;
+    broken[8] = 0x7f;
+    assert_says(&refusal(&broken).await, &["cannot be read at byte"]);
+}
+
+#[tokio::test]
+async fn size_and_complexity_are_limited() {
+    let wasm = handler("", "(call $done)");
+    let cache = tempfile::tempdir().unwrap();
+    let mut settings = settings(cache.path());
+    settings.compiler.component_bytes = wasm.len() as u64 - 1;
+    let error = Sandbox::new(&settings).unwrap().load(&wasm).await.unwrap_err().to_string();
+    assert_says(&error, &["over the limit", "raise the limit"]);
+
+    let huge = foreign("(module (memory 20000))", "package a:b; world w {}", "w");
+    assert_says(&refusal(&huge).await, &["bytes of memory to begin with", "1073741824"]);
+}
+
+#[tokio::test]
+async fn an_unknown_import_is_named_and_so_is_what_is_allowed() {
+    let core = r#"(module (import "acme:db/sql@1.0.0" "query" (func)) (func (export "f") call 0))"#;
+    let wit = "package acme:db@1.0.0; interface sql { query: func(); } world w { import sql; export f: func(); }";
+    assert_says(&refusal(&foreign(core, wit, "w")).await, &["acme:db/sql@1.0.0", "wasi:{cli,", "gristmill:job/{"]);
+}
+
+#[tokio::test]
+async fn exports_are_checked_by_type() {
+    let none = foreign("(module (func (export \"f\")))", "package a:b; world w { export f: func(); }", "w");
+    assert_says(&refusal(&none).await, &["does not export `gristmill:job/handler@0.1.0`"]);
+
+    let wit = "package gristmill:job@0.1.0; interface handler { handle: func(job: u32); } world w { export handler; }";
+    let core = r#"(module (func (export "gristmill:job/handler@0.1.0#handle") (param i32)))"#;
+    assert_says(&refusal(&foreign(core, wit, "w")).await, &["`handle` of another type"]);
+}
+
+#[tokio::test]
+async fn code_that_does_not_validate_is_refused_by_the_compiler() {
+    let mut wasm = handler("(data (i32.const 6000) \"some marker here\")", "(call $done)");
+    // A memory alignment of 2^255 is well-formed and never valid.
+    let call = wasm.windows(4).position(|bytes| bytes == [0x28, 0x02, 24, 0x0b]).unwrap();
+    wasm[call + 1] = 0x1f;
+    assert_says(&refusal(&wasm).await, &["does not compile"]);
+}
+
+#[tokio::test]
+async fn a_module_with_two_memories_is_refused_by_the_pool() {
+    assert_says(&refusal(&handler("(memory 1)", "(call $done)")).await, &["memories"]);
+}
+
+#[tokio::test]
+async fn the_same_bytes_are_compiled_once() {
+    let cache = tempfile::tempdir().unwrap();
+    let wasm = handler("", "(call $done)");
+    let first = sandbox(cache.path()).load(&wasm).await.unwrap();
+    // This one has no compiler at all.
+    let second = Sandbox::new(&settings(cache.path())).unwrap().load(&wasm).await.unwrap();
+    assert_eq!(first.version(), second.version());
+    assert_eq!(second.invoke(attempt("")).await.outcome, Outcome::Complete(None));
+
+    let other = handler("", "(drop (call $now)) (call $done)");
+    let error = Sandbox::new(&settings(cache.path())).unwrap().load(&other).await.unwrap_err();
+    assert!(matches!(error, LoadError::RunCompiler { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_artifact_is_replaced() {
+    let cache = tempfile::tempdir().unwrap();
+    let wasm = handler("", "(call $done)");
+    drop(sandbox(cache.path()).load(&wasm).await.unwrap());
+    let artifact = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
+    fs::set_permissions(&artifact, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&artifact, b"not an artifact").unwrap();
+    let component = sandbox(cache.path()).load(&wasm).await.unwrap();
+    assert_eq!(component.invoke(attempt("")).await.outcome, Outcome::Complete(None));
+}
+
+#[tokio::test]
+async fn a_component_says_what_it_is() {
+    let component = load(&handler("", "(call $done)")).await;
+    assert!(component.imports().contains(&"gristmill:job/log@0.1.0".to_owned()), "{:?}", component.imports());
+    let needs = component.needs().unwrap();
+    assert_eq!((needs.memories, needs.memory_bytes), (1, 64 << 10));
+    assert!(!component.has_self_test());
+    assert_eq!(component.self_test(&Limits::default()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_self_test_can_fail_in_every_way() {
+    let with_check = |check: &str| {
+        let core = format!(
+            r#"(module (memory (export "memory") 1) (data (i32.const 64) "sick")
+                 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+                 (func (export "gristmill:job/handler@0.1.0#handle") (param i32) (result i32) unreachable)
+                 (func (export "gristmill:job/self-test@0.1.0#check") (result i32) {check}))"#
+        );
+        component(&core, &[], "job-handler-full")
+    };
+    let says = "(i32.store (i32.const 0) (i32.const 1)) (i32.store (i32.const 4) (i32.const 64))
+        (i32.store (i32.const 8) (i32.const 4)) (i32.const 0)";
+    let limits = Limits { fuel: 1_000, ..Limits::default() };
+    let cases = [
+        (says, "the self-test says: sick"),
+        ("unreachable", "the self-test trapped: wasm trap: wasm `unreachable`"),
+        ("(loop (br 0)) (i32.const 0)", "the self-test used up its fuel of 1000"),
+    ];
+    for (check, text) in cases {
+        let component = load(&with_check(check)).await;
+        assert!(component.has_self_test());
+        assert_says(&component.self_test(&limits).await.unwrap_err(), &[text]);
+    }
+    assert_eq!(load(&with_check("(i32.const 0)")).await.self_test(&limits).await, Ok(()));
+}

@@ -1,0 +1,181 @@
+//! One request, one answer, one connection: commands ask seldom, and a connection of its own needs no care.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use axum::body::Bytes;
+use axum::http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+use crate::problem::{Code, Problem};
+use gristmill_core::token::TokenText;
+use gristmill_store::StoreError;
+
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// A little more than the server gives itself, so that it can say what took so long.
+const ANSWER_TIME: Duration = Duration::from_secs(25);
+/// The most that an answer may bring: a page of dead jobs, of which the first may be as large as a job can be.
+const ANSWER_BYTES: usize = 256 << 20;
+
+/// A server that we have an address of.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    /// For people.
+    pub(super) name: String,
+    /// What lets us in.
+    pub(super) token: Option<TokenText>,
+}
+
+/// What to ask for.
+#[derive(Debug)]
+pub(super) struct Question {
+    method: Method,
+    path: String,
+    body: Option<Vec<u8>>,
+    /// As in "failed to …".
+    doing: &'static str,
+}
+
+impl Question {
+    pub(super) fn get(path: String, doing: &'static str) -> Self {
+        Self { method: Method::GET, path, body: None, doing }
+    }
+
+    pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
+        Self::bring(Method::POST, path, body, doing)
+    }
+
+    pub(super) fn put<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
+        Self::bring(Method::PUT, path, body, doing)
+    }
+
+    pub(super) fn delete(path: String, doing: &'static str) -> Self {
+        Self { method: Method::DELETE, path, body: Some(Vec::new()), doing }
+    }
+
+    fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
+        // Nothing that we send can fail to be written as JSON.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        Self { method, path, body: Some(body), doing }
+    }
+}
+
+impl Server {
+    /// Asks, and reads the answer.
+    pub(super) async fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, StoreError> {
+        let doing = question.doing;
+        self.ask_if_known(question).await?.map_err(|problem| self.refused(doing, &problem))
+    }
+
+    /// The same; a job that the server does not know is told apart.
+    pub(super) async fn ask_if_known<T: DeserializeOwned>(
+        &self,
+        question: Question,
+    ) -> Result<Result<T, Problem>, StoreError> {
+        let doing = question.doing;
+        let answer = async {
+            let (status, body) = self.exchange(question).await.map_err(|error| self.away(error))?;
+            self.read(doing, status, &body)
+        };
+        tokio::time::timeout(ANSWER_TIME, answer).await.unwrap_or_else(|_| Err(self.away(too_slow())))
+    }
+
+    /// Asks for an answer without an end.
+    pub(super) async fn listen(&self, question: Question) -> Result<Incoming, StoreError> {
+        let doing = question.doing;
+        let response = tokio::time::timeout(ANSWER_TIME, self.send(question));
+        let response = response.await.unwrap_or_else(|_| Err(too_slow())).map_err(|error| self.away(error))?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        let status = response.status();
+        let body = collect(response).await.map_err(|error| self.away(error))?;
+        let answer: Result<serde_json::Value, Problem> = self.read(doing, status, &body)?;
+        let unexpected = || Problem::new(Code::Other, "an answer that is none");
+        Err(self.refused(doing, &answer.err().unwrap_or_else(unexpected)))
+    }
+
+    async fn exchange(&self, question: Question) -> anyhow::Result<(StatusCode, Bytes)> {
+        let response = self.send(question).await?;
+        Ok((response.status(), collect(response).await?))
+    }
+
+    async fn send(&self, question: Question) -> anyhow::Result<Response<Incoming>> {
+        let connecting = tokio::time::timeout(CONNECT_TIME, TcpStream::connect(self.address));
+        let stream = connecting.await.map_err(|_| too_slow())??;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // It ends with the answer, or when the answer is dropped.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender.send_request(self.request(question)?).await?)
+    }
+
+    fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
+        let Question { method, path, body, .. } = question;
+        let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.to_string());
+        let request = match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str())),
+            None => request,
+        };
+        let request = match &body {
+            Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
+            None => request,
+        };
+        request.body(Full::from(body.unwrap_or_default())).context("failed to make a request")
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        doing: &'static str,
+        status: StatusCode,
+        body: &[u8],
+    ) -> Result<Result<T, Problem>, StoreError> {
+        let misread = |source: anyhow::Error| StoreError::Refused { store: self.name.clone(), doing, source };
+        if status.is_success() {
+            let answer = serde_json::from_slice(body).context("its answer makes no sense: is it another version?");
+            return answer.map(Ok).map_err(misread);
+        }
+        let problem: Problem = serde_json::from_slice(body)
+            .map_err(|_| misread(anyhow!("it answered {status} and no reason: is it a gristmill?")))?;
+        match problem.code {
+            Code::StoreAway | Code::Timeout => {
+                let store = problem.store.unwrap_or_else(|| self.name.clone());
+                Err(StoreError::Away { store, source: anyhow!(problem.detail) })
+            }
+            _ => Ok(Err(problem)),
+        }
+    }
+
+    pub(super) fn refused(&self, doing: &'static str, problem: &Problem) -> StoreError {
+        let store = problem.store.clone().unwrap_or_else(|| self.name.clone());
+        let source = match problem.code {
+            Code::TokenMissing | Code::TokenInvalid => {
+                anyhow!("{} (commands say one with --token or GRISTMILL_TOKEN)", problem.detail)
+            }
+            _ => anyhow!("{}", problem.detail),
+        };
+        StoreError::Refused { store, doing, source }
+    }
+
+    fn away(&self, source: anyhow::Error) -> StoreError {
+        StoreError::Away { store: self.name.clone(), source }
+    }
+}
+
+async fn collect(response: Response<Incoming>) -> anyhow::Result<Bytes> {
+    match Limited::new(response.into_body(), ANSWER_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => bail!("the answer broke off: {error}"),
+    }
+}
+
+fn too_slow() -> anyhow::Error {
+    anyhow!("it does not answer")
+}

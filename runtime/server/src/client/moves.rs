@@ -1,0 +1,31 @@
+//! Where tenants live, asked of the server that has the stores.
+
+use async_trait::async_trait;
+
+use super::exchange::Question;
+use super::store::RemoteStore;
+use crate::wire;
+use gristmill_core::job::Name;
+use gristmill_store::StoreError;
+use gristmill_store::several::{Relocate, Residence};
+
+#[async_trait]
+impl Relocate for RemoteStore {
+    async fn residences(&self) -> Result<Vec<Residence>, StoreError> {
+        let question = Question::get("/v1/residences".into(), "tell where tenants live");
+        let wire::Residences { residences } = self.server.ask(question).await?;
+        Ok(residences.into_iter().map(Into::into).collect())
+    }
+
+    async fn residence(&self, tenant: &Name) -> Result<Residence, StoreError> {
+        let question = Question::get(format!("/v1/tenants/{tenant}/residence"), "tell where a tenant lives");
+        Ok(self.server.ask::<wire::Residence>(question).await?.into())
+    }
+
+    async fn relocate(&self, tenant: &Name, to: &Name) -> Result<(), StoreError> {
+        let path = format!("/v1/tenants/{tenant}/move");
+        let question = Question::post(path, &wire::Move { to: to.clone() }, "move a tenant");
+        let wire::Nothing {} = self.server.ask(question).await?;
+        Ok(())
+    }
+}

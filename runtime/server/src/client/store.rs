@@ -1,0 +1,213 @@
+//! [`RemoteStore`]: the questions and wishes of [`Inspect`] and [`Produce`] as requests.
+
+use std::net::SocketAddr;
+
+use anyhow::anyhow;
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::exchange::{Question, Server};
+use super::signals;
+use crate::problem::Code;
+use crate::wire::{self, BATCH};
+use gristmill_core::job::{JobId, Name, NewJob, TopicId};
+use gristmill_core::token::TokenText;
+use gristmill_store::{
+    BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Place, Produce, Pushed, Signal, StoreError,
+    TopicCounts,
+};
+
+/// Bytes of bodies in one request, unless a single job is larger.
+const PUSH_BYTES: usize = 4 << 20;
+
+/// A store that another process owns, by way of that process. Clones are cheap.
+///
+/// No call waits longer than half a minute; none is repeated. Batches go in chunks of at most 1000.
+#[derive(Debug, Clone)]
+pub struct RemoteStore {
+    pub(super) server: Server,
+    /// The store's address, as its owner knows it.
+    store: String,
+    pid: u32,
+}
+
+impl RemoteStore {
+    /// Makes sure that a server answers there.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a
+    /// token.
+    pub async fn connect(address: SocketAddr) -> Result<Self, StoreError> {
+        Self::connect_with(address, None).await
+    }
+
+    /// The same with a token.
+    ///
+    /// # Errors
+    /// Those of [`Self::connect`].
+    pub async fn connect_with(address: SocketAddr, token: Option<TokenText>) -> Result<Self, StoreError> {
+        let unknown = Server { address, name: format!("http://{address}"), token };
+        let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
+        let name = format!("{} (process {} at http://{address})", about.store, about.pid);
+        Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
+    }
+
+    /// The store's address, as its owner knows it.
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// The process that answers.
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// An answer for each id, or none of them.
+    fn complete<T>(&self, asked: usize, doing: &'static str, answers: Vec<T>) -> Result<Vec<T>, StoreError> {
+        if answers.len() == asked {
+            return Ok(answers);
+        }
+        let source = anyhow!("{} answers to {asked} questions", answers.len());
+        Err(StoreError::Refused { store: self.server.name.clone(), doing, source })
+    }
+
+    async fn were_dead(&self, path: &str, ids: &[JobId], doing: &'static str) -> Result<Vec<bool>, StoreError> {
+        let mut all = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(BATCH) {
+            let question = Question::post(path.into(), &wire::Ids { ids: chunk.to_vec() }, doing);
+            let wire::WereDead { were_dead } = self.server.ask(question).await?;
+            all.extend(self.complete(chunk.len(), doing, were_dead)?);
+        }
+        Ok(all)
+    }
+}
+
+/// The server also tells of topics that it could serve, which a store knows nothing of.
+fn has_held_jobs(counts: &TopicCounts) -> bool {
+    let TopicCounts { topic: _, ready, delayed, running, dead, paused, totals, oldest_ready: _ } = counts;
+    *paused || !totals.is_empty() || [ready, delayed, running, dead].into_iter().any(|count| *count > 0)
+}
+
+fn topic_path(topic: &TopicId) -> String {
+    format!("/v1/tenants/{}/topics/{}", topic.tenant, topic.topic)
+}
+
+/// Cuts a batch so that no request becomes too long.
+fn chunks(jobs: &[NewJob]) -> impl Iterator<Item = &[NewJob]> {
+    let (mut count, mut bytes) = (0, 0);
+    jobs.chunk_by(move |job, next| {
+        bytes += job.spec.body.data.len();
+        count += 1;
+        let fits = count < BATCH && bytes + next.spec.body.data.len() <= PUSH_BYTES;
+        if !fits {
+            (count, bytes) = (0, 0);
+        }
+        fits
+    })
+}
+
+#[async_trait]
+impl Produce for RemoteStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        const DOING: &str = "push jobs";
+        let mut all = Vec::with_capacity(jobs.len());
+        for chunk in chunks(jobs) {
+            let push = wire::Push { jobs: chunk.iter().map(wire::NewJob::from).collect() };
+            let wire::PushAnswer { pushed } = self.server.ask(Question::post("/v1/jobs".into(), &push, DOING)).await?;
+            all.extend(self.complete(chunk.len(), DOING, pushed)?.into_iter().map(Pushed::from));
+        }
+        Ok(all)
+    }
+
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        let tenants: Vec<_> = tenants.iter().map(Name::as_str).collect();
+        let path = format!("/v1/signals?tenants={}", tenants.join(","));
+        Ok(signals::receive(self.server.listen(Question::get(path, "listen for signals")).await?))
+    }
+}
+
+#[async_trait]
+impl Inspect for RemoteStore {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "count jobs");
+        let wire::Topics { topics } = self.server.ask(question).await?;
+        Ok(topics.into_iter().map(Into::into).filter(has_held_jobs).collect())
+    }
+
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        const DOING: &str = "look at a job";
+        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING);
+        match self.server.ask_if_known::<wire::JobView>(question).await? {
+            Ok(view) => Ok(Some(view.into())),
+            Err(problem) if problem.code == Code::JobUnknown => Ok(None),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        const DOING: &str = "list jobs";
+        let after = after.map_or_else(String::new, |after| format!("&after={after}"));
+        let (state, limit) = (place.as_str(), limit.min(BATCH));
+        let path = format!("{}/jobs?state={state}&limit={limit}{after}", topic_path(topic));
+        let wire::Listed { jobs, next } = self.server.ask(Question::get(path, DOING)).await?;
+        let misread = |error: BadCursor| StoreError::Refused {
+            store: self.server.name.clone(),
+            doing: DOING,
+            source: anyhow!(error),
+        };
+        let next = next.map(|next| next.parse::<Cursor>()).transpose().map_err(misread)?;
+        Ok(Page { jobs: jobs.into_iter().map(Into::into).collect(), next })
+    }
+
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        let mut all = Vec::new();
+        while all.len() < limit {
+            let (skip, limit) = (skip + all.len(), BATCH.min(limit - all.len()));
+            let path = format!("{}/dead?skip={skip}&limit={limit}", topic_path(topic));
+            let wire::Dead { dead } = self.server.ask(Question::get(path, "list dead jobs")).await?;
+            if dead.is_empty() {
+                break;
+            }
+            all.extend(dead.into_iter().map(DeadJob::from));
+        }
+        Ok(all)
+    }
+
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.were_dead(&format!("{}/dead/respawn", topic_path(topic)), ids, "respawn dead jobs").await
+    }
+
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.were_dead(&format!("{}/dead/delete", topic_path(topic)), ids, "delete dead jobs").await
+    }
+
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        const DOING: &str = "cancel jobs";
+        let mut all = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(BATCH) {
+            let ids = wire::Ids { ids: chunk.to_vec() };
+            let question = Question::post(format!("/v1/tenants/{tenant}/cancel"), &ids, DOING);
+            let wire::CancelAnswer { cancelled } = self.server.ask(question).await?;
+            all.extend(self.complete(chunk.len(), DOING, cancelled)?.into_iter().map(Cancelled::from));
+        }
+        Ok(all)
+    }
+
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let (verb, doing) = if paused { ("pause", "pause a topic") } else { ("resume", "resume a topic") };
+        let question = Question::post(format!("{}/{verb}", topic_path(topic)), &wire::Nothing {}, doing);
+        let wire::Changed { changed } = self.server.ask(question).await?;
+        Ok(changed)
+    }
+
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        let wire::Tenants { tenants } = self.server.ask(Question::get("/v1/tenants".into(), "list tenants")).await?;
+        Ok(tenants)
+    }
+}

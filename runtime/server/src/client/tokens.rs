@@ -1,0 +1,120 @@
+//! [`RemoteStore`]: who may come in, as requests. The server never sees the text of a token that is made here.
+
+use async_trait::async_trait;
+
+use super::exchange::Question;
+use super::store::RemoteStore;
+use crate::problem::Code;
+use crate::wire;
+use gristmill_core::job::Name;
+use gristmill_core::token::{NewToken, Token, TokenId, TokenLimits};
+use gristmill_store::{StoreError, TokenAdded, Tokens};
+
+#[async_trait]
+impl Tokens for RemoteStore {
+    async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError> {
+        const DOING: &str = "add a token";
+        let question = Question::post(path(token.tenant.as_ref()), &wire::NewToken::from(token), DOING);
+        match self.server.ask_if_known::<wire::NewTokenAnswer>(question).await? {
+            Ok(answer) => Ok(TokenAdded::Added(answer.token.into())),
+            Err(problem) if problem.code == Code::TokenExists => Ok(TokenAdded::Exists),
+            Err(problem) if problem.code == Code::TooManyTokens => Ok(TokenAdded::TooMany),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+
+    async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> {
+        let wire::Tokens { tokens } = self.server.ask(Question::get(path(tenant), "list tokens")).await?;
+        Ok(tokens.into_iter().map(Into::into).collect())
+    }
+
+    async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {
+        let question = Question::delete(format!("/v1/tokens/{id}"), "revoke a token");
+        let wire::Revoked { revoked } = self.server.ask(question).await?;
+        Ok(revoked)
+    }
+
+    async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
+        const DOING: &str = "limit a token";
+        let question = Question::put(format!("/v1/tokens/{id}/limits"), &limits, DOING);
+        match self.server.ask_if_known::<TokenLimits>(question).await? {
+            Ok(_) => Ok(true),
+            Err(problem) if problem.code == Code::TokenUnknown => Ok(false),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+}
+
+fn path(tenant: Option<&Name>) -> String {
+    tenant.map_or_else(|| "/v1/tokens".into(), |tenant| format!("/v1/tenants/{tenant}/tokens"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tests::Mill;
+    use gristmill_core::token::{Scope, Throttle, TokenHash};
+    use gristmill_store::{Doorkeeper, Inspect};
+
+    fn tenant() -> Name {
+        "acme".parse().unwrap()
+    }
+
+    fn token(text: &str) -> NewToken {
+        NewToken {
+            hash: TokenHash::of(text),
+            tenant: Some(tenant()),
+            scopes: [Scope::Read].into(),
+            description: "d".into(),
+            limits: TokenLimits::default(),
+            expires_in: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn who_brings_a_token_may_know_the_server_by_any_name() {
+        let mill = Mill::start().await;
+        let known = |host: &str, token: &str| format!("GET /v1 HTTP/1.1\r\nHost: {host}\r\nX-Token: {token}\r\n\r\n");
+        assert_eq!(
+            mill.raw(&known("mill.example", mill.server.secret())).await.0,
+            421,
+            "as long as there are no tokens"
+        );
+        mill.remote.add_token(&token("t")).await.unwrap();
+        assert_eq!(mill.raw(&known("mill.example", "t")).await.0, 200);
+        assert_eq!(mill.raw(&known("mill.example", mill.server.secret())).await.0, 200);
+        assert_eq!(mill.raw(&known("localhost", "x")).await.0, 401);
+    }
+
+    #[tokio::test]
+    async fn tokens_come_through_the_door_as_they_are() {
+        let mill = Mill::start().await;
+        let secret = Some(mill.server.secret().to_owned().into());
+        let remote = RemoteStore::connect_with(mill.server.address(), secret).await.unwrap();
+        let new = NewToken { expires_in: Some(Duration::from_secs(60)), ..token("a") };
+        let TokenAdded::Added(added) = remote.add_token(&new).await.unwrap() else { panic!("it is new") };
+        assert_eq!(remote.add_token(&new).await.unwrap(), TokenAdded::Exists);
+        let found = mill.store.find_token(&added.id).await.unwrap().unwrap();
+        assert!(found.hash.is(&new.hash));
+        assert_eq!((&found.token, added.expires_at), (&added, Some(added.created_at.plus(Duration::from_secs(60)))));
+        let operator = NewToken { tenant: None, scopes: Scope::ALL.into(), ..token("b") };
+        remote.add_token(&operator).await.unwrap();
+        assert_eq!(remote.tokens(None).await.unwrap(), mill.store.tokens(None).await.unwrap());
+        assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), std::slice::from_ref(&added));
+
+        let limits =
+            TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZeroU32::MIN }), requests: None };
+        assert!(remote.set_token_limits(&added.id, limits).await.unwrap());
+        assert_eq!(mill.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
+        assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
+        assert!(!remote.set_token_limits(&added.id, limits).await.unwrap());
+
+        // Who came in without a token is told how to say one.
+        let error = mill.remote.job(&tenant(), &"j".parse().unwrap()).await.unwrap_err();
+        let StoreError::Refused { source, .. } = error else { panic!("{error:?}") };
+        assert!(source.to_string().contains("GRISTMILL_TOKEN"), "{source}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A topic's dead jobs: list, respawn, delete.
+
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+use super::caller::{Caller, Scope};
+use super::extract::{Document, Head};
+use super::jobs::within_batch;
+use super::list::cursor;
+use super::problem::{Code, Problem};
+use super::room::Room;
+use super::wire::dead::{Chosen, Done, Filter};
+use super::wire::{self, BATCH};
+use gristmill_core::job::{JobId, TopicId};
+use gristmill_store::{Cursor, DeadJob, Place};
+
+/// Dead jobs that a filter is held against in one request; the answer says where to go on.
+const LOOKED_AT: usize = 1000;
+/// Of which so many are in memory at once.
+const PAGE: usize = 100;
+/// Bytes of bodies after which a page is full. A first job that is larger is a page by itself.
+const PAGE_BYTES: usize = 16 << 20;
+/// Skipping looks at every job that is skipped.
+const MOST_SKIPPED: usize = 1_000_000_000;
+
+pub(super) fn routes() -> Router<Room> {
+    Router::new()
+        .route("/tenants/{tenant}/topics/{topic}/dead", get(list))
+        .route("/tenants/{tenant}/topics/{topic}/dead/respawn", post(respawn))
+        .route("/tenants/{tenant}/topics/{topic}/dead/delete", post(delete))
+}
+
+async fn list(
+    caller: Caller,
+    State(room): State<Room>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Head(Query(page)): Head<Query<wire::Page>>,
+) -> Result<Json<wire::Dead>, Problem> {
+    caller.may(Scope::Read, &topic.tenant)?;
+    within_batch(page.limit)?;
+    if page.skip > MOST_SKIPPED {
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
+        ));
+    }
+    let dead = room.store.dead(&topic, page.skip, page.limit).await?;
+    Ok(Json(wire::Dead { dead: first_of(dead).map(Into::into).collect() }))
+}
+
+fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {
+    let mut bytes = 0;
+    dead.into_iter().enumerate().map_while(move |(place, dead)| {
+        bytes += dead.job.spec.body.data.len();
+        (place == 0 || bytes <= PAGE_BYTES).then_some(dead)
+    })
+}
+
+async fn respawn(
+    caller: Caller,
+    State(room): State<Room>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
+    caller.may(Scope::Admin, &topic.tenant)?;
+    intervene(&room, &topic, chosen, Deed::Respawn).await
+}
+
+async fn delete(
+    caller: Caller,
+    State(room): State<Room>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
+    caller.may(Scope::Admin, &topic.tenant)?;
+    intervene(&room, &topic, chosen, Deed::Delete).await
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Respawn,
+    Delete,
+}
+
+impl Deed {
+    async fn is_done(self, room: &Room, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, Problem> {
+        Ok(match self {
+            Self::Respawn => room.store.respawn(topic, ids).await?,
+            Self::Delete => room.store.delete_dead(topic, ids).await?,
+        })
+    }
+}
+
+async fn intervene(room: &Room, topic: &TopicId, chosen: Chosen, deed: Deed) -> Result<Response, Problem> {
+    chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
+    if let Some(ids) = chosen.ids {
+        within_batch(ids.len())?;
+        let were_dead = deed.is_done(room, topic, &ids).await?;
+        return Ok(Json(wire::WereDead { were_dead }).into_response());
+    }
+    let after = chosen.after.as_deref().map(|after| cursor(after, Place::Dead)).transpose()?;
+    let filter = chosen.filter.unwrap_or_default();
+    let done = by_filter(room, topic, &filter, chosen.limit.unwrap_or(BATCH), after, deed).await?;
+    Ok(Json(done).into_response())
+}
+
+/// The latest first. No page is larger than what may still be done, so that each job that is looked at and fits is done.
+async fn by_filter(
+    room: &Room,
+    topic: &TopicId,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Cursor>,
+    deed: Deed,
+) -> Result<Done, Problem> {
+    let (mut changed, mut looked_at) = (0, 0);
+    loop {
+        let most = PAGE.min(limit - changed).min(LOOKED_AT - looked_at);
+        let page = room.store.jobs(topic, Place::Dead, after.as_ref(), most).await?;
+        looked_at += page.jobs.len();
+        let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
+        changed += deed.is_done(room, topic, &fitting).await?.into_iter().filter(|done| *done).count();
+        let past = page.jobs.last().is_some_and(|job| filter.is_past(job));
+        after = page.next.filter(|_| !past);
+        if after.is_none() || changed >= limit || looked_at >= LOOKED_AT {
+            return Ok(Done { changed, looked_at, next: after.as_ref().map(Cursor::to_string) });
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Publish, publish many, publish anew.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::ack;
+use super::api::Api;
+use super::asked::Asked;
+use super::id;
+use super::names::Queue;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::throttle::Action;
+use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
+use gristmill_core::token::Scope;
+use gristmill_store::Pushed;
+
+/// Bytes of a job's body.
+const JOB_BYTES: usize = 1 << 20;
+/// Jobs in one request, and bytes of them all.
+const JOBS: usize = 64;
+const JOBS_BYTES: usize = JOBS * JOB_BYTES + (1 << 16);
+/// What is over is still read up to here, because a client that is in the midst of sending does not listen.
+const READ_BYTES: usize = JOBS_BYTES + (16 << 20);
+
+/// Attributes of a job, and bytes of their names and values; of longer ones the rest is cut off.
+const ATTRIBUTES: usize = 16;
+const ATTRIBUTE_NAME: usize = 32;
+const ATTRIBUTE_VALUE: usize = 128;
+const ATTRIBUTE_HEADER: &str = "job-attr-";
+
+/// lmstfy's defaults, seconds.
+const TTL: u32 = 86_400;
+/// How often to make new ids, should others have had the same.
+const TRIES: usize = 3;
+
+type Answer = Result<(StatusCode, Json<Value>), Refusal>;
+
+/// What a request says of its jobs, whatever is in them.
+#[derive(Debug, Clone)]
+struct Terms {
+    delay: u32,
+    ttl: Option<Duration>,
+    tries: u16,
+    /// Its jobs may have attributes.
+    versioned: bool,
+    attributes: Vec<(String, String)>,
+}
+
+pub(super) async fn publish(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
+    asked.client.may(Scope::Push)?;
+    let counted = api.throttles().count(asked.client.throttle(), Action::Produce, Instant::now())?;
+    let (terms, body) = one(&asked.query, &headers, body).await?;
+    let ids = push(&api, &asked.queue, &terms, vec![body]).await?;
+    counted.succeed();
+    Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
+}
+
+/// Publishes a job in place of another, which goes once the new one is stored. Nothing happens to it before the whole
+/// request makes sense.
+pub(super) async fn republish(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
+    asked.client.may(Scope::Push)?;
+    asked.client.may(Scope::Work)?;
+    let (terms, body) = one(&asked.query, &headers, body).await?;
+    let ids = push(&api, &asked.queue, &terms, vec![body]).await?;
+    ack::end(&api, &asked).await?;
+    Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
+}
+
+/// All of them or none, in one batch.
+pub(super) async fn publish_many(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
+    asked.client.may(Scope::Push)?;
+    let counted = api.throttles().count(asked.client.throttle(), Action::Produce, Instant::now())?;
+    let terms = Terms::read(&asked.query, &headers)?;
+    let body = read(body, JOBS_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
+    let terms = terms.with_attributes(&headers);
+    let ids = push(&api, &asked.queue, &terms?, elements(&body)?).await?;
+    counted.succeed();
+    Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_ids": ids }))))
+}
+
+/// The jobs of an array: of each element its text as it stands there.
+fn elements(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    let jobs: Vec<&RawValue> =
+        serde_json::from_slice(body).map_err(|_| Refusal::bad("request body should be an array of objects"))?;
+    match jobs.len() {
+        0 => Err(Refusal::bad("no jobs")),
+        JOBS.. if jobs.len() > JOBS => Err(Refusal::bad("too many jobs")),
+        _ if jobs.iter().any(|job| job.get().len() > JOB_BYTES) => Err(Refusal::too_large("job too large")),
+        _ => Ok(jobs.into_iter().map(|job| job.get().as_bytes().to_vec()).collect()),
+    }
+}
+
+async fn one(query: &Query, headers: &HeaderMap, body: Body) -> Result<(Terms, Vec<u8>), Refusal> {
+    let terms = Terms::read(query, headers)?;
+    let body = read(body, JOB_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
+    Ok((terms.with_attributes(headers)?, body))
+}
+
+/// A whole body. None: it has more bytes than that.
+async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
+    let (mut bytes, mut length) = (Vec::new(), 0_usize);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::bad("failed to read body"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > READ_BYTES {
+            break;
+        }
+        if length <= most {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok((length <= most).then_some(bytes))
+}
+
+/// Pushes a job for each body. Answers with their ids, in order.
+async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
+    let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, body)).collect();
+    let mut jobs = jobs.ok_or(Refusal::Internal)?;
+    api.room.admit(&jobs).await?;
+    let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
+    for _ in 0..TRIES {
+        let pushed = api.room.store.push(&jobs).await?;
+        // Two of the same millisecond and delay, and the same chance.
+        let mut again = Vec::new();
+        for (mut job, _) in jobs.into_iter().zip(pushed).filter(|(_, pushed)| *pushed != Pushed::Stored) {
+            let id = id::new_job(terms.delay, terms.versioned).ok_or(Refusal::Internal)?;
+            ids.iter_mut().filter(|taken| **taken == job.spec.id).for_each(|taken| *taken = id.clone());
+            job.spec.id = id;
+            again.push(job);
+        }
+        if again.is_empty() {
+            return Ok(ids);
+        }
+        jobs = again;
+    }
+    tracing::error!(topic = %queue.topic, "the ids of new jobs are taken, again and again");
+    Err(Refusal::Internal)
+}
+
+impl Terms {
+    /// Without the attributes, which lmstfy looks at last.
+    fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Refusal> {
+        let delay: u32 = query.number("delay", 0, "invalid delay")?;
+        let ttl: u32 = query.number("ttl", TTL, "invalid ttl")?;
+        if ttl > 0 && ttl < delay {
+            return Err(Refusal::bad("ttl is shorter than delay"));
+        }
+        let tries: u16 = query.number("tries", 1, "invalid tries")?;
+        if tries == 0 {
+            return Err(Refusal::bad("tries shouldn't be zero"));
+        }
+        // lmstfy's counts from the publish, ours from when the job is due.
+        let left = Duration::from_secs(u64::from(ttl.saturating_sub(delay))).max(Duration::from_millis(1));
+        let versioned =
+            headers.get("enable-job-version").is_some_and(|said| said.as_bytes().eq_ignore_ascii_case(b"yes"));
+        Ok(Self { delay, ttl: (ttl > 0).then_some(left), tries, versioned, attributes: Vec::new() })
+    }
+
+    fn with_attributes(self, headers: &HeaderMap) -> Result<Self, Refusal> {
+        let attributes = if self.versioned { attributes(headers) } else { Vec::new() };
+        if attributes.len() > ATTRIBUTES {
+            return Err(Refusal::bad("too many attributes, cannot exceed 16"));
+        }
+        Ok(Self { attributes, ..self })
+    }
+
+    fn job(&self, queue: &Queue, data: Vec<u8>) -> Option<NewJob> {
+        let spec = JobSpec {
+            id: id::new_job(self.delay, self.versioned)?,
+            metadata: self.attributes.clone(),
+            max_attempts: Some(self.tries.into()),
+            ttl: self.ttl,
+            ..JobSpec::new(queue.topic.clone(), Payload { data, content_type: None })
+        };
+        let due = if self.delay == 0 { Due::Now } else { Due::After(Duration::from_secs(self.delay.into())) };
+        Some(NewJob { spec, due })
+    }
+}
+
+/// By name. Header names come in small letters, and so are the names of attributes.
+fn attributes(headers: &HeaderMap) -> Vec<(String, String)> {
+    let mut attributes: Vec<(String, String)> = Vec::new();
+    for name in headers.keys() {
+        let Some(attribute) = name.as_str().strip_prefix(ATTRIBUTE_HEADER) else { continue };
+        let value = headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+        attributes.push((cut(attribute, ATTRIBUTE_NAME), cut(&value, ATTRIBUTE_VALUE)));
+    }
+    attributes.sort();
+    attributes.dedup_by(|(later, _), (earlier, _)| later == earlier);
+    attributes
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text.get(..text.floor_char_boundary(most)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_cut_and_empty_ones_left_out() {
+        let mut headers = HeaderMap::new();
+        headers.insert("job-attr-b", "2".parse().unwrap());
+        headers.insert("job-attr-empty", "".parse().unwrap());
+        headers.insert("x-other", "3".parse().unwrap());
+        let (name, value) = (format!("job-attr-{}", "n".repeat(33)), "v".repeat(129));
+        headers.insert(name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap());
+        assert_eq!(attributes(&headers), [("b".into(), "2".into()), ("n".repeat(32), "v".repeat(128))]);
+        // Never in the midst of a character.
+        assert_eq!(cut("aé", 2), "a");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_taken_up_to_its_last_byte_and_no_further() {
+        let some = |length| Body::from(vec![7_u8; length]);
+        assert_eq!(read(some(5), 5).await.unwrap(), Some(vec![7; 5]));
+        assert_eq!(read(some(6), 5).await.unwrap(), None);
+        assert_eq!(read(some(0), 0).await.unwrap(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn the_time_to_live_counts_from_the_due_time() {
+        let terms = |query: &str| Terms::read(&Query::parse(query), &HeaderMap::new()).unwrap().ttl;
+        assert_eq!(terms(""), Some(Duration::from_secs(86_400)));
+        assert_eq!(terms("delay=10&ttl=30"), Some(Duration::from_secs(20)));
+        assert_eq!(terms("delay=30&ttl=30"), Some(Duration::from_millis(1)));
+        assert_eq!(terms("delay=30&ttl=0"), None);
+    }
+}

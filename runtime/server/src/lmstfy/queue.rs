@@ -1,0 +1,111 @@
+//! Look at a queue and at a job, count, destroy.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::api::Api;
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::told::ToldJob;
+use gristmill_core::job::{Job, JobId, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::Scope;
+use gristmill_store::{JobState, JobView, Place, Store, StoreError};
+
+/// Jobs in one page, and pages of jobs whose time is over that a peek looks behind.
+const PAGE: usize = 20;
+const PAGES: usize = 50;
+/// Jobs that are destroyed in one go.
+const AT_ONCE: usize = 500;
+
+/// How many jobs of a queue are where.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sizes {
+    pub(super) ready: u64,
+    pub(super) dead: u64,
+}
+
+pub(super) async fn sizes(store: &Arc<dyn Store>, topic: &TopicId) -> Result<Sizes, StoreError> {
+    let counts = store.counts(&topic.tenant).await?;
+    let counts = counts.into_iter().find(|counts| counts.topic == *topic);
+    Ok(counts.map_or_else(Sizes::default, |counts| Sizes { ready: counts.ready, dead: counts.dead }))
+}
+
+pub(super) async fn size(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
+    asked.client.may(Scope::Read)?;
+    let Sizes { ready, .. } = sizes(&api.room.store, &asked.queue.topic).await?;
+    Ok(Json(json!({ "namespace": asked.namespace, "queue": asked.queue.name, "size": ready })))
+}
+
+/// The job that is the next to be consumed.
+pub(super) async fn peek(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
+    asked.client.may(Scope::Read)?;
+    let (mut cursor, now) = (None, Timestamp::now());
+    for _ in 0..PAGES {
+        let page = api.room.store.jobs(&asked.queue.topic, Place::Ready, cursor.as_ref(), PAGE).await?;
+        for view in page.jobs {
+            if let JobView { job: Some(job), attempts, .. } = view
+                && !is_over(&job, now)
+            {
+                return tell(&api, &asked, &job, attempts, now);
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Err(Refusal::not_found("the queue is empty"))
+}
+
+/// A job of the queue, wherever it is.
+pub(super) async fn peek_job(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
+    const UNKNOWN: Refusal = Refusal::not_found("job not found");
+    asked.client.may(Scope::Read)?;
+    let Ok(id) = asked.job.parse::<JobId>() else { return Err(UNKNOWN) };
+    let now = Timestamp::now();
+    match api.room.store.job(&asked.queue.topic.tenant, &id).await? {
+        Some(JobView { job: Some(job), attempts, state, .. })
+            // What is dead has no time to live any more.
+            if job.spec.topic == asked.queue.topic && (matches!(state, JobState::Dead { .. }) || !is_over(&job, now)) =>
+        {
+            tell(&api, &asked, &job, attempts, now)
+        }
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// Deletes what is ready. What is delayed or running stays and comes back, as in lmstfy.
+pub(super) async fn destroy(State(api): State<Api>, asked: Asked) -> Result<StatusCode, Refusal> {
+    asked.client.may_all()?;
+    let (store, topic) = (&api.room.store, &asked.queue.topic);
+    // No more than were there when it was asked for: producers may go on all the while.
+    let mut left = sizes(store, topic).await?.ready;
+    while left > 0 {
+        let page = store.jobs(topic, Place::Ready, None, AT_ONCE).await?;
+        let ids: Vec<JobId> = page.jobs.into_iter().map(|view| view.id).collect();
+        if ids.is_empty() {
+            break;
+        }
+        store.cancel(&topic.tenant, &ids).await?;
+        left = left.saturating_sub(ids.len() as u64);
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn is_over(job: &Job, now: Timestamp) -> bool {
+    job.expires_at().is_some_and(|end| now > end)
+}
+
+fn tell(api: &Api, asked: &Asked, job: &Job, attempts: u32, now: Timestamp) -> Result<Json<Value>, Refusal> {
+    let tries = job.spec.max_attempts.unwrap_or_else(|| api.attempts(&job.spec.topic));
+    let told = ToldJob::new(&asked.namespace, &asked.queue.name, job, tries.saturating_sub(attempts), now);
+    serde_json::to_value(told).map(Json).map_err(|error| {
+        tracing::error!(%error, "failed to write a job as JSON");
+        Refusal::Internal
+    })
+}

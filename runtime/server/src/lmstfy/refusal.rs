@@ -1,0 +1,89 @@
+//! Refusals in lmstfy's words.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::problem::Problem;
+use gristmill_store::StoreError;
+
+/// Why a request is not done.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// A status and `{"error": …}`.
+    Because(StatusCode, Cow<'static, str>),
+    /// Nothing to consume, which lmstfy tells as a message and not as an error.
+    NoJob,
+    /// So much at once is not allowed; it may be tried again after this long.
+    TooFast { action: &'static str, again_after: Duration },
+    /// The cause is in the log, and nowhere else.
+    Internal,
+}
+
+impl Refusal {
+    pub(super) const fn bad(error: &'static str) -> Self {
+        Self::Because(StatusCode::BAD_REQUEST, Cow::Borrowed(error))
+    }
+
+    pub(super) const fn too_large(error: &'static str) -> Self {
+        Self::Because(StatusCode::PAYLOAD_TOO_LARGE, Cow::Borrowed(error))
+    }
+
+    pub(super) const fn not_found(error: &'static str) -> Self {
+        Self::Because(StatusCode::NOT_FOUND, Cow::Borrowed(error))
+    }
+
+    pub(super) const fn forbidden(error: &'static str) -> Self {
+        Self::Because(StatusCode::FORBIDDEN, Cow::Borrowed(error))
+    }
+
+    pub(super) const fn unknown(error: &'static str) -> Self {
+        Self::Because(StatusCode::UNAUTHORIZED, Cow::Borrowed(error))
+    }
+
+    /// Of a path or a method that lmstfy has not.
+    pub(super) const NO_API: Self = Self::not_found("api not found");
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Because(status, error) => (status, Json(json!({ "error": error }))).into_response(),
+            Self::NoJob => (StatusCode::NOT_FOUND, Json(json!({ "msg": "no job available" }))).into_response(),
+            Self::TooFast { action, again_after } => {
+                let text = format!("{action} reach the limit rate, please retry later");
+                let body = Json(json!({ "msg": text, "error": text }));
+                let seconds = again_after.as_secs() + u64::from(again_after.subsec_nanos() > 0);
+                let headers = [(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))];
+                (StatusCode::TOO_MANY_REQUESTS, headers, body).into_response()
+            }
+            Self::Internal => {
+                (StatusCode::INTERNAL_SERVER_ERROR, Json(json!({ "error": "internal error" }))).into_response()
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        tracing::error!("a request of lmstfy's API failed: {:#}", anyhow::Error::from(error));
+        Self::Internal
+    }
+}
+
+/// What the door itself refuses, whatever is behind it.
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        match StatusCode::from_u16(problem.status) {
+            Ok(status) if status.is_client_error() => Self::Because(status, problem.detail.into()),
+            _ => {
+                tracing::error!(detail = problem.detail, "a request of lmstfy's API failed");
+                Self::Internal
+            }
+        }
+    }
+}

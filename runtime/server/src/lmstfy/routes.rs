@@ -1,0 +1,151 @@
+//! The routes under `/api`, and what stands before all of them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::uri::Uri;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, put};
+use tokio::time::Instant;
+
+use super::api::Api;
+use super::refusal::Refusal;
+use super::{ack, consume, dead, id, publish, queue};
+use crate::guard;
+use crate::problem::Problem;
+
+/// From a request's head to its answer, if it does not wait for a job.
+const REQUEST_TIME: Duration = Duration::from_secs(20);
+
+const QUEUE: &str = "/{namespace}/{queue}";
+const JOB: &str = "/{namespace}/{queue}/job/{job}";
+const DEAD: &str = "/{namespace}/{queue}/deadletter";
+
+/// lmstfy's API, to be nested under `/api`.
+pub(crate) fn routes<S>(api: Api) -> Router<S> {
+    let at_once = Router::new()
+        .route(QUEUE, put(publish::publish).delete(queue::destroy))
+        .route("/{namespace}/{queue}/bulk", put(publish::publish_many))
+        .route("/{namespace}/{queue}/peek", get(queue::peek))
+        .route("/{namespace}/{queue}/size", get(queue::size))
+        .route(JOB, put(publish::republish))
+        .route(JOB, get(queue::peek_job))
+        .route(JOB, delete(ack::ack))
+        .route(DEAD, get(dead::peek).put(dead::respawn).delete(dead::delete))
+        .route("/{namespace}/{queue}/deadletter/size", get(dead::size))
+        .layer(middleware::from_fn_with_state(api.clone(), take_turn));
+    // It may wait for as long as its client wants, and holds no turn meanwhile.
+    let waiting = Router::new().route(QUEUE, get(consume::consume));
+    at_once
+        .merge(waiting)
+        .fallback(elsewhere)
+        .method_not_allowed_fallback(async || Refusal::NO_API)
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(api.clone(), receive))
+        .with_state(api)
+}
+
+/// Only so many at once, and not for ever.
+async fn take_turn(State(api): State<Api>, request: Request, next: Next) -> Result<Response, Refusal> {
+    let answer = async {
+        // Nobody closes it.
+        let _turn = api.requests().acquire().await;
+        next.run(request).await
+    };
+    tokio::time::timeout(REQUEST_TIME, answer).await.map_err(|_| {
+        tracing::warn!("a request of lmstfy's API was not done within {REQUEST_TIME:?}");
+        Refusal::Internal
+    })
+}
+
+/// Gives every request its id, and keeps out what a web page can make a browser send.
+async fn receive(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let ip = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    let (method, path) = (request.method().clone(), format!("/api{}", request.uri().path()));
+    let id = id::new_request();
+    let checked = match check(&api, &request) {
+        Ok(host) => host_fits(&api, host).await,
+        refused => refused.map(drop),
+    };
+    let mut response = match checked {
+        // lmstfy has no HEAD, and what consumes must not look like what only looks.
+        Ok(()) if method == Method::HEAD => Refusal::NO_API.into_response(),
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    if api.access_log().load(Ordering::Relaxed) {
+        let (code, latency_ms) = (response.status().as_u16(), begun.elapsed().as_millis());
+        // Not the query, which may hold a token.
+        tracing::info!(target: "gristmill::access", %method, path, code, latency_ms, ?ip, id);
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+/// # Errors
+/// There is no such API, or a browser sends this for a page of somewhere else: a consume changes things, and a page may
+/// make a browser ask for it as for a picture.
+///
+/// What the `Host` says is for [`host_fits`].
+fn check(api: &Api, request: &Request) -> Result<Result<(), Problem>, Refusal> {
+    if api.is_closed() {
+        return Err(Refusal::NO_API);
+    }
+    refuse_pages(request)?;
+    Ok(guard::check_host(request))
+}
+
+/// # Errors
+/// The `Host` is no name of this machine, where that is what keeps others out.
+async fn host_fits(api: &Api, host: Result<(), Problem>) -> Result<(), Refusal> {
+    if api.room.door.minds_the_host().await { Ok(host?) } else { Ok(()) }
+}
+
+/// # Errors
+/// A browser sends this for a page of somewhere else.
+pub(super) fn refuse_pages(request: &Request) -> Result<(), Refusal> {
+    match request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        None | Some(b"none" | b"same-origin") => Ok(()),
+        Some(_) => Err(Refusal::forbidden("not for pages of other sites")),
+    }
+}
+
+/// A path with a slash too many is sent to the one without, as lmstfy does; there is nothing else here.
+async fn elsewhere(method: Method, uri: Uri) -> Response {
+    let path = uri.path();
+    match path.strip_suffix('/') {
+        Some(path) if is_route(&method, path) => {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let status =
+                if method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
+            match HeaderValue::from_str(&format!("/api{path}{query}")) {
+                Ok(place) => (status, [(header::LOCATION, place)]).into_response(),
+                Err(_) => Refusal::NO_API.into_response(),
+            }
+        }
+        _ => Refusal::NO_API.into_response(),
+    }
+}
+
+/// Whether a path without `/api` before it is one of [`routes`].
+fn is_route(method: &Method, path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    if parts.iter().any(|part| part.is_empty()) {
+        return false;
+    }
+    let methods: &[Method] = match parts.as_slice() {
+        [_, _] | [_, _, "job", _] | [_, _, "deadletter"] => &[Method::GET, Method::PUT, Method::DELETE],
+        [_, _, "bulk"] => &[Method::PUT],
+        [_, _, "peek" | "size"] | [_, _, "deadletter", "size"] => &[Method::GET],
+        _ => &[],
+    };
+    methods.contains(method)
+}

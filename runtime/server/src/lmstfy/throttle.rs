@@ -1,0 +1,153 @@
+//! lmstfy's throttler: so many successful publishes and consumes of a token in each interval. Each server counts for itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::refusal::Refusal;
+use gristmill_core::token::{Throttle, TokenId};
+
+/// From so many on, counts are forgotten whose interval is over.
+const FORGET_FROM: usize = 1024;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Action {
+    Produce,
+    Consume,
+}
+
+/// The counts of all tokens.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Throttles(Arc<Mutex<HashMap<(TokenId, Action), Window>>>);
+
+#[derive(Debug)]
+struct Window {
+    count: u32,
+    until: Instant,
+}
+
+/// A request that has been counted; given back when dropped, unless it [succeeded](Counted::succeed).
+#[derive(Debug)]
+pub(super) struct Counted {
+    throttles: Throttles,
+    what: Option<(TokenId, Action, Instant)>,
+}
+
+impl Action {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+        }
+    }
+}
+
+impl Throttles {
+    /// Counts a request.
+    ///
+    /// # Errors
+    /// The interval has had as many as it may.
+    pub(super) fn count(
+        &self,
+        who: Option<(&TokenId, Throttle)>,
+        action: Action,
+        now: Instant,
+    ) -> Result<Counted, Refusal> {
+        let counted = |what| Counted { throttles: self.clone(), what };
+        let Some((token, throttle)) = who else { return Ok(counted(None)) };
+        let most = match action {
+            Action::Produce => throttle.write,
+            Action::Consume => throttle.read,
+        };
+        if most == 0 {
+            return Ok(counted(None));
+        }
+        let mut windows = self.lock();
+        if windows.len() >= FORGET_FROM {
+            windows.retain(|_, window| window.until > now);
+        }
+        let fresh = || Window { count: 0, until: now + Duration::from_secs(throttle.interval_s.get().into()) };
+        let window = windows.entry((token.clone(), action)).or_insert_with(fresh);
+        if window.until <= now {
+            *window = fresh();
+        }
+        if window.count >= most {
+            return Err(Refusal::TooFast { action: action.as_str(), again_after: window.until - now });
+        }
+        window.count += 1;
+        Ok(counted(Some((token.clone(), action, window.until))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(TokenId, Action), Window>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    pub(super) fn succeed(mut self) {
+        self.what = None;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some((token, action, until)) = self.what.take() else { return };
+        // Of an interval that is over nothing is left to give back to.
+        if let Some(window) = self.throttles.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
+            window.count = window.count.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZero;
+
+    use super::*;
+    use gristmill_core::token::TokenHash;
+
+    fn throttle(read: u32, write: u32) -> Throttle {
+        Throttle { read, write, interval_s: NonZero::new(10).unwrap() }
+    }
+
+    #[test]
+    fn only_what_succeeded_counts_and_an_interval_begins_anew() {
+        let (throttles, id, now) = (Throttles::default(), TokenHash::of("t").id(), Instant::now());
+        let count =
+            |action, after| throttles.count(Some((&id, throttle(2, 1))), action, now + Duration::from_secs(after));
+        for _ in 0..5 {
+            drop(count(Action::Consume, 0).unwrap());
+        }
+        count(Action::Consume, 0).unwrap().succeed();
+        count(Action::Consume, 1).unwrap().succeed();
+        match count(Action::Consume, 3).unwrap_err() {
+            Refusal::TooFast { action: "consume", again_after } => assert_eq!(again_after, Duration::from_secs(7)),
+            other => panic!("{other:?}"),
+        }
+        count(Action::Produce, 3).unwrap().succeed();
+        assert!(count(Action::Produce, 9).is_err(), "each action has its own count");
+        let late = count(Action::Consume, 10).unwrap();
+        count(Action::Consume, 19).unwrap().succeed();
+        assert!(count(Action::Consume, 19).is_err());
+        count(Action::Consume, 20).unwrap().succeed();
+        drop(late);
+        count(Action::Consume, 20).unwrap().succeed();
+        assert!(count(Action::Consume, 20).is_err(), "what began in the last interval gives nothing back to this one");
+    }
+
+    #[test]
+    fn zero_is_no_limit_and_other_tokens_are_not_held_up() {
+        let (throttles, now) = (Throttles::default(), Instant::now());
+        let (a, b) = (TokenHash::of("a").id(), TokenHash::of("b").id());
+        for _ in 0..100 {
+            throttles.count(Some((&a, throttle(0, 1))), Action::Consume, now).unwrap().succeed();
+            throttles.count(None, Action::Produce, now).unwrap().succeed();
+        }
+        throttles.count(Some((&a, throttle(0, 1))), Action::Produce, now).unwrap().succeed();
+        assert!(throttles.count(Some((&a, throttle(0, 1))), Action::Produce, now).is_err());
+        throttles.count(Some((&b, throttle(0, 1))), Action::Produce, now).unwrap().succeed();
+    }
+}

@@ -1,0 +1,69 @@
+//! A job as lmstfy tells of it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use gristmill_core::job::Job;
+use gristmill_core::time::Timestamp;
+
+/// A job in an answer.
+#[derive(Debug, Serialize)]
+pub(super) struct ToldJob<'a> {
+    /// Only where it was consumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    msg: Option<&'static str>,
+    namespace: &'a str,
+    queue: &'a str,
+    job_id: &'a str,
+    data: String,
+    /// Seconds; 0 is for ever.
+    ttl: u64,
+    elapsed_ms: u64,
+    remain_tries: u32,
+    attributes: Option<BTreeMap<&'a str, &'a str>>,
+}
+
+impl<'a> ToldJob<'a> {
+    pub(super) fn new(namespace: &'a str, queue: &'a str, job: &'a Job, remain_tries: u32, now: Timestamp) -> Self {
+        let mut attributes = BTreeMap::new();
+        for (name, value) in &job.spec.metadata {
+            // Of metadata with one name, the first: lmstfy knows no more of each.
+            attributes.entry(name.as_str()).or_insert(value.as_str());
+        }
+        Self {
+            msg: None,
+            namespace,
+            queue,
+            job_id: job.spec.id.as_str(),
+            data: STANDARD.encode(&job.spec.body.data),
+            ttl: job.expires_at().map_or(0, |end| seconds_left(end, now)),
+            elapsed_ms: now.as_millis().saturating_sub(job.enqueued_at.as_millis()),
+            remain_tries,
+            attributes: (!attributes.is_empty()).then_some(attributes),
+        }
+    }
+
+    pub(super) fn consumed(self) -> Self {
+        Self { msg: Some("new job"), ..self }
+    }
+}
+
+/// To the nearest second, as Redis tells it; never 0, which would be for ever.
+fn seconds_left(end: Timestamp, now: Timestamp) -> u64 {
+    (end.as_millis().saturating_sub(now.as_millis()).saturating_add(500) / 1000).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_and_never_none() {
+        let left = |end| seconds_left(Timestamp::from_millis(end), Timestamp::from_millis(1000));
+        assert_eq!([left(11_000), left(10_999), left(10_500), left(10_499)], [10, 10, 10, 9]);
+        assert_eq!([left(1001), left(1000), left(0)], [1, 1, 1]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Errors as they go over the wire: RFC 9457, with a stable `code` of our own.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use super::caller;
+use gristmill_store::StoreError;
+
+/// The media type of a [`Problem`].
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// What went wrong. The type is `about:blank`, so the title is the status in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Problem {
+    pub(super) code: Code,
+    pub(super) status: u16,
+    pub(super) title: String,
+    /// For people.
+    pub(super) detail: String,
+    /// The store that the problem is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<String>,
+    /// When to come again; the header `Retry-After`.
+    #[serde(skip)]
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The codes are stable; new ones may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Code {
+    BadRequest,
+    /// The `Host` is not this machine's own name for itself.
+    HostRefused,
+    /// The body is not announced as JSON.
+    MediaType,
+    TooLarge,
+    /// There is no such path.
+    NotFound,
+    MethodNotAllowed,
+    JobUnknown,
+    Timeout,
+    StoreAway,
+    StoreRefused,
+    Unreadable,
+    Starting,
+    Ending,
+    /// The request says no token, where one is needed.
+    TokenMissing,
+    /// The token is none, has expired, or was revoked.
+    TokenInvalid,
+    /// The caller may not do that there. The same whether or not there is such a tenant or job.
+    Forbidden,
+    /// More than a token or a tenant may ask for at a time.
+    RateLimited,
+    /// The tenant may not have more jobs in the store.
+    TooManyJobs,
+    TokenUnknown,
+    /// The text is a token already.
+    TokenExists,
+    /// The tenant may not have more tokens.
+    TooManyTokens,
+    /// Too many requests wait.
+    Busy,
+    /// With another request than the first time.
+    IdempotencyKeyReused,
+    /// The job is over.
+    TooLate,
+    /// The component failed a check.
+    HandlerRefused,
+    HandlerUnknown,
+    HandlersFolder,
+    TopicUnknown,
+    /// So many streams are open already.
+    TooManyStreams,
+    /// No pull worker may claim of this topic.
+    NotExternal,
+    /// Tenants cannot be moved where there is one store.
+    OneStore,
+    /// There is no such store, or the move is against another one.
+    MoveRefused,
+    /// A code of a newer server.
+    #[serde(other)]
+    Other,
+}
+
+impl Code {
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TokenMissing | Self::TokenInvalid => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::RateLimited | Self::TooManyJobs => StatusCode::TOO_MANY_REQUESTS,
+            Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
+            Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown | Self::TopicUnknown => {
+                StatusCode::NOT_FOUND
+            }
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLate | Self::NotExternal | Self::OneStore | Self::MoveRefused => StatusCode::CONFLICT,
+            Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::StoreRefused | Self::Unreadable | Self::HandlersFolder | Self::Other => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        }
+    }
+}
+
+impl Problem {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let status = code.status();
+        let title = status.canonical_reason().unwrap_or_default().into();
+        Self { code, status: status.as_u16(), title, detail: detail.into(), store: None, retry_after: None }
+    }
+
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, retry_after) = (self.code.status(), self.retry_after);
+        let passes_soon =
+            matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway).then_some(caller::COME_AGAIN);
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gristmill\""));
+        }
+        if let Some(wait) = retry_after.or(passes_soon) {
+            headers.insert(header::RETRY_AFTER, whole_seconds(wait).into());
+        }
+        response
+    }
+}
+
+/// Rounded up: who comes back when told must not be too early.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let (code, store) = match &error {
+            StoreError::Away { store, .. } => (Code::StoreAway, store),
+            StoreError::Refused { store, .. } | StoreError::Owned { store, .. } => (Code::StoreRefused, store),
+            StoreError::Unreadable { store, .. } => (Code::Unreadable, store),
+            StoreError::BadAddress { address, .. } => (Code::StoreRefused, address),
+        };
+        let store = Some(store.clone());
+        // The client says itself which store it is, and what it was doing.
+        let detail = match &error {
+            StoreError::Away { source, .. } | StoreError::Refused { source, .. } => format!("{source:#}"),
+            other => other.to_string(),
+        };
+        Self { store, ..Self::new(code, detail) }
+    }
+}
+
+/// The layers below know neither the path nor its limit.
+fn body_too_large() -> Problem {
+    Problem::new(Code::TooLarge, "the body is longer than this path takes: its limits are in docs/http-api.md")
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        let code = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => return body_too_large(),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
+            _ => Code::BadRequest,
+        };
+        Self::new(code, rejection.body_text())
+    }
+}
+
+impl From<BytesRejection> for Problem {
+    fn from(rejection: BytesRejection) -> Self {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return body_too_large();
+        }
+        Self::new(Code::BadRequest, rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(Code::BadRequest, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(Code::BadRequest, rejection.body_text())
+    }
+}

@@ -1,0 +1,144 @@
+//! Claims, which may wait for jobs: listen, look, wait.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use tokio::time::Instant;
+
+use super::held::{Held, Taken};
+use super::take::{Wish, take};
+use super::{LONGEST_WAIT, body, lease};
+use crate::caller::{Caller, Scope};
+use crate::extract::{Document, Head};
+use crate::hub::Listener;
+use crate::problem::{Code, Problem};
+use crate::room::Room;
+use crate::wire::{self, BATCH};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::topic::RetryPolicy;
+use gristmill_store::Signal;
+
+/// The most topics in one claim.
+const TOPICS: usize = 64;
+
+/// How often whoever is in front looks without having been called, in case a signal was lost.
+const TICK: Duration = Duration::from_secs(10);
+
+/// Routes that wait: the turns and the time of other requests are not for them.
+pub(crate) fn waiting_routes() -> Router<Room> {
+    Router::new()
+        .route("/tenants/{tenant}/topics/{topic}/claim", post(claim))
+        .route("/tenants/{tenant}/claim", post(claim_of))
+}
+
+async fn claim(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(asked): Document<wire::Claim>,
+) -> Result<Response, Problem> {
+    let wire::Claim { max, lease_ms, wait_ms, worker } = asked;
+    let (tenant, topics) = (topic.tenant, vec![topic.topic]);
+    serve(room, caller, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
+}
+
+async fn claim_of(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Document(asked): Document<wire::ClaimOf>,
+) -> Result<Response, Problem> {
+    serve(room, caller, tenant, asked).await
+}
+
+async fn serve(room: Room, caller: Caller, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
+    caller.may(Scope::Work, &tenant)?;
+    let wait = Duration::from_millis(asked.wait_ms);
+    let wish = check(&tenant, asked)?;
+    let mut held = take(&room, &wish).await?;
+    if held.is_empty() && !wait.is_zero() {
+        held = wait_for(&room, &tenant, &wish, Instant::now() + wait).await?.unwrap_or(held);
+    }
+    tell(&room, held)
+}
+
+fn check(tenant: &Name, asked: wire::ClaimOf) -> Result<Wish, Problem> {
+    let wrong = |problem: String| Err(Problem::new(Code::BadRequest, problem));
+    let wire::ClaimOf { topics, max, lease_ms, wait_ms, worker } = asked;
+    if !(1..=BATCH).contains(&max) {
+        return wrong(format!("`max` is {max}: it may be 1 to {BATCH}"));
+    }
+    if wait_ms > LONGEST_WAIT.as_millis() as u64 {
+        return wrong(format!("`wait_ms` is {wait_ms}: it may be 0 to {}", LONGEST_WAIT.as_millis()));
+    }
+    if !(1..=TOPICS).contains(&topics.len()) {
+        return wrong(format!("{} topics: a claim names 1 to {TOPICS}", topics.len()));
+    }
+    let topics = topics.into_iter().map(|topic| TopicId { tenant: tenant.clone(), topic }).collect();
+    Ok(Wish { topics, max, lease: lease(lease_ms)?, worker })
+}
+
+/// Waits for jobs until `deadline`, or until the server ends: then none. Dropped, it has taken nothing.
+async fn wait_for(room: &Room, tenant: &Name, wish: &Wish, deadline: Instant) -> Result<Option<Held>, Problem> {
+    let _admitted = room.pull.admit()?;
+    // So that the subscription lasts while one after the other comes to the front.
+    let _ear = room.hub.listen(tenant).await?;
+    let line = room.pull.line(&wish.topics);
+    let waiting = async {
+        let _front = line.lock().await;
+        let mut ear = room.hub.listen(tenant).await?;
+        loop {
+            let held = take(room, wish).await?;
+            if !held.is_empty() {
+                return Ok(Some(held));
+            }
+            tokio::select! {
+                () = hear(&mut ear, &wish.topics) => {}
+                () = tokio::time::sleep(TICK) => {}
+            }
+        }
+    };
+    tokio::select! {
+        held = waiting => held,
+        () = tokio::time::sleep_until(deadline) => Ok(None),
+        () = room.stop.cancelled() => Ok(None),
+    }
+}
+
+/// Until one of the topics may have jobs.
+async fn hear(ear: &mut Listener, topics: &[TopicId]) {
+    loop {
+        match ear.next().await {
+            Signal::Lost => return,
+            Signal::Ready(topic) if topics.contains(&topic) => return,
+            _ => {}
+        }
+    }
+}
+
+fn tell(room: &Room, held: Held) -> Result<Response, Problem> {
+    let fleet = room.topics();
+    let default_policy = RetryPolicy::default();
+    let claims = held.jobs().iter().map(|Taken { claim, .. }| {
+        let policy = fleet.seat(&claim.lease.topic).map_or(&default_policy, |seat| &seat.topic.retry);
+        wire::Claimed {
+            lease: super::lease::write(claim),
+            lease_until_ms: claim.lease_until,
+            claimed_at_ms: claim.claimed_at,
+            attempt: claim.attempt,
+            attempts_max: claim.job.spec.max_attempts.unwrap_or(policy.attempts),
+            previous: claim.previous,
+            checkpoint: claim.checkpoint.clone().map(wire::Base64),
+            job: wire::Job::from(&*claim.job),
+        }
+    });
+    let claims = wire::Claims { claims: claims.collect() };
+    if held.is_empty() {
+        return Ok(axum::Json(claims).into_response());
+    }
+    let unwritable = |error| Problem::new(Code::Other, format!("the claims cannot be written: {error}"));
+    Ok(body::answer(serde_json::to_vec(&claims).map_err(unwritable)?, held))
+}

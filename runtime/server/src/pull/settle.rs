@@ -1,0 +1,175 @@
+//! What a worker does with what it holds: extend, save a checkpoint, settle.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::routing::post;
+use axum::{Json, Router};
+
+use super::lease;
+use crate::caller::{Caller, Scope};
+use crate::extract::{Document, Head};
+use crate::jobs::within_batch;
+use crate::problem::{Code, Problem};
+use crate::room::Room;
+use crate::wire::{self, Extended};
+use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
+use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
+use gristmill_core::retry::{self, Tried};
+use gristmill_core::topic::{Limits, RetryPolicy};
+use gristmill_runner::handlers::Seat;
+use gristmill_store::{Settled, Settlement};
+
+/// As with a push: results, follow-ups and checkpoints are as large as jobs.
+const SETTLE_BYTES: usize = 96 << 20;
+
+/// Routes that answer at once.
+pub(crate) fn routes() -> Router<Room> {
+    Router::new()
+        .route("/tenants/{tenant}/leases/extend", post(extend))
+        .route("/tenants/{tenant}/leases/checkpoint", post(checkpoint).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
+        .route("/tenants/{tenant}/leases/settle", post(settle).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
+}
+
+async fn extend(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Document(asked): Document<wire::Extend>,
+) -> Result<Json<wire::ExtendAnswer>, Problem> {
+    caller.may(Scope::Work, &tenant)?;
+    within_batch(asked.leases.len())?;
+    let by = super::lease(asked.lease_ms)?;
+    let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.lease));
+    let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
+    let extended = room.store.extend(&leases, by).await?;
+    // After the leases: who cancels from now on will be told of the next time.
+    let cancelled: HashSet<_> = room.store.wanted(&tenant, &[]).await?.cancelled.into_iter().collect();
+    let answer = |(lease, extended): (&Lease, bool)| match extended {
+        false => Extended::LeaseLost,
+        true if cancelled.contains(&lease.job) => Extended::Cancelled,
+        true => Extended::Longer,
+    };
+    Ok(Json(wire::ExtendAnswer { extended: leases.iter().zip(extended).map(answer).collect() }))
+}
+
+async fn checkpoint(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Document(wire::Checkpoint { lease, state }): Document<wire::Checkpoint>,
+) -> Result<Json<wire::Saved>, Problem> {
+    caller.may(Scope::Work, &tenant)?;
+    let lease = lease::read(&tenant, &lease)?.lease;
+    let limits = room.topics().seat(&lease.topic).map_or_else(Limits::default, |seat| seat.topic.limits);
+    within("a checkpoint", state.0.len(), limits.checkpoint_bytes)?;
+    Ok(Json(wire::Saved { saved: room.store.checkpoint(&lease, &state.0).await? }))
+}
+
+/// All of them make sense, or nothing is settled.
+async fn settle(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Document(wire::Settle { settlements }): Document<wire::Settle>,
+) -> Result<Json<wire::SettleAnswer>, Problem> {
+    caller.may(Scope::Work, &tenant)?;
+    within_batch(settlements.len())?;
+    let fleet = room.topics();
+    let mut decided = Vec::with_capacity(settlements.len());
+    for (place, asked) in settlements.into_iter().enumerate() {
+        let named = |problem: Problem| {
+            let detail = format!("nothing was settled: `settlements[{place}]`: {}", problem.detail);
+            Problem { detail, ..problem }
+        };
+        let claim = lease::read(&tenant, &asked.lease).map_err(named)?;
+        let seat = fleet.seat(&claim.lease.topic).cloned();
+        decided.push(decide(&claim, seat.as_ref(), asked).map_err(named)?);
+    }
+    let settled = room.store.settle(&decided).await?;
+    for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {
+        let (job, topic, worker, verdict) = (&lease.job, &lease.topic, &lease.worker, verdict.name());
+        tracing::debug!(target: "gristmill::pull", %job, %topic, %worker, verdict, settled = settled.as_str(), "settled");
+    }
+    Ok(Json(wire::SettleAnswer { settled: settled.into_iter().map(Settled::as_str).collect() }))
+}
+
+/// What becomes of the job: as in a runner, by the topic's policy. Of a topic that is not here any more, by the usual one.
+fn decide(claim: &Claim, seat: Option<&Arc<Seat>>, asked: wire::Settlement) -> Result<Settlement, Problem> {
+    let limits = seat.map_or_else(Limits::default, |seat| seat.topic.limits);
+    let policy = seat.map_or_else(RetryPolicy::default, |seat| seat.topic.retry);
+    let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+    let follow_ups: Vec<NewJob> = asked.follow_ups.into_iter().map(Into::into).collect();
+    check_follow_ups(claim, seat, &limits, &follow_ups)?;
+    let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: None };
+    let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
+        (Some(ack), None, None, None, None) => {
+            let result: Option<Payload> = ack.result.map(Into::into);
+            within("a result", result.as_ref().map_or(0, |result| result.data.len()), limits.output_bytes)?;
+            Outcome::Complete(result)
+        }
+        (None, Some(retry), None, None, None) => {
+            let after = retry.after_ms.map(Duration::from_millis);
+            Outcome::Retry { detail: detail(retry.error, &limits)?, after }
+        }
+        (None, None, Some(ms), None, None) => Outcome::Snooze(Duration::from_millis(ms)),
+        (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, &limits)?),
+        // As when a runner ends: the worker does not want it, and nothing is known against it.
+        (None, None, None, None, Some(_)) => Outcome::NotRun(NotRun::ShuttingDown),
+        _ => {
+            let problem = "say one of `ack`, `retry`, `snooze_ms`, `bury` and `release`";
+            return Err(Problem::new(Code::BadRequest, problem));
+        }
+    };
+    let takes_follow_ups = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
+    if !(takes_follow_ups || follow_ups.is_empty()) {
+        return Err(Problem::new(Code::BadRequest, "`follow_ups` go with `ack` and `snooze_ms` only"));
+    }
+    let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
+    Ok(Settlement { follow_ups, ..Settlement::of(claim, verdict, retention) })
+}
+
+fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
+    let wire::WorkerError { code, message, context } = error;
+    let context: Option<Payload> = context.map(Into::into);
+    let bytes = code.len() + message.len() + context.as_ref().map_or(0, |context| context.data.len());
+    within("an error", bytes, limits.output_bytes)?;
+    Ok(FailureDetail { code, message, context })
+}
+
+/// The rules that a handler's follow-ups keep, too.
+fn check_follow_ups(
+    claim: &Claim,
+    seat: Option<&Arc<Seat>>,
+    limits: &Limits,
+    follow_ups: &[NewJob],
+) -> Result<(), Problem> {
+    if follow_ups.len() as u64 > u64::from(limits.follow_ups) {
+        let problem = format!("{} follow-ups; the topic allows {}", follow_ups.len(), limits.follow_ups);
+        return Err(Problem::new(Code::TooLarge, problem));
+    }
+    for NewJob { spec, .. } in follow_ups {
+        let target = &spec.topic;
+        let granted = seat.and_then(|seat| seat.topic.grants.enqueue.as_ref());
+        let denied = granted.is_some_and(|granted| !granted.contains(&target.topic));
+        let rule = seat.and_then(|seat| seat.targets.get(&target.topic));
+        match rule.filter(|_| target.tenant == claim.lease.topic.tenant && !denied) {
+            Some(rule) => within("a follow-up's body", spec.body.data.len(), rule.payload_bytes)?,
+            None => {
+                let problem =
+                    format!("a follow-up to `{target}`, to which its topic may not enqueue, or which is none");
+                return Err(Problem::new(Code::BadRequest, problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn within(what: &str, bytes: usize, limit: u64) -> Result<(), Problem> {
+    if bytes as u64 <= limit {
+        return Ok(());
+    }
+    Err(Problem::new(Code::TooLarge, format!("{what} of {bytes} bytes; the topic allows {limit}")))
+}

@@ -1,0 +1,160 @@
+//! The page that Prometheus reads: of the whole server, or of one tenant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::caller::{Caller, Scope};
+use super::depths::{Look, TENANTS};
+use super::extract::Head;
+use super::problem::Problem;
+use super::room::Room;
+use gristmill_core::job::{DEFAULT_TENANT, Name};
+use gristmill_core::time::Timestamp;
+use gristmill_metrics::{Format, Metrics, Page, Sort};
+use gristmill_runner::handlers::{Fleet, Seat};
+use gristmill_store::TopicCounts;
+
+/// Not among those who wait their turn: a server that is busy wants to be looked at.
+pub(super) fn routes() -> Router<Room> {
+    Router::new().route("/metrics", get(all))
+}
+
+pub(super) fn tenant_routes() -> Router<Room> {
+    Router::new().route("/tenants/{tenant}/metrics", get(of_tenant))
+}
+
+async fn all(State(room): State<Room>, caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
+    caller.may_everywhere(Scope::Read)?;
+    let fleet = room.fleet().ok();
+    let tenants = tenants(&room.metrics, fleet.as_deref());
+    let look = room.depths.look(&*room.store, tenants.get(..TENANTS).unwrap_or(&tenants)).await;
+    let format = accepted(&headers);
+    let mut page = Page::new(format);
+    room.metrics.write_process(&mut page);
+    let help = "Tenants whose jobs were not counted because there are too many tenants.";
+    let mut family = page.family("gristmill_store_tenants_left_out", Sort::Gauge, help);
+    family.sample(&[], tenants.len().saturating_sub(TENANTS) as u64);
+    write_rest(&mut page, &room.metrics, fleet.as_deref(), &look, None);
+    Ok(answer(format, page))
+}
+
+async fn of_tenant(
+    State(room): State<Room>,
+    caller: Caller,
+    Head(Path(tenant)): Head<Path<Name>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    caller.may(Scope::Admin, &tenant)?;
+    let look = room.depths.look(&*room.store, std::slice::from_ref(&tenant)).await;
+    let format = accepted(&headers);
+    let mut page = Page::new(format);
+    write_rest(&mut page, &room.metrics, room.fleet().ok().as_deref(), &look, Some(&tenant));
+    Ok(answer(format, page))
+}
+
+/// What concerns tenants: of all of them, or of one.
+fn write_rest(page: &mut Page, metrics: &Metrics, fleet: Option<&Fleet>, look: &Look, tenant: Option<&Name>) {
+    metrics.write_topics(page, tenant);
+    write_seats(page, metrics, fleet, tenant);
+    let help = "Whether the store answered for every tenant that was asked for.";
+    page.family("gristmill_store_up", Sort::Gauge, help).sample(&[], u64::from(look.is_up));
+    write_counts(page, metrics, &look.counts, tenant);
+}
+
+fn write_seats(page: &mut Page, metrics: &Metrics, fleet: Option<&Fleet>, tenant: Option<&Name>) {
+    let ours = |seat: &&Arc<Seat>| tenant.is_none_or(|tenant| *tenant == seat.topic.id.tenant);
+    let mut seats: Vec<_> = fleet.into_iter().flat_map(Fleet::seats).filter(ours).collect();
+    seats.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
+    let help = "Which version of which handler does a topic's jobs.";
+    let mut family = page.family("gristmill_node_handler_info", Sort::Info, help);
+    for seat in seats {
+        let meter = metrics.topic(&seat.topic.id);
+        let (tenant, topic) = meter.labels();
+        // Those that have no series of their own have no line here.
+        if topic != seat.topic.id.topic.as_str() {
+            continue;
+        }
+        let version = seat.handler.as_ref().map_or_else(|| "none".to_owned(), |handler| handler.version().to_string());
+        let handler = seat.topic.handler.as_str();
+        family.sample(&[("tenant", tenant), ("topic", topic), ("handler", handler), ("version", &version)], 1);
+    }
+}
+
+/// What the store counts, over all who use it. Topics without series of their own are added up.
+fn write_counts(page: &mut Page, metrics: &Metrics, counts: &[TopicCounts], tenant: Option<&Name>) {
+    let mut topics: BTreeMap<(String, String), TopicCounts> = BTreeMap::new();
+    for counts in counts {
+        let meter = metrics.topic(&counts.topic);
+        if tenant.is_some_and(|tenant| meter.labels().0 != tenant.as_str()) {
+            continue;
+        }
+        let (tenant, topic) = meter.labels();
+        let sum = topics.entry((tenant.to_owned(), topic.to_owned()));
+        sum.and_modify(|sum| add(sum, counts)).or_insert_with(|| counts.clone());
+    }
+    let rows: Vec<(&str, &str, &TopicCounts)> =
+        topics.iter().map(|((tenant, topic), counts)| (tenant.as_str(), topic.as_str(), counts)).collect();
+    let mut family = page.family("gristmill_store_depth", Sort::Gauge, "Jobs in the store, by where they are.");
+    for &(tenant, topic, counts) in &rows {
+        let TopicCounts { ready, delayed, running, dead, .. } = counts;
+        for (state, jobs) in [("ready", ready), ("delayed", delayed), ("running", running), ("dead", dead)] {
+            family.sample(&[("tenant", tenant), ("topic", topic), ("state", state)], *jobs);
+        }
+    }
+    let (help, now) = ("For how long the oldest ready job has been due.", Timestamp::now());
+    let mut family = page.family("gristmill_store_oldest_ready_seconds", Sort::Gauge, help);
+    for &(tenant, topic, counts) in &rows {
+        if let Some(oldest) = counts.oldest_ready {
+            family.float(&[("tenant", tenant), ("topic", topic)], now.since(oldest).as_secs_f64());
+        }
+    }
+    let help = "Whether the topic is paused: nothing of it is handed out.";
+    let mut family = page.family("gristmill_store_topic_paused", Sort::Gauge, help);
+    for &(tenant, topic, counts) in &rows {
+        family.sample(&[("tenant", tenant), ("topic", topic)], u64::from(counts.paused));
+    }
+    let help = "What became of jobs over all nodes, as the store has counted since it began.";
+    let mut family = page.family("gristmill_store_jobs_total", Sort::Counter, help);
+    for &(tenant, topic, counts) in &rows {
+        for (name, total) in &counts.totals {
+            let (event, reason) = name.strip_prefix("dead-").map_or((name.as_str(), ""), |reason| ("dead", reason));
+            family.sample(&[("tenant", tenant), ("topic", topic), ("event", event), ("reason", reason)], *total);
+        }
+    }
+}
+
+fn add(sum: &mut TopicCounts, counts: &TopicCounts) {
+    sum.ready += counts.ready;
+    sum.delayed += counts.delayed;
+    sum.running += counts.running;
+    sum.dead += counts.dead;
+    sum.paused |= counts.paused;
+    sum.oldest_ready = sum.oldest_ready.into_iter().chain(counts.oldest_ready).min();
+    for (name, total) in &counts.totals {
+        *sum.totals.entry(name.clone()).or_default() += total;
+    }
+}
+
+/// Those of the manifest, those of which something was counted here, and the one of whoever names none; in order.
+fn tenants(metrics: &Metrics, fleet: Option<&Fleet>) -> Vec<Name> {
+    let mut tenants = metrics.tenants();
+    tenants.extend(fleet.into_iter().flat_map(Fleet::tenants).cloned());
+    tenants.extend(DEFAULT_TENANT.parse::<Name>());
+    tenants.sort();
+    tenants.dedup();
+    tenants
+}
+
+fn accepted(headers: &HeaderMap) -> Format {
+    Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default())
+}
+
+fn answer(format: Format, page: Page) -> Response {
+    ([(header::CONTENT_TYPE, format.media_type())], page.end()).into_response()
+}

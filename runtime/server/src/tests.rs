@@ -1,0 +1,385 @@
+//! The door as others find it: by its client, and by requests that a client would not make.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::{HttpServer, Phase, RemoteStore, listen};
+use gristmill_config::Listen;
+use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
+use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::time::Timestamp;
+use gristmill_store::embedded::EmbeddedStore;
+use gristmill_store::{
+    Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settlement, Signal, Store, StoreError,
+};
+
+/// A store, the door to it, and somebody who uses it.
+pub(super) struct Mill {
+    pub(super) store: EmbeddedStore,
+    pub(super) server: HttpServer,
+    pub(super) remote: RemoteStore,
+}
+
+impl Mill {
+    pub(super) async fn start() -> Self {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = HttpServer::start(listener, Arc::new(store.clone()), "sqlite::memory:").unwrap();
+        let remote = RemoteStore::connect(server.address()).await.unwrap();
+        Self { store, server, remote }
+    }
+
+    async fn claim_and(&self, verdict: Verdict) {
+        let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+        let claimed = self.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
+        let settlement = Settlement::of(&claimed.claims[0], verdict, Duration::ZERO);
+        self.store.settle(&[settlement]).await.unwrap();
+    }
+
+    /// Sends these bytes and reads the answer: status, head and body.
+    pub(super) async fn raw(&self, request: &str) -> (u16, String, String) {
+        raw(self.server.address(), request).await
+    }
+
+    /// A request as it should be, but for what is asked.
+    async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        let (status, _, body) = self.raw(&format!("{head}Content-Length: {length}\r\n\r\n{body}")).await;
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+}
+
+async fn raw(address: SocketAddr, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // Who is refused early may have the rest of its request unread.
+    drop(stream.write_all(request.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()).await);
+    let mut answer = Vec::new();
+    let reading = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer));
+    drop(reading.await.expect("an answer"));
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    (status, head.to_lowercase(), body.to_owned())
+}
+
+fn topic() -> TopicId {
+    "acme/a".parse().unwrap()
+}
+
+fn tenant() -> Name {
+    topic().tenant
+}
+
+fn id(text: &str) -> JobId {
+    text.parse().unwrap()
+}
+
+/// A job that says everything that a job can say.
+fn full(name: &str) -> NewJob {
+    let body = Payload { data: vec![0, 0xff, b'\n'], content_type: Some("application/x".into()) };
+    let spec = JobSpec {
+        id: id(name),
+        metadata: vec![("a".into(), "1".into()), ("a".into(), "ü".into())],
+        key: Some("k".into()),
+        priority: Priority::High,
+        unique: Some(Unique { value: format!("u-{name}"), window: Some(Duration::from_millis(3_600_001)) }),
+        max_attempts: Some(7),
+        ttl: Some(Duration::from_secs(60)),
+        keep_result: Some(Duration::from_secs(3600)),
+        ..JobSpec::new(topic(), body)
+    };
+    NewJob { spec, due: Due::Now }
+}
+
+fn plain(name: &str, due: Due) -> NewJob {
+    NewJob { spec: JobSpec { id: id(name), ..JobSpec::new(topic(), Payload::default()) }, due }
+}
+
+fn failure() -> Failure {
+    let context = Some(Payload { data: vec![1, 2], content_type: None });
+    let detail = FailureDetail { code: "c".into(), message: "m\nn".into(), context };
+    Failure { reason: Reason::Trap, detail, backtrace: Some("0: handle".into()) }
+}
+
+#[tokio::test]
+async fn a_job_comes_through_the_door_as_it_is() {
+    let mill = Mill::start().await;
+    let job = full("j");
+    assert_eq!(mill.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Stored]);
+    assert_eq!(mill.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Exists]);
+    let again = NewJob { spec: JobSpec { id: id("k"), ..job.spec.clone() }, due: Due::Now };
+    assert_eq!(mill.remote.push(&[again]).await.unwrap(), [Pushed::Duplicate(id("j"))]);
+
+    let (near, far) = (mill.store.job(&tenant(), &id("j")).await.unwrap(), mill.remote.job(&tenant(), &id("j")).await);
+    assert_eq!(near.as_ref().unwrap().job.as_ref().unwrap().spec, job.spec);
+    assert_eq!(far.unwrap(), near);
+    assert_eq!(mill.remote.job(&tenant(), &id("nobody")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn every_state_of_a_job_looks_the_same_from_outside() {
+    let mill = Mill::start().await;
+    let at = Timestamp::now().plus(Duration::from_secs(7200));
+    let jobs = [
+        plain("later", Due::After(Duration::from_secs(3600))),
+        plain("then", Due::At(at)),
+        full("dead"),
+        full("done"),
+        full("runs"),
+        full("waits"),
+    ];
+    mill.remote.push(&jobs).await.unwrap();
+    mill.claim_and(Verdict::Bury(failure())).await;
+    mill.claim_and(Verdict::Ack(Some(Payload { data: b"out".to_vec(), content_type: None }))).await;
+    let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+    mill.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
+
+    for name in ["later", "then", "dead", "done", "runs", "waits"] {
+        let near = mill.store.job(&tenant(), &id(name)).await.unwrap();
+        assert!(near.is_some(), "{name}");
+        assert_eq!(mill.remote.job(&tenant(), &id(name)).await.unwrap(), near, "{name}");
+    }
+    let done = mill.remote.job(&tenant(), &id("done")).await.unwrap().unwrap();
+    assert!(matches!(done.result, Some(ResultView::Complete(Some(_)))), "{done:?}");
+    let counts = mill.remote.counts(&tenant()).await.unwrap();
+    assert_eq!(counts, mill.store.counts(&tenant()).await.unwrap());
+    assert_eq!((counts[0].delayed, counts[0].dead, counts[0].running), (2, 1, 1));
+    assert_eq!(mill.remote.tenants().await.unwrap(), [tenant()]);
+}
+
+#[tokio::test]
+async fn the_dead_are_listed_respawned_and_deleted() {
+    let mill = Mill::start().await;
+    for name in ["a", "b", "c"] {
+        mill.remote.push(&[plain(name, Due::Now)]).await.unwrap();
+        mill.claim_and(Verdict::Bury(failure())).await;
+    }
+    let near = mill.store.dead(&topic(), 0, 10).await.unwrap();
+    assert_eq!(near.len(), 3);
+    assert_eq!(mill.remote.dead(&topic(), 0, 10).await.unwrap(), near);
+    assert_eq!(mill.remote.dead(&topic(), 1, 1).await.unwrap(), near[1..2]);
+    assert_eq!(mill.remote.dead(&topic(), 3, 5000).await.unwrap(), []);
+    assert_eq!(mill.remote.respawn(&topic(), &[id("a"), id("x")]).await.unwrap(), [true, false]);
+    assert_eq!(mill.remote.delete_dead(&topic(), &[id("a"), id("b")]).await.unwrap(), [false, true]);
+    assert_eq!(mill.store.dead(&topic(), 0, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn jobs_are_cancelled_and_topics_paused() {
+    let mill = Mill::start().await;
+    mill.remote.push(&[plain("runs", Due::Now), plain("waits", Due::Now)]).await.unwrap();
+    let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+    mill.store.claim(&WorkerId::new("w"), std::slice::from_ref(&from)).await.unwrap();
+    let ids = [id("runs"), id("waits"), id("nobody")];
+    let expected = [Cancelled::Stopping, Cancelled::Gone, Cancelled::TooLate];
+    assert_eq!(mill.remote.cancel(&tenant(), &ids).await.unwrap(), expected);
+    let view = mill.remote.job(&tenant(), &id("runs")).await.unwrap().unwrap();
+    assert!(matches!(view.state, JobState::Running { cancelled: true, .. }), "{view:?}");
+
+    assert!(mill.remote.set_paused(&topic(), true).await.unwrap());
+    assert!(!mill.remote.set_paused(&topic(), true).await.unwrap());
+    assert!(mill.store.counts(&tenant()).await.unwrap()[0].paused);
+    assert!(mill.remote.set_paused(&topic(), false).await.unwrap());
+}
+
+#[tokio::test]
+async fn batches_of_any_size_go_in_chunks() {
+    let mill = Mill::start().await;
+    let jobs: Vec<_> = (0..2001).map(|n| plain(&format!("j{n}"), Due::Now)).collect();
+    let pushed = mill.remote.push(&jobs).await.unwrap();
+    assert!(pushed.len() == 2001 && pushed.iter().all(|pushed| *pushed == Pushed::Stored));
+    assert_eq!(mill.remote.push(&[]).await.unwrap(), []);
+    let ids: Vec<_> = jobs.iter().map(|job| job.spec.id.clone()).collect();
+    assert_eq!(mill.remote.cancel(&tenant(), &ids).await.unwrap(), vec![Cancelled::Gone; 2001]);
+
+    // The largest body that a topic can take, and two that do not fit into one request together.
+    for size in [64 << 20, 3 << 20, 3 << 20] {
+        let body = Payload { data: vec![7; size], content_type: None };
+        let job = NewJob { spec: JobSpec::new(topic(), body), due: Due::Now };
+        assert_eq!(mill.remote.push(&[job]).await.unwrap(), [Pushed::Stored], "{size}");
+    }
+}
+
+#[tokio::test]
+async fn signals_are_heard_until_the_server_ends() {
+    let mill = Mill::start().await;
+    let mut signals = mill.remote.signals(&[tenant(), "other".parse().unwrap()]).await.unwrap();
+    mill.remote.push(&[full("j")]).await.unwrap();
+    mill.claim_and(Verdict::Ack(None)).await;
+    let hear = async {
+        while let Some(signal) = signals.recv().await {
+            if signal == Signal::Finished(tenant(), id("j")) {
+                return;
+            }
+        }
+        panic!("the end was not told");
+    };
+    tokio::time::timeout(Duration::from_secs(30), hear).await.unwrap();
+
+    mill.server.shutdown().await;
+    let end = async { while signals.recv().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(30), end).await.expect("the stream ends with the server");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_away_and_named() {
+    let mill = Mill::start().await;
+    let address = mill.server.address();
+    mill.server.shutdown().await;
+    // Deaf, and in the way of any other test's server that would be given the same port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    drop(socket.bind(address));
+    let error = mill.remote.job(&tenant(), &id("j")).await.unwrap_err();
+    let StoreError::Away { store, .. } = &error else { panic!("{error:?}") };
+    let pid = format!("process {}", std::process::id());
+    assert!(store.contains(&address.to_string()) && store.contains(&pid), "{store}");
+    assert!(RemoteStore::connect(address).await.unwrap_err().is_away());
+}
+
+#[tokio::test]
+async fn somebody_elses_server_is_not_taken_for_a_store() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>").await.unwrap();
+    });
+    let error = RemoteStore::connect(address).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn another_sites_page_does_not_get_in() {
+    let mill = Mill::start().await;
+    let hosts: BTreeMap<&str, u16> = [
+        ("Host: localhost", 200),
+        ("Host: 127.0.0.1:7331", 200),
+        ("Host: [::1]", 200),
+        ("Host: evil.example", 421),
+        ("Host: localhost\r\nHost: evil.example", 400),
+        ("X: y", 421),
+    ]
+    .into();
+    for (host, expected) in hosts {
+        let (status, head, _) = mill.raw(&format!("GET /v1 HTTP/1.1\r\n{host}\r\n\r\n")).await;
+        // Two hosts may already be refused by the HTTP library.
+        assert!(status == expected || (expected == 400 && status == 421), "{host}: {head}");
+    }
+    let absolute = "GET http://evil.example/v1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(mill.raw(absolute).await.0, 421);
+
+    // What a browser sends without asking first.
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx"] {
+        let path = "/v1/tenants/acme/topics/a/pause";
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\nContent-Length: 2");
+        let (status, head, body) = mill.raw(&format!("{head}\r\n\r\n{{}}")).await;
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &problem["code"]), (415, &json!("media-type")), "{media}");
+        assert!(head.contains("application/problem+json"), "{head}");
+    }
+    let bare = "POST /v1/tenants/acme/topics/a/pause HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(mill.raw(bare).await.0, 415);
+    // For this one a browser would ask first.
+    assert_eq!(mill.raw("DELETE /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await.0, 405);
+    let preflight = "OPTIONS /v1/jobs HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n";
+    let (status, head, _) = mill.raw(preflight).await;
+    assert!(status == 405 && !head.contains("access-control"), "{head}");
+    assert!(mill.store.counts(&tenant()).await.unwrap().is_empty(), "nothing was paused");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_told_as_a_problem() {
+    let mill = Mill::start().await;
+    let push = |spec: Value| json!({ "jobs": [{ "spec": spec }] }).to_string();
+    let too_many = json!({ "ids": vec!["j"; 1001] }).to_string();
+    let too_long = format!("{{\"ids\": [\"{}\"]}}", "x".repeat(1 << 20));
+    let cases = [
+        ("GET", "/v2", "", 404, "not-found", "docs/http-api.md"),
+        ("GET", "/v1/jobs", "", 405, "method-not-allowed", ""),
+        ("GET", "/v1/tenants/acme/jobs/nobody", "", 404, "job-unknown", "nobody"),
+        ("GET", "/v1/tenants/-/topics", "", 400, "bad-request", "no name"),
+        ("GET", "/v1/tenants/acme/topics/a/dead", "", 400, "bad-request", "limit"),
+        ("GET", "/v1/tenants/acme/topics/a/dead?limit=1001", "", 413, "too-large", "1000"),
+        ("GET", "/v1/tenants/acme/topics/a/dead?limit=1&x=1", "", 400, "bad-request", "x"),
+        ("GET", "/v1/signals?tenants=a,,b", "", 400, "bad-request", "no name"),
+        ("POST", "/v1/jobs", "{", 400, "bad-request", ""),
+        ("POST", "/v1/jobs", &push(json!({ "id": "j", "tenant": "a" })), 400, "bad-request", "topic"),
+        (
+            "POST",
+            "/v1/jobs",
+            &push(json!({ "id": "j", "tenant": "a", "topic": "t", "prio": 1 })),
+            400,
+            "bad-request",
+            "prio",
+        ),
+        (
+            "POST",
+            "/v1/jobs",
+            &push(json!({ "id": "j", "tenant": "a", "topic": "t", "body": { "base64": "?" } })),
+            400,
+            "bad-request",
+            "base64",
+        ),
+        (
+            "POST",
+            "/v1/jobs",
+            &push(json!({ "id": "j", "tenant": "a", "topic": "t", "attempts_max": 0 })),
+            400,
+            "bad-request",
+            "1 to 1000",
+        ),
+        ("POST", "/v1/tenants/acme/cancel", &too_many, 413, "too-large", "1000"),
+        ("POST", "/v1/tenants/acme/cancel", &too_long, 413, "too-large", ""),
+    ];
+    for (method, path, body, status, code, told) in cases {
+        let (answered, problem) = mill.ask(method, path, body).await;
+        assert_eq!((answered, &problem["code"]), (status, &json!(code)), "{method} {path}: {problem}");
+        assert_eq!(problem["status"], status);
+        assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_taken_in_while_the_handlers_are_still_being_read() {
+    let mill = Mill::start().await;
+    assert_eq!(mill.ask("GET", "/readyz", "").await.1["code"], "starting");
+    assert_eq!(mill.ask("POST", "/v1/tenants/acme/topics/a/jobs", "{}").await.0, 201);
+    let (status, problem) = mill.ask("POST", "/v1/tenants/acme/topics/a/claim", r#"{ "worker": "w" }"#).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("not-external")), "{problem}");
+}
+
+#[tokio::test]
+async fn readiness_follows_the_runner_and_the_store() {
+    let mill = Mill::start().await;
+    let ready = async || mill.ask("GET", "/readyz", "").await;
+    assert_eq!(ready().await.1["code"], "starting");
+    mill.server.set_phase(Phase::Ready);
+    assert_eq!(ready().await.0, 200);
+    mill.server.set_phase(Phase::Ending);
+    let (status, problem) = ready().await;
+    assert_eq!((status, &problem["code"]), (503, &json!("ending")));
+    assert_eq!(mill.ask("GET", "/healthz", "").await.0, 200, "the process lives");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = listen(Listen::At(address)).await.unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("`listen` in [http]"), "{error}");
+    assert!(listen(Listen::Off).await.unwrap().is_none());
+    // Whoever has the usual port, or nobody: both times there is a listener.
+    let (first, second) =
+        (listen(Listen::Usual).await.unwrap().unwrap(), listen(Listen::Usual).await.unwrap().unwrap());
+    assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
+}

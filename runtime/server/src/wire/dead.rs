@@ -1,0 +1,73 @@
+//! Which of a topic's dead jobs are meant: these, or those that are so.
+
+use serde::{Deserialize, Serialize};
+
+use super::BATCH;
+use gristmill_core::job::JobId;
+use gristmill_core::outcome::Reason;
+use gristmill_core::time::Timestamp;
+use gristmill_store::{JobState, JobView};
+
+/// Jobs by name, or by what is known of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chosen {
+    pub(crate) ids: Option<Vec<JobId>>,
+    pub(crate) filter: Option<Filter>,
+    /// With `filter`: at most so many.
+    pub(crate) limit: Option<usize>,
+    /// With `filter`: the `next` of the answer before.
+    pub(crate) after: Option<String>,
+}
+
+/// What a dead job must be, all of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    reason: Option<Reason>,
+    code: Option<String>,
+    /// Dead since before then.
+    before_ms: Option<Timestamp>,
+    /// Dead since then or later.
+    after_ms: Option<Timestamp>,
+}
+
+/// What was done to those that a filter chose.
+#[derive(Debug, Serialize)]
+pub(crate) struct Done {
+    pub(crate) changed: usize,
+    pub(crate) looked_at: usize,
+    /// Where to go on; null: every dead job was looked at.
+    pub(crate) next: Option<String>,
+}
+
+impl Chosen {
+    /// # Errors
+    /// In words: it names jobs in two ways, or in none, or too many.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match (&self.ids, &self.filter) {
+            (Some(_), None) if self.limit.is_none() && self.after.is_none() => Ok(()),
+            (Some(_), None) => Err("`limit` and `after` go with `filter`".into()),
+            (None, Some(_)) if self.limit.is_none_or(|limit| (1..=BATCH).contains(&limit)) => Ok(()),
+            (None, Some(_)) => Err(format!("`limit` is 1 to {BATCH}")),
+            _ => Err("say which jobs by `ids` or by `filter`, one of them".into()),
+        }
+    }
+}
+
+impl Filter {
+    pub(crate) fn fits(&self, job: &JobView) -> bool {
+        let JobState::Dead { since } = job.state else { return false };
+        let failure = job.last_failure.as_ref();
+        self.before_ms.is_none_or(|before| since < before)
+            && self.after_ms.is_none_or(|after| since >= after)
+            && self.reason.is_none_or(|reason| failure.is_some_and(|failure| failure.reason == reason))
+            && self.code.as_ref().is_none_or(|code| failure.is_some_and(|failure| failure.detail.code == *code))
+    }
+
+    /// Neither this job nor one that is dead for longer can fit.
+    pub(crate) fn is_past(&self, job: &JobView) -> bool {
+        let JobState::Dead { since } = job.state else { return false };
+        self.after_ms.is_some_and(|after| since < after)
+    }
+}

@@ -1,0 +1,185 @@
+//! What the two ends say to each other, in JSON: version 1. Bytes are base64; times and waits are whole milliseconds, and
+//! their names end in `_ms`. Unknown fields of a request are refused: a misspelt one would be a wish unheard.
+
+pub(super) mod dead;
+mod job;
+mod object;
+mod pull;
+pub(super) mod push;
+mod residence;
+mod signal;
+mod token;
+pub(super) mod topic;
+mod view;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use gristmill_core::job::{JobId, Name};
+
+pub(super) use job::{NewJob, Pushed};
+pub(super) use object::Object;
+pub(super) use pull::{
+    Checkpoint, Claim, ClaimOf, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer,
+    Settlement, WorkerError,
+};
+pub(super) use residence::{Move, Residence, Residences};
+pub(super) use signal::Signal;
+pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
+pub(super) use view::{Cancelled, DeadJob, Job, JobView, TopicCounts};
+
+/// The most jobs or ids in one request.
+pub(super) const BATCH: usize = 1000;
+
+/// `GET /v1`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) version: String,
+    pub(super) pid: u32,
+    pub(super) store: String,
+}
+
+/// `GET /v1/tenants`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Tenants {
+    pub(super) tenants: Vec<Name>,
+}
+
+/// `POST /v1/jobs`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Push {
+    #[serde(deserialize_with = "object::each")]
+    pub(super) jobs: Vec<NewJob>,
+}
+
+/// In the order of the jobs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PushAnswer {
+    pub(super) pushed: Vec<Pushed>,
+}
+
+/// Which jobs are meant.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ids {
+    pub(super) ids: Vec<JobId>,
+}
+
+/// In the order of the ids.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CancelAnswer {
+    pub(super) cancelled: Vec<Cancelled>,
+}
+
+/// `DELETE` of a job.
+#[derive(Debug, Serialize)]
+pub(super) struct CancelledOne {
+    pub(super) id: JobId,
+    /// `gone` or `stopping`.
+    pub(super) status: Cancelled,
+}
+
+/// `PUT` and `DELETE` of a topic's component.
+#[derive(Debug, Serialize)]
+pub(super) struct Served {
+    pub(super) handler: Name,
+    /// None: no more.
+    pub(super) version: Option<String>,
+}
+
+/// In the order of the ids.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WereDead {
+    pub(super) were_dead: Vec<bool>,
+}
+
+/// As [`topic::Topics`] is read by whoever wants the counts only.
+#[derive(Debug, Deserialize)]
+pub(super) struct Topics {
+    pub(super) topics: Vec<TopicCounts>,
+}
+
+/// The body of a request that has nothing to say: `{}`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// Whether it was otherwise before.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Changed {
+    pub(super) changed: bool,
+}
+
+/// Which part of a list is wanted.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    #[serde(default)]
+    pub(super) skip: usize,
+    pub(super) limit: usize,
+}
+
+/// Which of a topic's jobs are wanted.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    /// `ready`, `delayed`, `running` or `dead`.
+    pub(super) state: String,
+    /// The `next` of the page before.
+    pub(super) after: Option<String>,
+    #[serde(default = "usual_page")]
+    pub(super) limit: usize,
+}
+
+/// Jobs on a page, where nobody says how many.
+fn usual_page() -> usize {
+    100
+}
+
+/// A page, and where the next one begins. None: there are no more.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub(super) jobs: Vec<JobView>,
+    pub(super) next: Option<String>,
+}
+
+/// May be fewer than asked for, so that an answer does not become too long; none only if there are no more.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Dead {
+    pub(super) dead: Vec<DeadJob>,
+}
+
+/// Whose signals are wanted: names of tenants with commas between them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listeners {
+    pub(super) tenants: String,
+}
+
+/// Rounded up: what waits must not come early.
+fn whole_ms(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Bytes, as base64.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Base64(#[serde(with = "base64")] pub(super) Vec<u8>);
+
+/// Bytes as base64 (RFC 4648 §4).
+mod base64 {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        STANDARD.decode(text.as_bytes()).map_err(|error| de::Error::custom(format!("no base64: {error}")))
+    }
+}

@@ -1,0 +1,65 @@
+//! What is told of a topic: what is in it, who does its jobs, and why nobody does.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{TopicCounts, whole_ms};
+use crate::rates::Rate;
+use gristmill_core::job::Name;
+use gristmill_runner::handlers::{Handler, Seat};
+use gristmill_store as store;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Topics {
+    pub(crate) topics: Vec<Topic>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Topic {
+    #[serde(flatten)]
+    counts: TopicCounts,
+    handler: Option<Name>,
+    /// Of the component that does the topic's jobs.
+    version: Option<String>,
+    /// What the component in the folder imports and the topic does not grant.
+    lacking: Vec<&'static str>,
+    /// Why no further job is begun here.
+    idle: Option<Idle>,
+    rates: Option<Rates>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Idle {
+    reason: &'static str,
+    detail: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Rates {
+    over_ms: u64,
+    per_second: BTreeMap<String, f64>,
+}
+
+impl Idle {
+    pub(crate) fn new(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+impl Topic {
+    pub(crate) fn new(counts: store::TopicCounts, seat: Option<&Seat>, idle: Option<Idle>, rate: Option<Rate>) -> Self {
+        let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_ms(over), per_second });
+        Self {
+            counts: counts.into(),
+            handler: seat.map(|seat| seat.topic.handler.clone()),
+            version: seat
+                .and_then(|seat| seat.handler.as_ref())
+                .map(Handler::version)
+                .map(|version| version.to_string()),
+            lacking: seat.iter().flat_map(|seat| &seat.lacking).map(|lacking| lacking.name()).collect(),
+            idle,
+            rates,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The corridor's side of a store: push, migrate, claim, extend, settle, reap.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::error::StoreError;
+use super::inspect::Inspect;
+use super::tokens::{Doorkeeper, Tokens};
+use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
+use gristmill_core::outcome::Verdict;
+
+/// The producer's side of a store.
+#[async_trait]
+pub trait Produce: Inspect + Tokens {
+    /// Stores jobs: due ones ready, others delayed. Answers in the order given.
+    ///
+    /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
+    /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError>;
+
+    /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
+    /// [`Signal::Lost`] when it knows that it may have.
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
+}
+
+/// A queue of jobs. See the [module](super) for the rules.
+#[async_trait]
+pub trait Store: Produce + Doorkeeper {
+    /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
+    /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
+    ///
+    /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>;
+
+    /// Ends attempts. Answers in the order given. Which of a batch's settlements comes first is not promised.
+    ///
+    /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
+    /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
+    ///
+    /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
+    /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
+    /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
+
+    /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError>;
+
+    /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
+
+    /// Says that `worker` is alive. A worker that was silent for `dead_after` counts as dead in [`Store::overdue`].
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError>;
+
+    /// Forgets a worker that has given back all its jobs.
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
+
+    /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
+    /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
+
+    /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
+    /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
+    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError>;
+
+    /// What waits at this moment: the slow safety net under [`Produce::signals`].
+    ///
+    /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
+    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError>;
+
+    /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
+    /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
+
+    /// How many lines of settlements there may be, so that one that waits for a part of the store holds up no other.
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    /// In which of the [`Store::lanes`] this lease is to be settled.
+    fn lane(&self, _lease: &Lease) -> usize {
+        0
+    }
+}
+
+/// How many dead jobs a topic may have, and how old they may become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLimits {
+    pub topic: TopicId,
+    /// The latest ones stay.
+    pub keep: u64,
+    pub retention: Duration,
+}
+
+/// What [`Store::push`] did with a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pushed {
+    /// Stored.
+    Stored,
+    /// A job with this id is stored already.
+    Exists,
+    /// A job of the topic holds the same unique value; it is named. Counted as `duplicate`.
+    Duplicate(JobId),
+}
+
+/// One line of a claim: up to `max` jobs of `topic`, each for `lease`.
+#[derive(Debug, Clone)]
+pub struct ClaimFrom {
+    pub topic: TopicId,
+    pub max: usize,
+    pub lease: Duration,
+}
+
+#[derive(Debug, Default)]
+pub struct Claimed {
+    pub claims: Vec<Claim>,
+    /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
+    pub drained: Vec<TopicId>,
+    /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's strays.
+    pub strays: u64,
+    /// How often parts of the store were away and have come back so far: claims of theirs may have been lost. Always zero
+    /// where the store has no parts.
+    pub returns: u64,
+}
+
+/// The end of one attempt.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub lease: Lease,
+    pub verdict: Verdict,
+    /// Attempts made at the job, this one included; kept with the result.
+    pub attempts: u32,
+    /// Stored in the same step. Same tenant as the lease. Only with Ack and Snooze.
+    pub follow_ups: Vec<NewJob>,
+    /// Keep what became of the job for this long once it is done or dead; zero: not at all.
+    pub keep_result: Duration,
+    /// The job's unique value, if the end of the job sets it free.
+    pub unique: Option<String>,
+    /// Somebody waits for the end of this job: tell them.
+    pub notify: bool,
+    /// Settle only if the lease has run out, or the worker is dead by `dead_after`. For reap.
+    pub only_if_overdue: Option<Duration>,
+}
+
+impl Settlement {
+    /// A settlement of a first attempt, with a verdict and nothing else.
+    pub fn new(lease: Lease, verdict: Verdict) -> Self {
+        Self {
+            lease,
+            verdict,
+            attempts: 1,
+            follow_ups: Vec::new(),
+            keep_result: Duration::ZERO,
+            unique: None,
+            notify: false,
+            only_if_overdue: None,
+        }
+    }
+
+    /// The follow-ups that count: they become visible with the step that ends or interrupts an attempt that succeeded, or
+    /// not at all.
+    pub(super) fn visible_follow_ups(&self) -> &[NewJob] {
+        match self.verdict {
+            Verdict::Ack(_) | Verdict::Snooze(_) => &self.follow_ups,
+            _ => &[],
+        }
+    }
+
+    /// How many bytes it carries, roughly: for stores that bound what they do at once.
+    pub(super) fn bytes(&self) -> usize {
+        let result = match &self.verdict {
+            Verdict::Ack(Some(payload)) => payload.data.len(),
+            Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
+                let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
+                context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
+            }
+            _ => 0,
+        };
+        result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
+    }
+
+    /// The end of a claimed attempt, as its producer asked for it. What becomes of the job is kept for as long as the
+    /// producer or the topic (`retention`) wants, whichever is longer.
+    pub fn of(claim: &Claim, verdict: Verdict, retention: Duration) -> Self {
+        let spec = &claim.job.spec;
+        Self {
+            attempts: claim.attempt,
+            keep_result: retention.max(spec.keep_result.unwrap_or_default()),
+            notify: spec.keep_result.is_some(),
+            unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
+            ..Self::new(claim.lease.clone(), verdict)
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// The job had been cancelled meanwhile: it is gone, whatever the verdict said.
+    Cancelled,
+    /// The delivery is not running any more: it was settled or reaped. Nothing was changed.
+    LeaseLost,
+}
+
+impl Settled {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::LeaseLost => "lease-lost",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Migrated {
+    pub moved: usize,
+    /// How long until the next job is due; zero if there are due ones left.
+    pub next_due_in: Option<Duration>,
+}
+
+/// A running job that nobody runs any more.
+#[derive(Debug, Clone)]
+pub struct Overdue {
+    pub claim: Claim,
+    /// True: the worker is silent. False: only the lease ran out.
+    pub worker_died: bool,
+}
+
+/// What waits in a tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Topics with ready jobs, without paused ones. Perhaps one that has been emptied since, and that no claim has found so.
+    pub ready: Vec<TopicId>,
+    pub next_due_in: Option<Duration>,
+    /// Running jobs that have been cancelled.
+    pub cancelled: Vec<JobId>,
+}
+
+/// A wake-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal {
+    /// The topic was empty and has ready jobs now.
+    Ready(TopicId),
+    /// A job of the tenant is due earlier than any before: in this long.
+    Due(Name, Duration),
+    /// The job is over or dead. Only for jobs pushed with `keep_result`.
+    Finished(Name, JobId),
+    /// The job is running and has been cancelled.
+    Cancelled(Name, JobId),
+    /// Signals may have been lost: look for yourself.
+    Lost,
+}

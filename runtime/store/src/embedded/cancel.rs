@@ -1,0 +1,85 @@
+//! Cancel: waiting jobs are gone at once, running ones are marked.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::fault::Done;
+use super::request::Weight;
+use super::row::{at, attempts, text, whole};
+use super::settle::{End, Kept};
+use super::store::EmbeddedStore;
+use super::topics::Number;
+use super::work::Work;
+use crate::{Cancelled, Signal, StoreError};
+use gristmill_core::job::{JobId, Name};
+use gristmill_core::time::Timestamp;
+
+/// A job that is not dead.
+const FIND: &str = "SELECT number, topic_number, state = 'running', delayed_until, attempts, unique_value,
+                        unique_window_ms, keep_result_ms
+                    FROM jobs WHERE id = ?1 AND tenant = ?2 AND state <> 'dead'";
+
+/// Marks a running job.
+const MARK: &str = "UPDATE jobs SET cancelled = 1 WHERE number = ?1";
+
+impl EmbeddedStore {
+    pub(super) async fn cancel_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        let (tenant, ids) = (tenant.clone(), ids.to_vec());
+        let weight = Weight { jobs: ids.len(), bytes: 0 };
+        self.write("cancel jobs", weight, move |work| ids.iter().map(|id| work.cancel(&tenant, id)).collect()).await
+    }
+}
+
+/// A job that can still be cancelled.
+struct Alive {
+    number: i64,
+    topic: i64,
+    running: bool,
+    until: Option<Timestamp>,
+    attempts: u32,
+    /// The value that the end of the job sets free.
+    unique: Option<String>,
+    keep_result: Option<Duration>,
+}
+
+impl Work<'_> {
+    fn cancel(&mut self, tenant: &Name, id: &JobId) -> Done<Cancelled> {
+        let Some(job) = self.find_alive(tenant, id)? else { return Ok(Cancelled::TooLate) };
+        if job.running {
+            self.connection.prepare_cached(MARK)?.execute([job.number])?;
+            self.signals.push(Signal::Cancelled(tenant.clone(), id.clone()));
+            return Ok(Cancelled::Stopping);
+        }
+        let topic = self.topic_of(job.topic, id)?;
+        let end = End { number: job.number, topic, job: id, unique: job.unique.as_deref(), attempts: job.attempts };
+        let keep = job.keep_result.unwrap_or_default();
+        let was_first = self.leave_waiting(topic, job.until);
+        self.finish(&end, &Kept::Cancelled, keep, job.keep_result.is_some())?;
+        self.after_leaving(topic, was_first)?;
+        Ok(Cancelled::Gone)
+    }
+
+    /// What is left to do once the row of a waiting job is gone; see [`Work::leave_waiting`].
+    pub(super) fn after_leaving(&mut self, topic: Number, was_first: bool) -> Done<()> {
+        if was_first { self.find_next_due(topic) } else { Ok(()) }
+    }
+
+    fn find_alive(&self, tenant: &Name, id: &JobId) -> Done<Option<Alive>> {
+        let mut find = self.connection.prepare_cached(FIND)?;
+        let found = find.query_row(params![id.as_str(), tenant.as_str()], |row| {
+            let until_done = row.get::<_, Option<i64>>(6)?.is_none();
+            let keep_result = row.get::<_, Option<i64>>(7)?;
+            Ok(Alive {
+                number: row.get(0)?,
+                topic: row.get(1)?,
+                running: row.get(2)?,
+                until: row.get::<_, Option<i64>>(3)?.map(at),
+                attempts: attempts(row.get(4)?),
+                unique: text(row, 5).ok().flatten().filter(|_| until_done).map(str::to_owned),
+                keep_result: keep_result.map(|ms| Duration::from_millis(whole(ms))),
+            })
+        });
+        Ok(found.optional()?)
+    }
+}

@@ -1,0 +1,193 @@
+//! Dead jobs: listed, brought back, deleted, and dropped when they are too old or too many.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::fault::Done;
+use super::request::Weight;
+use super::result;
+use super::row::{Known, MORE, at, job_columns, limit as limited, ms, placeholder, read_id, read_job, text, wait};
+use super::store::EmbeddedStore;
+use super::topics::Number;
+use super::work::Work;
+use crate::{DeadJob, DeadLimits, StoreError};
+use gristmill_core::job::{JobId, TopicId};
+
+/// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
+const SWEEP: i64 = 1000;
+
+/// How many such rounds one call makes at most.
+const SWEEPS: usize = 1000;
+
+/// Dead jobs of a topic, the latest first.
+const LIST: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", dead_since FROM jobs
+     WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND dead_since IS NOT NULL
+     ORDER BY dead_since DESC, id DESC LIMIT ?3 OFFSET ?4"
+);
+
+/// A dead job of a topic, by its id.
+const FIND: &str = "SELECT number, unique_value, unique_window_ms FROM jobs
+                    WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state = 'dead'";
+
+/// Makes a dead job ready, with all its attempts before it.
+const RESPAWN: &str =
+    "UPDATE jobs SET state = 'ready', seq = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3
+                       WHERE number = ?1";
+
+/// The oldest dead jobs of a topic.
+const OLDEST: &str =
+    "SELECT number FROM jobs WHERE topic_number = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
+
+/// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
+const AGED: &str = "SELECT count(*) FROM (SELECT 1 FROM jobs
+                        WHERE topic_number = ?1 AND state = 'dead' AND dead_since <= ?2 LIMIT ?3)";
+
+impl EmbeddedStore {
+    pub(super) async fn list_dead(
+        &self,
+        topic: &TopicId,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        let topic = topic.clone();
+        self.read("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
+    }
+
+    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.each_dead("respawn dead jobs", topic, ids, |work, topic, id| work.respawn(topic, id)).await
+    }
+
+    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.each_dead("delete dead jobs", topic, ids, |work, topic, id| {
+            let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
+            work.drop_dead(topic, dead.number)?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn each_dead(
+        &self,
+        doing: &'static str,
+        topic: &TopicId,
+        ids: &[JobId],
+        change: fn(&mut Work<'_>, Number, &JobId) -> Done<bool>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (topic, ids) = (topic.clone(), ids.to_vec());
+        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| match work.topics.find(&topic) {
+            Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
+            None => Ok(vec![false; ids.len()]),
+        })
+        .await
+    }
+
+    pub(super) async fn sweep_all(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        const DOING: &str = "sweep";
+        let weight = Weight { jobs: 1000, bytes: 0 };
+        let mut dropped = Vec::with_capacity(limits.len());
+        for line in limits {
+            let line = line.clone();
+            dropped.push(self.write(DOING, weight, move |work| work.sweep_dead(&line)).await?);
+        }
+        self.write(DOING, weight, |work| work.forget_workers()).await?;
+        // A thousand a minute would be less than a busy producer makes; each thousand is a commit of its own.
+        for _ in 0..SWEEPS {
+            let expired = |work: &mut Work<'_>| Ok(work.expire_results(SWEEP)?.max(work.expire_uniques(SWEEP)?));
+            if self.write(DOING, weight, expired).await? < SWEEP.unsigned_abs() as usize {
+                break;
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+fn list(connection: &Connection, topic: &TopicId, skip: usize, limit: usize) -> Done<Vec<DeadJob>> {
+    let mut select = connection.prepare_cached(LIST)?;
+    let mut rows = select.query(params![topic.tenant.as_str(), topic.topic.as_str(), limited(limit), limited(skip)])?;
+    let mut dead = Vec::new();
+    while let Some(row) = rows.next()? {
+        dead.push(read(row, topic)?);
+    }
+    Ok(dead)
+}
+
+fn read(row: &Row<'_>, topic: &TopicId) -> Done<DeadJob> {
+    let known = Known::read(row)?;
+    let job = match read_job(row, topic) {
+        Ok(job) => job,
+        Err(_) => placeholder(row, topic, read_id(row)?)?,
+    };
+    Ok(DeadJob { job, since: at(row.get(MORE)?), attempts: known.attempts, failure: known.failure })
+}
+
+/// A dead job.
+struct Dead {
+    number: i64,
+    /// The value that it held until it died.
+    unique: Option<String>,
+}
+
+impl Work<'_> {
+    fn find_dead(&self, topic: Number, id: &JobId) -> Done<Option<Dead>> {
+        let TopicId { tenant, .. } = &self.topics.get(topic).id;
+        let mut find = self.connection.prepare_cached(FIND)?;
+        let found = find
+            .query_row(params![id.as_str(), tenant.as_str(), self.topics.get(topic).number], |row| {
+                let until_done = row.get::<_, Option<i64>>(2)?.is_none();
+                let unique = text(row, 1).ok().flatten().filter(|value| until_done && !value.is_empty());
+                Ok(Dead { number: row.get(0)?, unique: unique.map(str::to_owned) })
+            })
+            .optional()?;
+        Ok(found)
+    }
+
+    fn respawn(&mut self, topic: Number, id: &JobId) -> Done<bool> {
+        let Some(dead) = self.find_dead(topic, id)? else { return Ok(false) };
+        if let Some(value) = &dead.unique {
+            if self.holder(topic, value)?.is_some_and(|holder| holder != *id) {
+                return Ok(false);
+            }
+            self.hold(topic, value, id, None)?;
+        }
+        let tenant = self.topics.get(topic).id.tenant.clone();
+        let seq = self.line_up(topic).seq();
+        self.connection.prepare_cached(RESPAWN)?.execute(params![dead.number, seq, ms(self.now())])?;
+        self.count_dead_out(topic);
+        result::forget(self.connection, &tenant, id)?;
+        Ok(true)
+    }
+
+    /// Removes a dead job. Its result is kept for its time.
+    pub(super) fn drop_dead(&mut self, topic: Number, number: i64) -> Done<()> {
+        self.count_dead_out(topic);
+        self.delete(number)
+    }
+
+    fn count_dead_out(&mut self, topic: Number) {
+        let changed = self.topics.change(topic);
+        changed.dead = changed.dead.saturating_sub(1);
+    }
+
+    pub(super) fn sweep_dead(&mut self, limits: &DeadLimits) -> Done<u64> {
+        let Some(topic) = self.topics.find(&limits.topic) else { return Ok(0) };
+        let found = self.topics.get(topic);
+        let too_many = i64::try_from(found.dead.saturating_sub(limits.keep)).unwrap_or(SWEEP);
+        let last = ms(self.now()).saturating_sub(wait(limits.retention));
+        let mut aged = self.connection.prepare_cached(AGED)?;
+        let too_old: i64 = aged.query_row([found.number, last, SWEEP], |row| row.get(0))?;
+        // Both are the oldest: those that are over one limit are among those that are over the other, or the reverse.
+        let over = too_many.max(too_old).min(SWEEP);
+        if over == 0 {
+            return Ok(0);
+        }
+        let mut select = self.connection.prepare_cached(OLDEST)?;
+        let numbers = select.query_map([found.number, over], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+        for number in &numbers {
+            self.drop_dead(topic, *number)?;
+        }
+        self.topics.count(topic, "discarded", numbers.len() as u64);
+        Ok(numbers.len() as u64)
+    }
+}

@@ -1,0 +1,99 @@
+//! What can go wrong below the contract, and what it means to whoever asked.
+
+use rusqlite::ErrorCode;
+
+use crate::StoreError;
+
+/// Why a request was not carried out. Cloned where one failed commit is many requests' failure.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("{message} (SQLite {extended})")]
+    Sqlite { code: ErrorCode, extended: i32, message: String },
+    #[error("job {job} cannot be read: {problem}")]
+    Unreadable { job: String, problem: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the store is closed")]
+    Closed,
+}
+
+pub(super) type Done<T> = Result<T, Fault>;
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        match error {
+            rusqlite::Error::SqliteFailure(failure, message) => Self::Sqlite {
+                code: failure.code,
+                extended: failure.extended_code,
+                message: message.unwrap_or_else(|| failure.to_string()),
+            },
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+/// What a person can do about a failure that may pass, or about one that will not.
+fn remedy(code: ErrorCode) -> Option<(bool, &'static str)> {
+    Some(match code {
+        ErrorCode::DiskFull => (true, "make room on its disk; nothing is lost, and it goes on by itself"),
+        ErrorCode::SystemIoFailure | ErrorCode::CannotOpen => (true, "look at its disk and at the system's log"),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+            (true, "make the file and its folder writable for this process")
+        }
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            (true, "another process holds a lock on the file; end its transaction")
+        }
+        ErrorCode::OutOfMemory => (true, "there is no memory left"),
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+            (false, "the file is damaged; move it away together with its -wal, and restore a backup")
+        }
+        _ => return None,
+    })
+}
+
+impl Fault {
+    /// As the contract says it, for the store at `store`.
+    pub(super) fn told(self, store: &str, doing: &'static str) -> StoreError {
+        let store = store.to_owned();
+        match self {
+            Self::Unreadable { job, problem } => StoreError::Unreadable { store, job, problem },
+            Self::Closed => StoreError::Away { store, source: anyhow::anyhow!("it is closed") },
+            Self::Refused(problem) => StoreError::Refused { store, doing, source: anyhow::anyhow!(problem) },
+            Self::Sqlite { code, .. } => match remedy(code) {
+                Some((true, remedy)) => StoreError::Away { store, source: anyhow::Error::from(self).context(remedy) },
+                Some((false, remedy)) => {
+                    StoreError::Refused { store, doing, source: anyhow::Error::from(self).context(remedy) }
+                }
+                None => StoreError::Refused { store, doing, source: self.into() },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_does_not() {
+        let away = |code| {
+            let fault = Fault::Sqlite { code, extended: 0, message: "m".into() };
+            fault.told("/jobs.db", "push jobs").is_away()
+        };
+        for passing in [ErrorCode::DiskFull, ErrorCode::SystemIoFailure, ErrorCode::DatabaseBusy, ErrorCode::ReadOnly] {
+            assert!(away(passing), "{passing:?}");
+        }
+        for lasting in [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase, ErrorCode::ConstraintViolation] {
+            assert!(!away(lasting), "{lasting:?}");
+        }
+    }
+
+    #[test]
+    fn the_error_names_file_cause_and_remedy() {
+        let full = Fault::Sqlite { code: ErrorCode::DiskFull, extended: 13, message: "disk is full".into() };
+        let told = format!("{:#}", anyhow::Error::from(full.told("/jobs.db", "push jobs")));
+        for part in ["/jobs.db", "make room", "disk is full"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}

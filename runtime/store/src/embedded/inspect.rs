@@ -1,0 +1,173 @@
+//! What people ask about jobs and topics, and the switch that pauses one.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::fault::{Done, Fault};
+use super::lease::topic;
+use super::request::Weight;
+use super::result;
+use super::row::{Known, MORE, at, job_columns, read_job, text, whole};
+use super::store::EmbeddedStore;
+use super::topics::Lines;
+use super::work::Work;
+use crate::{JobState, JobView, Signal, StoreError, TopicCounts};
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::time::Timestamp;
+
+/// The topics of a tenant that held a job or are paused.
+const TOPICS: &str =
+    "SELECT topic, ready, delayed, running, dead, paused, number, claimed_high, claimed_normal, claimed_low
+                      FROM topics WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
+
+/// When the job at the head of a line became due.
+const HEAD: &str =
+    "SELECT due_at FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3 ORDER BY seq LIMIT 1";
+
+/// What became of a tenant's jobs.
+const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
+
+/// Everybody who has or had jobs.
+const TENANTS: &str = "SELECT DISTINCT tenant FROM topics WHERE used = 1 ORDER BY tenant";
+
+/// A job and where it is.
+const JOB: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", topic, state, delayed_until, worker, lease_until, cancelled, dead_since
+     FROM jobs WHERE id = ?1 AND tenant = ?2"
+);
+
+impl EmbeddedStore {
+    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        let tenant = tenant.clone();
+        self.read("count jobs", move |connection, _| counts(connection, &tenant)).await
+    }
+
+    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        self.read("look up a job", move |connection, now| view(connection, &tenant, &id, now)).await
+    }
+
+    pub(super) async fn list_tenants(&self) -> Result<Vec<Name>, StoreError> {
+        self.read("list tenants", |connection, _| {
+            let mut select = connection.prepare_cached(TENANTS)?;
+            let mut rows = select.query([])?;
+            let mut tenants = Vec::new();
+            while let Some(row) = rows.next()? {
+                tenants.extend(text(row, 0)?.and_then(|tenant| tenant.parse().ok()));
+            }
+            Ok(tenants)
+        })
+        .await
+    }
+
+    pub(super) async fn pause(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let topic = topic.clone();
+        self.write("pause a topic", Weight::default(), move |work| Ok(work.set_paused(&topic, paused))).await
+    }
+}
+
+impl Work<'_> {
+    fn set_paused(&mut self, id: &TopicId, paused: bool) -> bool {
+        let was_paused = self.topics.find(id).is_some_and(|topic| self.topics.get(topic).paused);
+        if was_paused == paused {
+            return false;
+        }
+        let topic = self.topics.find_or_add(id);
+        let changed = self.topics.change(topic);
+        changed.paused = paused;
+        if !paused && changed.ready > 0 {
+            changed.active = true;
+            self.signals.push(Signal::Ready(id.clone()));
+        }
+        true
+    }
+}
+
+fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
+    let mut totals: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    let mut select = connection.prepare_cached(TOTALS)?;
+    let mut rows = select.query([tenant.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let n = whole(row.get(2)?);
+        if n > 0 {
+            totals.entry(row.get(0)?).or_default().insert(row.get(1)?, n);
+        }
+    }
+    let mut select = connection.prepare_cached(TOPICS)?;
+    let mut rows = select.query([tenant.as_str()])?;
+    let mut topics = Vec::new();
+    while let Some(row) = rows.next()? {
+        let count = |column| row.get(column).map(whole);
+        let topic = topic(row, 0, tenant)?;
+        topics.push(TopicCounts {
+            totals: totals.remove(topic.topic.as_str()).unwrap_or_default(),
+            topic,
+            ready: count(1)?,
+            delayed: count(2)?,
+            running: count(3)?,
+            dead: count(4)?,
+            oldest_ready: match count(1)? {
+                0 => None,
+                _ => oldest(connection, row.get(6)?, Lines::new(row.get(7)?, row.get(8)?, row.get(9)?))?,
+            },
+            paused: row.get(5)?,
+        });
+    }
+    Ok(topics)
+}
+
+/// The earliest due time at the heads of a topic's lines.
+fn oldest(connection: &Connection, topic: i64, claimed: Lines) -> Done<Option<Timestamp>> {
+    let mut head = connection.prepare_cached(HEAD)?;
+    let mut oldest: Option<i64> = None;
+    for line in Priority::ALL {
+        let due = head.query_row(params![topic, line.as_str(), claimed.get(line)], |row| row.get(0)).optional()?;
+        oldest = oldest.into_iter().chain(due).min();
+    }
+    Ok(oldest.map(at))
+}
+
+fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> Done<Option<JobView>> {
+    let kept = result::find(connection, tenant, id, now)?;
+    let mut select = connection.prepare_cached(JOB)?;
+    let mut rows = select.query(params![id.as_str(), tenant.as_str()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(kept.map(|(attempts, result)| JobView {
+            id: id.clone(),
+            state: JobState::Finished,
+            job: None,
+            attempts,
+            last_failure: None,
+            result: Some(result),
+        }));
+    };
+    let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
+    let job = read_job(row, &topic(row, MORE, tenant)?).map_err(unreadable)?;
+    let known = Known::read(row)?;
+    Ok(Some(JobView {
+        id: id.clone(),
+        state: state(row, &known)?,
+        job: Some(job),
+        attempts: known.attempts,
+        last_failure: known.failure,
+        result: kept.map(|(_, result)| result),
+    }))
+}
+
+/// Where a job is, given a row with topic, state, and what belongs to each state, from [`MORE`] on.
+pub(super) fn state(row: &Row<'_>, known: &Known) -> Done<JobState> {
+    Ok(match text(row, MORE + 1)?.unwrap_or_default() {
+        "delayed" => JobState::Delayed { until: at(row.get(MORE + 2)?) },
+        "running" => JobState::Running {
+            worker: row.get(MORE + 3)?,
+            delivery: known.deliveries,
+            lease_until: at(row.get(MORE + 4)?),
+            cancelled: row.get(MORE + 5)?,
+        },
+        "dead" => JobState::Dead { since: at(row.get(MORE + 6)?) },
+        _ => JobState::Ready,
+    })
+}

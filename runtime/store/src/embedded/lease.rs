@@ -1,0 +1,291 @@
+//! Leases and heartbeats: what keeps a running job running, and how those are found that nobody runs any more.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::fault::Done;
+use super::request::Weight;
+use super::row::{Known, MORE, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, text};
+use super::store::EmbeddedStore;
+use super::work::Work;
+use crate::clock::wait_ms;
+use crate::{Overdue, Settlement, StoreError};
+use gristmill_core::job::{Claim, JobId, Lease, Name, TopicId, WorkerId};
+use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::time::Timestamp;
+
+/// For how long a dead worker is remembered. Its jobs are taken back long before; should nobody have looked for them in
+/// all that time, their leases run out and bring them back.
+pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+/// How long workers have been silent that are presumed dead: longer than anybody waits for a heartbeat, and not so long
+/// that they are forgotten.
+const PRESUMED_SILENT: Duration = Duration::from_secs(60);
+
+/// How many jobs one look finds at most.
+const JOBS: usize = 1000;
+
+/// Prolongs a lease, if that very delivery is running on that very worker.
+const EXTEND: &str = "UPDATE jobs SET lease_until = ?5
+                      WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+
+/// Saves a checkpoint under a lease.
+const CHECKPOINT: &str = "UPDATE jobs SET checkpoint = ?5
+                          WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+
+/// Notes that a worker is alive.
+const BEAT: &str = "INSERT INTO workers (worker, seen) VALUES (?1, ?2)
+                    ON CONFLICT (worker) DO UPDATE SET seen = max(seen, ?2)";
+
+/// Forgets a worker.
+const RETIRE: &str = "DELETE FROM workers WHERE worker = ?1";
+
+/// Forgets workers that were silent for very long.
+const FORGET: &str = "DELETE FROM workers WHERE seen <= ?1";
+
+/// Lets no worker have been seen later than this.
+const PRESUME_DEAD: &str = "UPDATE workers SET seen = min(seen, ?1)";
+
+/// When a worker was last seen.
+const SEEN: &str = "SELECT seen FROM workers WHERE worker = ?1";
+
+/// Workers that are silent, and not forgotten.
+const SILENT: &str = "SELECT worker FROM workers WHERE seen > ?1 AND seen <= ?2 ORDER BY seen DESC LIMIT 1000";
+
+/// Running jobs that a worker holds, the last one claimed first.
+const HELD: &str =
+    concat!("SELECT id, jobs.topic, deliveries", running_jobs!(), "worker = ?2 ORDER BY claimed_seq DESC");
+
+/// Running jobs that a worker holds, the first one claimed first.
+const HELD_BY_DEAD: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", jobs.topic, worker, lease_until",
+    running_jobs!(),
+    "worker = ?2 ORDER BY claimed_seq LIMIT ?3"
+);
+
+/// Running jobs whose lease ran out.
+const RAN_OUT: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", jobs.topic, worker, lease_until",
+    running_jobs!(),
+    "lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
+);
+
+impl EmbeddedStore {
+    pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        let leases = leases.to_vec();
+        let weight = Weight { jobs: leases.len(), bytes: 0 };
+        self.write("extend leases", weight, move |work| {
+            let until = ms(work.now().plus(Duration::from_millis(wait_ms(lease))));
+            leases.iter().map(|lease| work.change_running(EXTEND, lease, &until)).collect()
+        })
+        .await
+    }
+
+    pub(super) async fn save_checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        let (lease, state) = (lease.clone(), state.to_vec());
+        let weight = Weight { jobs: 1, bytes: state.len() };
+        self.write("save a checkpoint", weight, move |work| work.change_running(CHECKPOINT, &lease, &state)).await
+    }
+
+    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let worker = worker.clone();
+        self.write("write a heartbeat", Weight::default(), move |work| {
+            work.connection.prepare_cached(BEAT)?.execute(params![worker.as_str(), ms(work.now())])?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let worker = worker.clone();
+        self.write("forget a worker", Weight::default(), move |work| {
+            work.connection.prepare_cached(RETIRE)?.execute([worker.as_str()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For whoever has
+    /// just become the owner and runs no worker yet: the lock says that no other lives.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]: the disk failed or is full.
+    pub async fn presume_workers_dead(&self) -> Result<(), StoreError> {
+        self.write("forget the workers of an earlier owner", Weight::default(), |work| {
+            let seen = ms(work.now()).saturating_sub(super::row::wait(PRESUMED_SILENT));
+            work.connection.prepare_cached(PRESUME_DEAD)?.execute([seen])?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn find_overdue(
+        &self,
+        tenant: &Name,
+        dead_after: Duration,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, StoreError> {
+        let tenant = tenant.clone();
+        let found = self.read("look for overdue jobs", move |connection, now| {
+            find_overdue(connection, &tenant, now, dead_after, limit.min(JOBS))
+        });
+        let (mut overdue, mut unreadable) = (Vec::new(), Vec::new());
+        for found in found.await? {
+            match found {
+                Ok(found) => overdue.push(found),
+                Err(broken) => unreadable.push(broken.settlement(dead_after)),
+            }
+        }
+        if !unreadable.is_empty() {
+            self.settle_attempts(&unreadable).await?;
+        }
+        Ok(overdue)
+    }
+
+    pub(super) async fn find_held(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let (tenant, by) = (tenant.clone(), worker.clone());
+        let held =
+            self.read("look for what a worker holds", move |connection, _| held(connection, &tenant, &by)).await?;
+        Ok(held.into_iter().filter(|lease| !except.contains(&lease.job)).collect())
+    }
+}
+
+impl Work<'_> {
+    /// Changes a running job, if the lease holds.
+    fn change_running(&self, change: &str, lease: &Lease, to: &dyn rusqlite::ToSql) -> Done<bool> {
+        let delivery = i64::try_from(lease.delivery).unwrap_or(i64::MAX);
+        let (job, tenant, worker) = (lease.job.as_str(), lease.topic.tenant.as_str(), lease.worker.as_str());
+        let changed = self.connection.prepare_cached(change)?.execute(params![job, tenant, delivery, worker, to])?;
+        Ok(changed == 1)
+    }
+
+    pub(super) fn is_dead(&self, worker: &WorkerId, dead_after: Duration) -> Done<bool> {
+        let mut seen = self.connection.prepare_cached(SEEN)?;
+        let seen: Option<i64> = seen.query_row([worker.as_str()], |row| row.get(0)).optional()?;
+        let (forgotten, silent) = silence(self.now(), dead_after);
+        Ok(seen.is_some_and(|seen| seen > forgotten && seen <= silent))
+    }
+
+    pub(super) fn forget_workers(&self) -> Done<()> {
+        let (forgotten, _) = silence(self.now(), FORGOTTEN_AFTER);
+        self.connection.prepare_cached(FORGET)?.execute([forgotten])?;
+        Ok(())
+    }
+}
+
+/// Up to when a worker must have been seen last to be forgotten, and to be dead. Before the epoch: none.
+fn silence(now: Timestamp, dead_after: Duration) -> (i64, i64) {
+    let before = |wait: Duration| ms(now).saturating_sub(super::row::wait(wait));
+    (before(dead_after.max(FORGOTTEN_AFTER)), before(dead_after))
+}
+
+/// A running job that cannot be read.
+struct Broken {
+    lease: Lease,
+    problem: String,
+}
+
+impl Broken {
+    /// Gives it up, so that it holds nobody up and a person can see it among the dead.
+    fn settlement(self, dead_after: Duration) -> Settlement {
+        let Self { lease, problem } = self;
+        tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
+        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
+        let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        Settlement { only_if_overdue: Some(dead_after), ..Settlement::new(lease, Verdict::Bury(failure)) }
+    }
+}
+
+/// Looks at every running job, twice at most where no worker is dead.
+fn find_overdue(
+    connection: &Connection,
+    tenant: &Name,
+    now: Timestamp,
+    dead_after: Duration,
+    limit: usize,
+) -> Done<Vec<Result<Overdue, Broken>>> {
+    let (forgotten, silent) = silence(now, dead_after);
+    let mut select = connection.prepare_cached(SILENT)?;
+    let workers = select.query_map([forgotten, silent], |row| row.get::<_, String>(0))?;
+    let workers = workers.collect::<Result<Vec<_>, _>>()?;
+
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    let mut add = |row: &Row<'_>, worker_died| -> Done<()> {
+        let job = read_overdue(row, tenant, now, worker_died)?;
+        let id = job.as_ref().map_or_else(|broken| &broken.lease.job, |overdue| &overdue.claim.lease.job);
+        if seen.insert(id.clone()) {
+            found.push(job);
+        }
+        Ok(())
+    };
+    let mut left = limit;
+    for worker in workers {
+        let mut select = connection.prepare_cached(HELD_BY_DEAD)?;
+        let mut rows = select.query(params![tenant.as_str(), worker, limited(left)])?;
+        while let Some(row) = rows.next()? {
+            add(row, true)?;
+            left = left.saturating_sub(1);
+        }
+    }
+    let mut select = connection.prepare_cached(RAN_OUT)?;
+    // Leases of dead workers run out, too: as many rows as are wanted in all hold what is left, after those found already.
+    let mut rows = select.query(params![tenant.as_str(), ms(now), limited(if left == 0 { 0 } else { limit })])?;
+    while let Some(row) = rows.next()? {
+        add(row, false)?;
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool) -> Done<Result<Overdue, Broken>> {
+    let known = Known::read(row)?;
+    let topic = topic(row, MORE, tenant)?;
+    let worker = WorkerId::new(text(row, MORE + 1)?.unwrap_or_default());
+    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries };
+    Ok(match read_job(row, &lease.topic) {
+        Ok(job) => Ok(Overdue {
+            claim: Claim {
+                job: Arc::new(job),
+                attempt: known.attempts,
+                claimed_at: now,
+                lease_until: at(row.get(MORE + 2)?),
+                previous: known.failure.map(|failure| failure.reason),
+                checkpoint: known.checkpoint,
+                lease,
+            },
+            worker_died,
+        }),
+        Err(problem) => Err(Broken { lease, problem }),
+    })
+}
+
+/// The topic that a row names.
+pub(super) fn topic(row: &Row<'_>, column: usize, tenant: &Name) -> Done<TopicId> {
+    let name = text(row, column)?.unwrap_or_default();
+    let topic =
+        name.parse().map_err(|error| super::fault::Fault::Refused(format!("a topic's name is none: {error}")))?;
+    Ok(TopicId { tenant: tenant.clone(), topic })
+}
+
+fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<Lease>> {
+    let mut select = connection.prepare_cached(HELD)?;
+    let mut rows = select.query([tenant.as_str(), worker.as_str()])?;
+    let mut leases = Vec::new();
+    while let Some(row) = rows.next()? {
+        let delivery = super::row::whole(row.get(2)?);
+        leases.push(Lease { job: read_id(row)?, topic: topic(row, 1, tenant)?, worker: worker.clone(), delivery });
+    }
+    Ok(leases)
+}

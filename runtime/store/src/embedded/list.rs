@@ -1,0 +1,172 @@
+//! Lists of jobs, page by page.
+
+use rusqlite::{Connection, OptionalExtension, Params, params};
+
+use super::fault::Done;
+use super::inspect::state;
+use super::row::{Known, MORE, job_columns, limit as limited, placeholder, read_id, read_job, running_jobs};
+use super::store::EmbeddedStore;
+use super::topics::Lines;
+use crate::list::{PAGE_BYTES, PAGE_JOBS};
+use crate::{Cursor, JobState, JobView, Page, Place, StoreError};
+use gristmill_core::job::{Job, JobId, Priority, TopicId};
+
+const DOING: &str = "list jobs";
+
+/// A topic, and how far its lines were claimed.
+const TOPIC: &str =
+    "SELECT number, claimed_high, claimed_normal, claimed_low FROM topics WHERE tenant = ?1 AND topic = ?2";
+
+/// What is read of each job, in the order of [`state`], and its place in line.
+macro_rules! listed {
+    ($($rest:expr),+) => {
+        concat!(
+            "SELECT ",
+            job_columns!(),
+            ", topic, state, delayed_until, worker, lease_until, cancelled, dead_since, seq FROM ",
+            $($rest),+
+        )
+    };
+}
+
+/// A line of ready jobs, behind a place in it.
+const READY: &str =
+    listed!("jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3 AND state = 'ready' ORDER BY seq LIMIT ?4");
+
+const DELAYED: &str = listed!(
+    "jobs WHERE topic_number = ?1 AND delayed_until IS NOT NULL AND (delayed_until, id) > (?2, ?3)
+     ORDER BY delayed_until, id LIMIT ?4"
+);
+
+const DEAD: &str = listed!(
+    "jobs WHERE topic_number = ?1 AND dead_since IS NOT NULL AND (dead_since, id) < (?2, ?3)
+     ORDER BY dead_since DESC, id DESC LIMIT ?4"
+);
+
+/// Sorts numbers and ids, and reads only the jobs of the page.
+const RUNNING: &str = listed!(
+    "(SELECT jobs.number AS chosen",
+    running_jobs!(),
+    "topics.number = ?2 AND jobs.id > ?3 ORDER BY jobs.id LIMIT ?4) JOIN jobs ON jobs.number = chosen ORDER BY id"
+);
+
+impl EmbeddedStore {
+    pub(super) async fn list_jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let (topic, after, limit) = (topic.clone(), after.cloned(), limit.min(PAGE_JOBS));
+        if let Some(after) = after.as_ref().filter(|after| after.place != place) {
+            let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
+            return Err(self.told(super::fault::Fault::Refused(problem), DOING));
+        }
+        // One of several stores that are no more: from the front again.
+        let after = after.filter(|after| after.stage.is_none());
+        self.read(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
+    }
+}
+
+/// A page that is being filled.
+struct Filling<'a> {
+    connection: &'a Connection,
+    topic: &'a TopicId,
+    limit: usize,
+    bytes: usize,
+    jobs: Vec<JobView>,
+    /// There are jobs that had no room.
+    more: bool,
+    /// Of the last job, if it is ready: its place in line.
+    seq: Option<i64>,
+}
+
+fn list(connection: &Connection, topic: &TopicId, place: Place, after: Option<&Cursor>, limit: usize) -> Done<Page> {
+    if limit == 0 {
+        return Ok(Page { jobs: Vec::new(), next: after.cloned() });
+    }
+    let mut find = connection.prepare_cached(TOPIC)?;
+    let found = find.query_row([topic.tenant.as_str(), topic.topic.as_str()], |row| {
+        Ok((row.get::<_, i64>(0)?, Lines::new(row.get(1)?, row.get(2)?, row.get(3)?)))
+    });
+    let Some((number, claimed)) = found.optional()? else { return Ok(Page::default()) };
+    let mut page = Filling { connection, topic, limit, bytes: 0, jobs: Vec::new(), more: false, seq: None };
+    let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
+    // One more than there is room for tells whether there are more.
+    let most = limited(limit + 1);
+    match place {
+        Place::Ready => return page.list_ready(number, claimed, after),
+        Place::Delayed => page.fill(DELAYED, params![number, time_of(after, -1), last, most])?,
+        Place::Dead => page.fill(DEAD, params![number, time_of(after, i64::MAX), last, most])?,
+        Place::Running => page.fill(RUNNING, params![topic.tenant.as_str(), number, last, most])?,
+    }
+    let next =
+        page.jobs.last().filter(|_| page.more).map(|last| Cursor::new(place, order_of(&last.state), last.id.clone()));
+    Ok(Page { jobs: page.jobs, next })
+}
+
+impl Filling<'_> {
+    fn fill(&mut self, select: &str, of: impl Params) -> Done<()> {
+        let mut select = self.connection.prepare_cached(select)?;
+        let mut rows = select.query(of)?;
+        while let Some(row) = rows.next()? {
+            let known = Known::read(row)?;
+            let job = match read_job(row, self.topic) {
+                Ok(job) => job,
+                Err(_) => placeholder(row, self.topic, read_id(row)?)?,
+            };
+            if self.is_full(&job) {
+                self.more = true;
+                return Ok(());
+            }
+            self.bytes += job.spec.body.data.len();
+            self.seq = row.get(MORE + 7)?;
+            self.jobs.push(JobView {
+                id: job.spec.id.clone(),
+                state: state(row, &known)?,
+                job: Some(job),
+                attempts: known.attempts,
+                last_failure: known.failure,
+                result: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, job: &Job) -> bool {
+        let too_long = !self.jobs.is_empty() && self.bytes + job.spec.body.data.len() > PAGE_BYTES;
+        self.jobs.len() == self.limit || too_long
+    }
+
+    /// The lines one after the other, until the page is full.
+    fn list_ready(mut self, number: i64, claimed: Lines, after: Option<&Cursor>) -> Done<Page> {
+        let begin = after.map_or(Priority::High, |after| after.line);
+        for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
+            let after = after.filter(|after| after.line == line).map_or(i64::MIN, |after| after.number as i64);
+            self.seq = None;
+            let left = limited(self.limit - self.jobs.len() + 1);
+            self.fill(READY, params![number, line.as_str(), after.max(claimed.get(line)), left])?;
+            if self.more {
+                // If none of this line had room, it begins in the next page where it would have begun in this one.
+                let seq = self.seq.unwrap_or(after);
+                return Ok(Page { jobs: self.jobs, next: Some(Cursor::in_line(line, seq as f64, Vec::new())) });
+            }
+        }
+        Ok(Page { jobs: self.jobs, next: None })
+    }
+}
+
+/// The time behind which a page begins.
+fn time_of(after: Option<&Cursor>, first: i64) -> i64 {
+    after.map_or(first, |after| after.number as i64)
+}
+
+/// What the place of a job is ordered by, besides its id.
+fn order_of(state: &JobState) -> f64 {
+    match state {
+        JobState::Delayed { until } => until.as_millis() as f64,
+        JobState::Dead { since } => since.as_millis() as f64,
+        _ => 0.0,
+    }
+}

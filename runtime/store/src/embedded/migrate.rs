@@ -1,0 +1,129 @@
+//! Migrate: due jobs go from delayed to ready. And the look at what waits.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+
+use super::fault::Done;
+use super::request::Weight;
+use super::row::{at, limit as limited, ms, text};
+use super::store::EmbeddedStore;
+use super::topics::Number;
+use super::work::Work;
+use crate::clock::fraction;
+use crate::{Migrated, StoreError, Wanted};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
+
+/// How many jobs one request moves at most, so that others get their turn.
+const JOBS: usize = 1000;
+
+/// How many topics one request looks at: those whose jobs are due first.
+const TOPICS: usize = 64;
+
+/// The due jobs of a topic, in the order in which they become ready.
+const DUE: &str = "SELECT number FROM jobs WHERE topic_number = ?1 AND state = 'delayed' AND delayed_until <= ?2
+                   ORDER BY delayed_until, id LIMIT ?3";
+
+/// Puts a delayed job at the tail of the line.
+const READY: &str = "UPDATE jobs SET state = 'ready', seq = ?2, delayed_until = NULL WHERE number = ?1";
+
+/// When the first of a topic's delayed jobs is due.
+const NEXT: &str = "SELECT min(delayed_until) FROM jobs WHERE topic_number = ?1 AND delayed_until IS NOT NULL";
+
+/// Topics of a tenant with ready jobs.
+const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0 ORDER BY topic";
+
+/// When the first of a tenant's delayed jobs is due.
+const NEXT_OF_TENANT: &str = "SELECT min(next_due) FROM topics WHERE tenant = ?1";
+
+/// Running jobs of a tenant that were cancelled.
+const CANCELLED: &str = "SELECT id FROM jobs WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
+
+impl EmbeddedStore {
+    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        let mut moved = 0;
+        loop {
+            let (tenant, some) = (tenant.clone(), limit.saturating_sub(moved).min(JOBS));
+            let weight = Weight { jobs: some, bytes: 0 };
+            let migrated = self.write("migrate due jobs", weight, move |work| work.migrate(&tenant, some)).await?;
+            moved += migrated.moved;
+            let done = moved >= limit || migrated.moved == 0 || migrated.next_due_in != Some(Duration::ZERO);
+            if done {
+                return Ok(Migrated { moved, ..migrated });
+            }
+        }
+    }
+
+    pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<Wanted, StoreError> {
+        let (tenant, fraction) = (tenant.clone(), fraction(&self.clock));
+        let mut wanted = self.read("look for work", move |connection, now| wanted(connection, &tenant, now)).await?;
+        wanted.next_due_in = wanted.next_due_in.map(|due_in| due_in.saturating_sub(fraction));
+        Ok(wanted)
+    }
+}
+
+impl Work<'_> {
+    fn migrate(&mut self, tenant: &Name, limit: usize) -> Done<Migrated> {
+        let now = self.now();
+        let due = self.topics.due(tenant).filter(|(at, _)| *at <= now);
+        let mut due: Vec<(Timestamp, TopicId, Number)> =
+            due.map(|(at, topic)| (at, self.topics.get(topic).id.clone(), topic)).collect();
+        due.sort_unstable();
+        due.truncate(TOPICS);
+        let mut moved = 0;
+        for (place, (_, _, topic)) in due.iter().enumerate() {
+            // An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
+            let share = (limit - moved).div_ceil(due.len() - place);
+            if share == 0 {
+                break;
+            }
+            moved += self.migrate_topic(*topic, share)?;
+        }
+        let next = self.topics.due(tenant).map(|(at, _)| at).min();
+        Ok(Migrated { moved, next_due_in: next.map(|at| self.time.until(at)) })
+    }
+
+    fn migrate_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {
+        let mut due = self.connection.prepare_cached(DUE)?;
+        let numbers = due
+            .query_map(params![self.topics.get(topic).number, ms(self.now()), limited(limit)], |row| row.get(0))?
+            .collect::<Result<Vec<i64>, _>>()?;
+        let mut ready = self.connection.prepare_cached(READY)?;
+        for number in &numbers {
+            let seq = self.line_up(topic).seq();
+            ready.execute(params![number, seq])?;
+        }
+        let changed = self.topics.change(topic);
+        changed.delayed = changed.delayed.saturating_sub(numbers.len() as u64);
+        self.find_next_due(topic)?;
+        Ok(numbers.len())
+    }
+
+    /// Looks when the topic's first delayed job is due.
+    pub(super) fn find_next_due(&mut self, topic: Number) -> Done<()> {
+        let mut next = self.connection.prepare_cached(NEXT)?;
+        let due: Option<i64> = next.query_row([self.topics.get(topic).number], |row| row.get(0))?;
+        self.topics.change(topic).next_due = due.map(at);
+        Ok(())
+    }
+}
+
+fn wanted(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<Wanted> {
+    let mut wanted = Wanted::default();
+    let mut select = connection.prepare_cached(WANTED)?;
+    let mut rows = select.query([tenant.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let topic = text(row, 0)?.and_then(|topic| topic.parse().ok());
+        wanted.ready.extend(topic.map(|topic| TopicId { tenant: tenant.clone(), topic }));
+    }
+    let mut next = connection.prepare_cached(NEXT_OF_TENANT)?;
+    let next: Option<i64> = next.query_row([tenant.as_str()], |row| row.get(0))?;
+    wanted.next_due_in = next.map(|due| at(due).since(now));
+    let mut select = connection.prepare_cached(CANCELLED)?;
+    let mut rows = select.query([tenant.as_str()])?;
+    while let Some(row) = rows.next()? {
+        wanted.cancelled.extend(text(row, 0)?.and_then(|id| id.parse::<JobId>().ok()));
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,181 @@
+//! Opening a file: whose it is, whether it is ours, and how SQLite is to treat it.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+
+use super::fault::{Done, Fault};
+use super::owner::{Lock, NotTaken, real};
+use super::schema::{self, Unfit};
+use super::store::Durability;
+use crate::StoreError;
+
+/// How long a statement waits for a lock that another process holds on the file.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
+
+/// Prepared statements that a connection keeps: more than there are.
+const STATEMENTS: usize = 128;
+
+/// What a connection keeps of the file in memory, in KiB.
+const CACHE_KIB: i64 = 8192;
+
+/// A file up to this size is looked through at every start, which takes less than half a second.
+const CHECKED_BYTES: u64 = 64 << 20;
+
+const DOING: &str = "open the file";
+
+/// A file that is ours, in the present format.
+pub(super) struct Opened {
+    pub(super) writing: Connection,
+    /// None in memory.
+    pub(super) file: Option<OpenFile>,
+}
+
+pub(super) struct OpenFile {
+    pub(super) reading: Connection,
+    pub(super) lock: Lock,
+    pub(super) log: PathBuf,
+}
+
+pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, StoreError> {
+    // Before it is asked for its real name: a link whose target is missing has none. Why it cannot be made is said below.
+    drop(OpenOptions::new().append(true).create(true).open(path));
+    let path = real(path);
+    let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
+    if path.is_dir() {
+        return Err(refused(anyhow::anyhow!("it is a folder; name a file in it")));
+    }
+    let lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
+    let told = |fault: Fault| unusable(fault, &name(&path));
+
+    let mut writing = connect(&path).map_err(told)?;
+    writable(&writing).map_err(&refused)?;
+    set_up(&mut writing, durability).map_err(|unfit| match unfit {
+        Unfit::Sqlite(error) => unusable(error.into(), &name(&path)),
+        unfit => refused(unfit.into()),
+    })?;
+    check(&writing, &path).map_err(&refused)?;
+    let reading = connect(&path).map_err(told)?;
+    reading.pragma_update(None, "query_only", true).map_err(|error| told(error.into()))?;
+    let mut log = path.into_os_string();
+    log.push("-wal");
+    Ok(Opened { writing, file: Some(OpenFile { reading, lock, log: log.into() }) })
+}
+
+pub(super) fn open_memory() -> Result<Opened, StoreError> {
+    let open = || -> Result<Connection, Unfit> {
+        let mut writing = Connection::open_in_memory()?;
+        prepare(&writing)?;
+        schema::bring_up_to_date(&mut writing)?;
+        Ok(writing)
+    };
+    let refused = |error: Unfit| StoreError::Refused { store: ":memory:".into(), doing: DOING, source: error.into() };
+    Ok(Opened { writing: open().map_err(refused)?, file: None })
+}
+
+fn connect(path: &Path) -> Done<Connection> {
+    // Each connection stays on one thread; no file name is a URI.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // What a statement may have to take back is kept in memory, not in a temporary file.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    // Plans do not depend on values that are bound: else a statement is prepared anew whenever they change.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The heads and tails of the lines, with room to spare. Many a commit goes through all pages in memory: what is not
+    // needed there makes it slower.
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)
+}
+
+/// SQLite opens a file that it may not write as one to be read, and says so late.
+fn writable(connection: &Connection) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !connection.is_readonly(MAIN_DB)?,
+        "it is read-only; make the file and its folder writable for this process"
+    );
+    Ok(())
+}
+
+/// Makes sure that the file is ours before anything in it is changed, the journal's kind included.
+fn set_up(connection: &mut Connection, durability: Durability) -> Result<(), Unfit> {
+    schema::bring_up_to_date(connection)?;
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    let synchronous = match durability {
+        Durability::Power => "full",
+        Durability::Process => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    Ok(())
+}
+
+fn check(connection: &Connection, path: &Path) -> anyhow::Result<()> {
+    if std::fs::metadata(path)?.len() > CHECKED_BYTES {
+        return Ok(());
+    }
+    let sound = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    let problem = sound.unwrap_or_else(|error| error.to_string());
+    anyhow::ensure!(
+        problem == "ok",
+        "the file is damaged ({problem}); move it away together with its -wal, and restore a backup"
+    );
+    Ok(())
+}
+
+/// At the start, a file that cannot be read is refused, and so is one that may not be written.
+fn unusable(fault: Fault, store: &str) -> StoreError {
+    let remedy = match &fault {
+        Fault::Sqlite { code: ErrorCode::ReadOnly | ErrorCode::CannotOpen, .. } => {
+            "make the file and its folder writable for this process"
+        }
+        Fault::Sqlite { code: ErrorCode::NotADatabase, .. } => "it is no SQLite file; name another file",
+        _ => return fault.told(store, DOING),
+    };
+    StoreError::Refused { store: store.into(), doing: DOING, source: anyhow::Error::from(fault).context(remedy) }
+}
+
+fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
+    let error = match problem {
+        NotTaken::Owned(owner) => return StoreError::Owned { store: name(path), owner: owner.pid },
+        NotTaken::Io(error) => error,
+    };
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "its folder is missing; make it first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "make its folder writable for this process"
+        }
+        io::ErrorKind::StorageFull => "make room on its disk",
+        _ => "the file beside it that says who owns it cannot be written",
+    };
+    StoreError::Refused { store: name(path), doing: DOING, source: anyhow::Error::from(error).context(remedy) }
+}
+
+pub(super) fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_only_be_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE a (x)").unwrap();
+        // By a flag and not by its mode, which means nothing to root.
+        let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        assert!(writable(&connection).unwrap_err().to_string().contains("writable"));
+        assert!(writable(&Connection::open(&path).unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,146 @@
+//! Who owns a file: one process at a time, by a lock that dies with it.
+//!
+//! The lock is on a file of its own, `<file>.owner`, because SQLite's own locks come and go. What is written into it tells
+//! people and other processes whom to ask; it counts only while the lock is held. The file is never deleted: whoever
+//! deletes a lock's file lets two processes hold it.
+
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::StoreError;
+use gristmill_core::token::TokenText;
+
+/// Nobody but the owner's user reads what is written down: it has a secret in it.
+const PRIVATE: u32 = 0o600;
+
+/// The process to which a store's file belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub pid: u32,
+    /// Where it answers, if it has said so; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
+    pub http: Option<SocketAddr>,
+    /// What lets a command in there, however many tokens there are.
+    pub secret: Option<TokenText>,
+}
+
+/// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
+///
+/// # Errors
+/// [`StoreError::Away`]: the file beside the database cannot be read.
+pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
+    let file = beside(path);
+    look(&file).map_err(|error| away(&file, error))
+}
+
+/// The lock, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug)]
+pub(super) enum NotTaken {
+    Owned(Owner),
+    Io(io::Error),
+}
+
+impl From<io::Error> for NotTaken {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Lock {
+    /// Takes the lock of the database at `path`.
+    pub(super) fn take(path: &Path) -> Result<Self, NotTaken> {
+        let path = beside(path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
+        let file = options.open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        // What the last owner wrote, away first: half of it must not be taken for ours.
+        file.set_len(0)?;
+        let lock = Self { path, file: Mutex::new(file) };
+        lock.write(&format!("{}\n", std::process::id()))?;
+        Ok(lock)
+    }
+
+    /// Writes down where the owner answers, and the secret that it knows its own commands by. Without the secret, if the
+    /// file is somebody else's: it could not be kept from others.
+    pub(super) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+        let private = self.file().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
+        let secret = if private { secret } else { "" };
+        self.write(&format!("{}\n{http}\n{secret}\n", std::process::id())).map_err(|error| away(&self.path, error))
+    }
+
+    /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
+    fn write(&self, note: &str) -> io::Result<()> {
+        let mut file = self.file();
+        file.rewind()?;
+        file.write_all(note.as_bytes())
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An owner that has just taken the lock and not yet said who it is.
+const UNKNOWN: Owner = Owner { pid: 0, http: None, secret: None };
+
+fn look(path: &Path) -> io::Result<Option<Owner>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(read(&file).unwrap_or(UNKNOWN))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// None for a note that is not there yet.
+fn read(mut file: &File) -> Option<Owner> {
+    let mut note = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut note).ok()?;
+    let mut lines = note.lines();
+    let pid = lines.next()?.parse().ok()?;
+    let http = lines.next().and_then(|address| address.parse().ok());
+    let secret = lines.next().filter(|secret| !secret.is_empty()).map(|secret| secret.to_owned().into());
+    Some(Owner { pid, http, secret })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = real(path).into_os_string();
+    name.push(".owner");
+    name.into()
+}
+
+/// The file that is meant, so that two names of one file are not two owners. As it is given, if it is not there.
+pub(super) fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+fn away(path: &Path, error: io::Error) -> StoreError {
+    StoreError::Away { store: path.display().to_string(), source: error.into() }
+}

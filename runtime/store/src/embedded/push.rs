@@ -1,0 +1,122 @@
+//! Push: new jobs, in bounded chunks.
+
+use super::fault::Done;
+use super::request::Weight;
+use super::row::{Place, Stored, unique, write_metadata};
+use super::store::EmbeddedStore;
+use super::work::Work;
+use crate::clock::wait_ms;
+use crate::{Pushed, StoreError};
+use gristmill_core::job::NewJob;
+use std::time::Duration;
+
+const DOING: &str = "push jobs";
+
+/// What one chunk may hold: it is stored whole or not at all, and the writer does nothing else meanwhile. A single job may
+/// be larger.
+const CHUNK: Weight = Weight { jobs: 1000, bytes: 4 << 20 };
+
+/// How many chunks wait for the writer at once.
+const CHUNKS_AT_ONCE: usize = 8;
+
+impl EmbeddedStore {
+    pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        for chunks in chunks(jobs, |job| job.spec.body.data.len()).chunks(CHUNKS_AT_ONCE) {
+            let mut asked = Vec::with_capacity(chunks.len());
+            for (chunk, weight) in chunks {
+                let packed = pack(chunk).map_err(|fault| self.told(fault, DOING))?;
+                asked.push(self.ask(*weight, move |work| packed.iter().map(|job| work.push(job)).collect()).await);
+            }
+            for answer in asked {
+                let pushed: Vec<Pushed> = self.answer(DOING, answer).await?;
+                answers.extend(pushed);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// A new job with what can be made ready outside the writer.
+#[derive(Debug)]
+pub(super) struct Packed {
+    job: NewJob,
+    metadata: Option<String>,
+}
+
+pub(super) fn pack(jobs: &[NewJob]) -> Done<Vec<Packed>> {
+    jobs.iter().map(|job| Ok(Packed { metadata: write_metadata(&job.spec)?, job: job.clone() })).collect()
+}
+
+impl Work<'_> {
+    /// Stores a new job, unless its id is known or somebody else holds its unique value.
+    pub(super) fn push(&mut self, Packed { job, metadata }: &Packed) -> Done<Pushed> {
+        let spec = &job.spec;
+        if self.exists(spec)? {
+            return Ok(Pushed::Exists);
+        }
+        let topic = self.topics.find_or_add(&spec.topic);
+        if let Some(unique) = unique(spec) {
+            if let Some(holder) = self.holder(topic, &unique.value)? {
+                self.topics.count(topic, "duplicate", 1);
+                return Ok(Pushed::Duplicate(holder));
+            }
+            let until = unique.window.map(|window| self.now().plus(Duration::from_millis(wait_ms(window))));
+            self.hold(topic, &unique.value, &spec.id, until)?;
+        }
+        let due_at = self.due(job);
+        let stored = Stored {
+            spec,
+            metadata: metadata.as_deref(),
+            enqueued_at: self.now(),
+            due_at,
+            place: Place::Waiting(self.wait(topic, due_at)),
+            attempts: 0,
+            deliveries: 0,
+            failure: None,
+            checkpoint: None,
+        };
+        self.insert(topic, &stored)?;
+        self.topics.count(topic, "pushed", 1);
+        Ok(Pushed::Stored)
+    }
+}
+
+/// Cuts a batch into what one request may carry each, with its weight.
+pub(super) fn chunks<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<(&[T], Weight)> {
+    let mut chunks = Vec::new();
+    let (mut rest, mut weight) = (items, Weight::default());
+    let mut cut = 0;
+    for item in items {
+        let more = bytes(item);
+        if cut > 0 && (weight.jobs == CHUNK.jobs || weight.bytes + more > CHUNK.bytes) {
+            let (chunk, others) = rest.split_at(cut);
+            chunks.push((chunk, weight));
+            (rest, weight, cut) = (others, Weight::default(), 0);
+        }
+        cut += 1;
+        weight = Weight { jobs: weight.jobs + 1, bytes: weight.bytes + more };
+    }
+    if !rest.is_empty() {
+        chunks.push((rest, weight));
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_bounded_in_jobs_and_bytes() {
+        let sizes = |lengths: &[usize]| -> Vec<usize> {
+            chunks(lengths, |bytes| *bytes).iter().map(|(chunk, _)| chunk.len()).collect()
+        };
+        assert_eq!(sizes(&[]), Vec::<usize>::new());
+        assert_eq!(sizes(&[1; CHUNK.jobs]), [CHUNK.jobs]);
+        assert_eq!(sizes(&[1; CHUNK.jobs + 1]), [CHUNK.jobs, 1]);
+        assert_eq!(sizes(&[CHUNK.bytes / 2, CHUNK.bytes / 2]), [2]);
+        assert_eq!(sizes(&[CHUNK.bytes / 2, CHUNK.bytes / 2 + 1]), [1, 1]);
+        assert_eq!(sizes(&[CHUNK.bytes + 1, 1]), [1, 1]);
+    }
+}

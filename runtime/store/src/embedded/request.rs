@@ -1,0 +1,75 @@
+//! What the writer is asked: work to be done inside a transaction, and somebody who waits for the answer.
+
+use std::fmt;
+
+use tokio::sync::oneshot;
+
+use super::fault::{Done, Fault};
+use super::work::Work;
+use crate::Clock;
+
+/// How much a request adds to a commit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Weight {
+    pub(super) jobs: usize,
+    pub(super) bytes: usize,
+}
+
+/// One request. What it asks for may be carried out more than once, if the transaction is lost under it.
+pub(super) struct Request {
+    pub(super) clock: Clock,
+    pub(super) weight: Weight,
+    task: Box<dyn Task>,
+}
+
+impl Request {
+    pub(super) fn new<T: Send + 'static>(
+        clock: Clock,
+        weight: Weight,
+        work: impl Fn(&mut Work<'_>) -> Done<T> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Done<T>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { clock, weight, task: Box::new(Ask { work, outcome: Err(Fault::Closed), reply }) }, answer)
+    }
+
+    /// True: what was asked is done, provided that the transaction is committed.
+    pub(super) fn run(&mut self, work: &mut Work<'_>) -> bool {
+        self.task.run(work)
+    }
+
+    /// Sends the answer: what came of the work, if it was committed.
+    pub(super) fn answer(self, commit: Done<()>) {
+        self.task.answer(commit);
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("weight", &self.weight).finish_non_exhaustive()
+    }
+}
+
+trait Task: Send {
+    fn run(&mut self, work: &mut Work<'_>) -> bool;
+    fn answer(self: Box<Self>, commit: Done<()>);
+}
+
+struct Ask<T, F> {
+    work: F,
+    outcome: Done<T>,
+    reply: oneshot::Sender<Done<T>>,
+}
+
+impl<T: Send, F: Fn(&mut Work<'_>) -> Done<T> + Send> Task for Ask<T, F> {
+    fn run(&mut self, work: &mut Work<'_>) -> bool {
+        self.outcome = (self.work)(work);
+        self.outcome.is_ok()
+    }
+
+    fn answer(self: Box<Self>, commit: Done<()>) {
+        // A request that failed says why; that the transaction failed too is no news to it.
+        let outcome = self.outcome.and_then(|done| commit.map(|()| done));
+        // Nobody waits any more: that is their right.
+        let _ = self.reply.send(outcome);
+    }
+}

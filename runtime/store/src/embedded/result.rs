@@ -1,0 +1,95 @@
+//! What became of jobs, kept for as long as somebody asked for it.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::fault::{Done, Fault};
+use super::row::{attempts, ms, read_failure, text, write_failure};
+use super::settle::Kept;
+use super::work::Work;
+use crate::ResultView;
+use gristmill_core::job::{JobId, Name, Payload};
+use gristmill_core::time::Timestamp;
+
+/// Keeps a result; an older one of the same id is replaced.
+const KEEP: &str = "INSERT INTO results (tenant, id, end, attempts, until, payload, content_type, failure)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                    ON CONFLICT (tenant, id) DO UPDATE SET end = ?3, attempts = ?4, until = ?5, payload = ?6,
+                        content_type = ?7, failure = ?8";
+
+/// What became of a job, if that is still kept.
+const FIND: &str = "SELECT end, attempts, payload, content_type, failure FROM results
+                    WHERE tenant = ?1 AND id = ?2 AND until > ?3";
+
+/// Forgets a result.
+const DROP: &str = "DELETE FROM results WHERE tenant = ?1 AND id = ?2";
+
+/// Forgets results whose time is over, a bounded number.
+const EXPIRE: &str = "DELETE FROM results WHERE number IN
+                          (SELECT number FROM results WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+
+pub(super) fn keep(
+    connection: &Connection,
+    tenant: &Name,
+    job: &JobId,
+    attempts: u32,
+    kept: &Kept<'_>,
+    until: Timestamp,
+) -> Done<()> {
+    let (end, payload, failure) = match kept {
+        Kept::Complete(payload) => ("complete", *payload, None),
+        Kept::Dead(failure) => ("dead", None, Some(write_failure(failure)?)),
+        Kept::Expired => ("expired", None, None),
+        Kept::Cancelled => ("cancelled", None, None),
+    };
+    connection.prepare_cached(KEEP)?.execute(params![
+        tenant.as_str(),
+        job.as_str(),
+        end,
+        attempts,
+        ms(until),
+        payload.map(|payload| payload.data.as_slice()),
+        payload.and_then(|payload| payload.content_type.as_deref()),
+        failure,
+    ])?;
+    Ok(())
+}
+
+/// The attempts it took, and the end.
+pub(super) fn find(
+    connection: &Connection,
+    tenant: &Name,
+    job: &JobId,
+    now: Timestamp,
+) -> Done<Option<(u32, ResultView)>> {
+    let mut find = connection.prepare_cached(FIND)?;
+    let found = find.query_row(params![tenant.as_str(), job.as_str(), ms(now)], |row| Ok(read(row, job))).optional()?;
+    found.transpose()
+}
+
+fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView)> {
+    let unreadable = |problem: &str| Fault::Unreadable { job: job.to_string(), problem: problem.into() };
+    let view = match text(row, 0)?.unwrap_or_default() {
+        "complete" => {
+            let content_type = row.get(3)?;
+            ResultView::Complete(row.get::<_, Option<Vec<u8>>>(2)?.map(|data| Payload { data, content_type }))
+        }
+        "dead" => ResultView::Dead(
+            read_failure(text(row, 4)?).ok_or_else(|| unreadable("the failure in its result is none"))?,
+        ),
+        "expired" => ResultView::Expired,
+        "cancelled" => ResultView::Cancelled,
+        _ => return Err(unreadable("its result is of no kind that this version knows")),
+    };
+    Ok((attempts(row.get(1)?), view))
+}
+
+pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Done<()> {
+    connection.prepare_cached(DROP)?.execute([tenant.as_str(), job.as_str()])?;
+    Ok(())
+}
+
+impl Work<'_> {
+    pub(super) fn expire_results(&self, limit: i64) -> Done<usize> {
+        Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)
+    }
+}

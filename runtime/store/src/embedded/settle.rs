@@ -1,0 +1,315 @@
+//! Settle: attempts end, each in one step with its follow-ups, result and counts.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::fault::{Done, Fault};
+use super::push::{Packed, chunks, pack};
+use super::request::Weight;
+use super::result;
+use super::row::{at, ms, text, write_failure};
+use super::store::EmbeddedStore;
+use super::topics::Number;
+use super::work::Work;
+use crate::clock::wait_ms;
+use crate::{Settled, Settlement, StoreError};
+use gristmill_core::job::JobId;
+use gristmill_core::outcome::{Failure, Reason, Verdict};
+
+const DOING: &str = "settle attempts";
+
+/// The running job of a lease: nothing, if that very delivery is not running on that very worker.
+const FENCE: &str = "SELECT number, topic_number, attempts, lease_until, cancelled, unique_value, unique_window_ms
+                     FROM jobs
+                     WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+
+/// Ends the running job of a lease whose end leaves nothing to tidy up but its row: what most acks are. Changes nothing
+/// otherwise, whatever the reason.
+const ACK: &str = "DELETE FROM jobs WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3
+                   AND worker = ?4 AND topic_number = ?5 AND unique_value IS NULL AND body IS NOT NULL";
+
+/// Back to waiting. What is known of an earlier failure stays, unless there is a new one.
+const PUT_BACK: &str = "UPDATE jobs SET state = ?2, seq = ?3, delayed_until = ?4, attempts = ?5,
+                            failure = coalesce(?6, failure), worker = NULL, lease_until = NULL, claimed_seq = NULL
+                        WHERE number = ?1";
+
+/// To the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
+const BURY: &str = "UPDATE jobs SET state = 'dead', dead_since = ?2, failure = ?3, seq = NULL, worker = NULL,
+                        lease_until = NULL, claimed_seq = NULL, cancelled = 0
+                    WHERE number = ?1";
+
+impl EmbeddedStore {
+    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        for settlement in settlements {
+            let tenant = &settlement.lease.topic.tenant;
+            if let Some(job) = settlement.visible_follow_ups().iter().find(|job| job.spec.topic.tenant != *tenant) {
+                let problem = format!("follow-up job {} is another tenant's", job.spec.id);
+                return Err(self.told(Fault::Refused(problem), DOING));
+            }
+        }
+        let mut asked = Vec::new();
+        for (chunk, weight) in chunks(settlements, Settlement::bytes) {
+            let endings = chunk.iter().map(Ending::of).collect::<Done<Vec<_>>>();
+            let endings = endings.map_err(|fault| self.told(fault, DOING))?;
+            let jobs = weight.jobs + chunk.iter().map(|settlement| settlement.follow_ups.len()).sum::<usize>();
+            let weight = Weight { jobs, ..weight };
+            asked.push(self.ask(weight, move |work| endings.iter().map(|ending| work.settle(ending)).collect()).await);
+        }
+        let mut answers = Vec::with_capacity(settlements.len());
+        for answer in asked {
+            let settled: Vec<Settled> = self.answer(DOING, answer).await?;
+            answers.extend(settled);
+        }
+        Ok(answers)
+    }
+}
+
+/// A settlement with what can be made ready outside the writer.
+struct Ending {
+    settlement: Settlement,
+    follow_ups: Vec<Packed>,
+}
+
+impl Ending {
+    fn of(settlement: &Settlement) -> Done<Self> {
+        let follow_ups = pack(settlement.visible_follow_ups())?;
+        // Field by field, because a clone would copy the follow-ups a second time.
+        let settlement = Settlement {
+            lease: settlement.lease.clone(),
+            verdict: settlement.verdict.clone(),
+            follow_ups: Vec::new(),
+            unique: None,
+            ..*settlement
+        };
+        Ok(Self { settlement, follow_ups })
+    }
+}
+
+/// A running job that a lease still names.
+struct Running {
+    number: i64,
+    topic: Number,
+    attempts: u32,
+    lease_until: gristmill_core::time::Timestamp,
+    cancelled: bool,
+    /// The value that the end of the job sets free.
+    unique: Option<String>,
+}
+
+/// A job at its end, and what is needed to tidy up after it.
+pub(super) struct End<'a> {
+    pub(super) number: i64,
+    pub(super) topic: Number,
+    pub(super) job: &'a JobId,
+    /// The value that the end of the job sets free.
+    pub(super) unique: Option<&'a str>,
+    /// Attempts made, kept with the result.
+    pub(super) attempts: u32,
+}
+
+impl Work<'_> {
+    fn settle(&mut self, Ending { settlement, follow_ups }: &Ending) -> Done<Settled> {
+        if self.settle_plain_ack(settlement)? {
+            for job in follow_ups {
+                self.push(job)?;
+            }
+            return Ok(Settled::Done);
+        }
+        let Some(running) = self.running(settlement)? else { return Ok(Settled::LeaseLost) };
+        if let Some(dead_after) = settlement.only_if_overdue
+            && running.lease_until > self.now()
+            && !self.is_dead(&settlement.lease.worker, dead_after)?
+        {
+            return Ok(Settled::LeaseLost);
+        }
+        let changed = self.topics.change(running.topic);
+        changed.running = changed.running.saturating_sub(1);
+        if running.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
+            self.end(&running, settlement, &Kept::Cancelled)?;
+            return Ok(Settled::Cancelled);
+        }
+        match &settlement.verdict {
+            Verdict::Ack(payload) => self.end(&running, settlement, &Kept::Complete(payload.as_ref()))?,
+            Verdict::Expire => self.end(&running, settlement, &Kept::Expired)?,
+            Verdict::Bury(failure) => self.end(&running, settlement, &Kept::Dead(failure))?,
+            Verdict::Retry { after, failure } => {
+                self.put_back(&running, running.attempts, *after, Some(failure), "retried")?;
+            }
+            Verdict::Snooze(after) => self.put_back(&running, less_one(&running), *after, None, "snoozed")?,
+            Verdict::Release(after) => self.put_back(&running, less_one(&running), *after, None, "released")?,
+        }
+        for job in follow_ups {
+            self.push(job)?;
+        }
+        Ok(Settled::Done)
+    }
+
+    /// Settles an ack in one statement, if it is one like most. False: nothing is done yet.
+    fn settle_plain_ack(&mut self, settlement: &Settlement) -> Done<bool> {
+        let Settlement { lease, verdict: Verdict::Ack(payload), attempts, only_if_overdue: None, .. } = settlement
+        else {
+            return Ok(false);
+        };
+        let Some(topic) = self.topics.find(&lease.topic) else { return Ok(false) };
+        let ended = self.statements.get(ACK)?.execute(params![
+            lease.job.as_str(),
+            lease.topic.tenant.as_str(),
+            i64::try_from(lease.delivery).unwrap_or(i64::MAX),
+            lease.worker.as_str(),
+            self.topics.get(topic).number
+        ])?;
+        if ended == 0 {
+            return Ok(false);
+        }
+        let changed = self.topics.change(topic);
+        changed.running = changed.running.saturating_sub(1);
+        self.topics.count(topic, "acked", 1);
+        let kept = Kept::Complete(payload.as_ref());
+        self.tell(topic, &lease.job, *attempts, &kept, settlement.keep_result, settlement.notify)?;
+        Ok(true)
+    }
+
+    fn running(&mut self, settlement: &Settlement) -> Done<Option<Running>> {
+        let lease = &settlement.lease;
+        let fence = self.statements.get(FENCE)?;
+        let delivery = i64::try_from(lease.delivery).unwrap_or(i64::MAX);
+        let found = fence
+            .query_row(
+                params![lease.job.as_str(), lease.topic.tenant.as_str(), delivery, lease.worker.as_str()],
+                |row| {
+                    let until_done = row.get::<_, Option<i64>>(6)?.is_none();
+                    let running = Running {
+                        number: row.get(0)?,
+                        topic: 0,
+                        attempts: super::row::attempts(row.get(2)?),
+                        lease_until: at(row.get(3)?),
+                        cancelled: row.get(4)?,
+                        unique: text(row, 5).ok().flatten().filter(|_| until_done).map(str::to_owned),
+                    };
+                    Ok((running, row.get::<_, i64>(1)?))
+                },
+            )
+            .optional()?;
+        found.map(|(running, number)| Ok(Running { topic: self.topic_of(number, &lease.job)?, ..running })).transpose()
+    }
+
+    /// The topic that a job's row names.
+    pub(super) fn topic_of(&self, number: i64, job: &JobId) -> Done<Number> {
+        let lost = || Fault::Unreadable { job: job.to_string(), problem: format!("its topic {number} is missing") };
+        self.topics.find_number(number).ok_or_else(lost)
+    }
+
+    /// Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
+    fn put_back(
+        &mut self,
+        running: &Running,
+        attempts: u32,
+        after: Duration,
+        failure: Option<&Failure>,
+        counted: &'static str,
+    ) -> Done<()> {
+        let place = if after.is_zero() {
+            self.line_up(running.topic)
+        } else {
+            self.wait(running.topic, self.time.up.plus(Duration::from_millis(wait_ms(after))))
+        };
+        let failure = failure.map(write_failure).transpose()?;
+        let mut put_back = self.connection.prepare_cached(PUT_BACK)?;
+        put_back.execute(params![
+            running.number,
+            place.state(),
+            place.seq(),
+            place.until().map(ms),
+            attempts,
+            failure
+        ])?;
+        self.topics.count(running.topic, counted, 1);
+        Ok(())
+    }
+
+    /// The end of a running job, with everything that its producer asked for.
+    fn end(&mut self, running: &Running, settlement: &Settlement, kept: &Kept<'_>) -> Done<()> {
+        let Settlement { lease, attempts, keep_result, notify, .. } = settlement;
+        let end = End {
+            number: running.number,
+            topic: running.topic,
+            job: &lease.job,
+            unique: running.unique.as_deref(),
+            attempts: *attempts,
+        };
+        self.finish(&end, kept, *keep_result, *notify)
+    }
+
+    /// The end of a job that is counted out of its place already: it is dead or gone, its unique value is free, its result
+    /// is kept and whoever waits is told.
+    pub(super) fn finish(&mut self, end: &End<'_>, kept: &Kept<'_>, keep: Duration, notify: bool) -> Done<()> {
+        match kept {
+            Kept::Dead(failure) => self.bury(end, failure)?,
+            Kept::Complete(_) => self.forget(end, "acked")?,
+            Kept::Expired => self.forget(end, "expired")?,
+            Kept::Cancelled => self.forget(end, "cancelled")?,
+        }
+        self.tell(end.topic, end.job, end.attempts, kept, keep, notify)
+    }
+
+    /// Keeps the result of a job that is over, and wakes whoever waits for it, as far as anybody asked for that.
+    fn tell(
+        &mut self,
+        topic: Number,
+        job: &JobId,
+        attempts: u32,
+        kept: &Kept<'_>,
+        keep: Duration,
+        notify: bool,
+    ) -> Done<()> {
+        if keep.is_zero() && !notify {
+            return Ok(());
+        }
+        let tenant = self.topics.get(topic).id.tenant.clone();
+        if !keep.is_zero() {
+            let until = self.now().plus(Duration::from_millis(wait_ms(keep)));
+            result::keep(self.connection, &tenant, job, attempts, kept, until)?;
+        }
+        if notify {
+            self.tell_finished(&tenant, job);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, end: &End<'_>, counted: &'static str) -> Done<()> {
+        self.delete(end.number)?;
+        self.topics.count(end.topic, counted, 1);
+        self.free_unique(end)
+    }
+
+    pub(super) fn bury(&mut self, end: &End<'_>, failure: &Failure) -> Done<()> {
+        let stored = write_failure(failure)?;
+        self.connection.prepare_cached(BURY)?.execute(params![end.number, ms(self.now()), stored])?;
+        self.topics.change(end.topic).dead += 1;
+        self.topics.count(end.topic, dead(failure.reason), 1);
+        self.free_unique(end)
+    }
+
+    fn free_unique(&mut self, end: &End<'_>) -> Done<()> {
+        end.unique.map_or(Ok(()), |value| self.free(end.topic, value, end.job))
+    }
+}
+
+/// How a job ended, as far as it is kept.
+pub(super) enum Kept<'a> {
+    Complete(Option<&'a gristmill_core::job::Payload>),
+    Dead(&'a Failure),
+    Expired,
+    Cancelled,
+}
+
+fn less_one(running: &Running) -> u32 {
+    running.attempts.saturating_sub(1)
+}
+
+/// The name of the total.
+fn dead(reason: Reason) -> Cow<'static, str> {
+    format!("dead-{reason}").into()
+}

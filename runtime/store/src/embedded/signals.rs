@@ -1,0 +1,92 @@
+//! Wake-ups: the writer tells whoever listens in this process, once what it tells of is committed.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::Signal;
+use gristmill_core::job::Name;
+use gristmill_core::token::TokenId;
+
+/// How many signals may wait for a receiver. One that is further behind had better look for itself.
+const WAITING: usize = 1024;
+
+#[derive(Debug)]
+struct Listener {
+    tenants: HashSet<Name>,
+    signals: mpsc::Sender<Signal>,
+    /// The last thing that was told is [`Signal::Lost`].
+    behind: bool,
+}
+
+/// Everybody who listens.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    signals: Mutex<Vec<Listener>>,
+    tokens: Mutex<Vec<mpsc::Sender<TokenId>>>,
+}
+
+impl Listeners {
+    pub(super) fn add(&self, tenants: &[Name]) -> mpsc::Receiver<Signal> {
+        // One place more than may wait, for the news that there was no place.
+        let (signals, receiver) = mpsc::channel(WAITING + 1);
+        lock(&self.signals).push(Listener { tenants: tenants.iter().cloned().collect(), signals, behind: false });
+        receiver
+    }
+
+    /// Tells everybody what concerns them, and forgets those who listen no more. Never waits.
+    pub(super) fn tell(&self, signals: Vec<Signal>) {
+        let mut listeners = lock(&self.signals);
+        listeners.retain(|listener| !listener.signals.is_closed());
+        for signal in &signals {
+            listeners.iter_mut().for_each(|listener| listener.tell(signal));
+        }
+    }
+
+    pub(super) fn add_for_tokens(&self) -> mpsc::Receiver<TokenId> {
+        let (changes, receiver) = mpsc::channel(WAITING);
+        lock(&self.tokens).push(changes);
+        receiver
+    }
+
+    /// Tells everybody which tokens have changed, and gives up those who are too far behind: they see the end of it.
+    pub(super) fn tell_of_tokens(&self, changed: &[TokenId]) {
+        if !changed.is_empty() {
+            lock(&self.tokens).retain(|changes| changed.iter().all(|id| changes.try_send(id.clone()).is_ok()));
+        }
+    }
+}
+
+fn lock<T>(listeners: &Mutex<T>) -> MutexGuard<'_, T> {
+    listeners.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listener {
+    /// Only the writer sends, so the room it finds does not shrink under it. The last place is for [`Signal::Lost`], which
+    /// is thus read after everything that was dropped.
+    fn tell(&mut self, signal: &Signal) {
+        if !tenant(signal).is_none_or(|tenant| self.tenants.contains(tenant)) {
+            return;
+        }
+        let told = if self.signals.capacity() > 1 {
+            self.behind = false;
+            signal.clone()
+        } else if self.behind {
+            return;
+        } else {
+            self.behind = true;
+            Signal::Lost
+        };
+        // Closed: nobody listens any more.
+        let _ = self.signals.try_send(told);
+    }
+}
+
+fn tenant(signal: &Signal) -> Option<&Name> {
+    match signal {
+        Signal::Ready(topic) => Some(&topic.tenant),
+        Signal::Due(tenant, _) | Signal::Finished(tenant, _) | Signal::Cancelled(tenant, _) => Some(tenant),
+        Signal::Lost => None,
+    }
+}

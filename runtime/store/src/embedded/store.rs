@@ -1,0 +1,326 @@
+//! [`EmbeddedStore`]: what it holds, and which file does what of the contract.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::{Done, Fault};
+use super::open::{self, Opened};
+use super::owner::Lock;
+use super::reader::{self, Question};
+use super::request::{Request, Weight};
+use super::signals::Listeners;
+use super::start::{self, Desk};
+use super::work::Work;
+use crate::{
+    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page,
+    Place, Produce, Pushed, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer,
+    Wanted,
+};
+use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::TokenId;
+
+/// How many requests may wait for the writer; then whoever asks waits too.
+const QUEUE: usize = 1024;
+
+/// How often a lock that is taken is tried again, and after which pause.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit waits for the disk.
+    #[default]
+    Power,
+    /// The end of the process, however it ends, but not of the machine: a power cut may cost the last commits. The file
+    /// stays consistent.
+    Process,
+}
+
+/// Jobs in a SQLite file, or in memory, that belongs to this process. Clones share one writer.
+///
+/// Dropping the last clone waits until everything that was asked is done and the file is closed; then the next owner can
+/// open it. That takes as long as what is queued, and blocks the thread.
+#[derive(Debug, Clone)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    pub(super) clock: Clock,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The file, for people.
+    name: String,
+    /// None only while this is dropped.
+    writer: Option<Desk<Request>>,
+    /// None in memory: there the writer answers questions too.
+    reader: Option<Desk<Question>>,
+    listeners: Arc<Listeners>,
+    lock: Option<Arc<Lock>>,
+}
+
+impl Drop for Shared {
+    /// Waits for both threads: once the last clone is gone, so is the lock. The reader goes first, so that the writer's
+    /// connection is the last one and clears the log away.
+    fn drop(&mut self) {
+        self.reader.take().into_iter().for_each(Desk::close);
+        self.writer.take().into_iter().for_each(Desk::close);
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens the file at `path` and takes ownership of it. Creates it if it is missing, but not its folder; brings an
+    /// older one into the present format.
+    ///
+    /// # Errors
+    /// - [`StoreError::Owned`]: another process, or another part of this one, has it open.
+    /// - [`StoreError::Refused`]: the folder is missing, file or folder may not be written, it is no file of ours, it is
+    ///   damaged, or a newer version wrote it. It is left as it is.
+    /// - [`StoreError::Away`]: the disk failed or is full, or another process holds a lock on the file for too long.
+    pub async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        let mut tries = 0;
+        loop {
+            let path = path.to_owned();
+            let task = tokio::task::spawn_blocking(move || {
+                let name = open::name(&path);
+                open::open_file(&path, durability).and_then(|opened| Self::start(name, opened))
+            });
+            let opened = task
+                .await
+                .unwrap_or_else(|error| Err(Fault::Refused(error.to_string()).told("SQLite", "open the file")));
+            match opened {
+                // Whoever asks who the owner is holds the lock for a moment.
+                Err(StoreError::Owned { .. }) if tries < TRIES => tries += 1,
+                opened => return opened,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A store that is gone with its last clone.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`]: there is no memory left.
+    pub async fn in_memory() -> Result<Self, StoreError> {
+        open::open_memory().and_then(|opened| Self::start(":memory:".into(), opened))
+    }
+
+    /// The same store by another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Tells other processes where this one answers, and by what `secret` it knows them; see [`owner`](super::owner). In
+    /// memory there is nobody to tell.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]: the file beside the database cannot be written.
+    pub fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+        self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http, secret))
+    }
+
+    fn start(name: String, opened: Opened) -> Result<Self, StoreError> {
+        let started = start::start(&name, opened, QUEUE)?;
+        let shared = Shared {
+            name,
+            writer: Some(started.writer),
+            reader: started.reader,
+            listeners: started.listeners,
+            lock: started.lock,
+        };
+        Ok(Self { shared: Arc::new(shared), clock: Clock::Own })
+    }
+
+    /// Queues work for the writer. It is done even if nobody waits for the answer.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        work: impl Fn(&mut Work<'_>) -> Done<T> + Send + 'static,
+    ) -> oneshot::Receiver<Done<T>> {
+        let (request, answer) = Request::new(self.clock.clone(), weight, work);
+        if let Some(writer) = &self.shared.writer {
+            // A writer that is gone drops the request, and the answer says so.
+            let _ = writer.queue.send(request).await;
+        }
+        answer
+    }
+
+    pub(super) async fn answer<T>(
+        &self,
+        doing: &'static str,
+        answer: oneshot::Receiver<Done<T>>,
+    ) -> Result<T, StoreError> {
+        answer.await.unwrap_or(Err(Fault::Closed)).map_err(|fault| self.told(fault, doing))
+    }
+
+    /// Has work done in a transaction that others may share, and waits until it is committed.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        weight: Weight,
+        work: impl Fn(&mut Work<'_>) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let answer = self.ask(weight, work).await;
+        self.answer(doing, answer).await
+    }
+
+    /// Looks at what is committed, at one moment.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Some(reader) = &self.shared.reader else {
+            return self.write(doing, Weight::default(), move |work| look(work.connection, work.now())).await;
+        };
+        let (reply, answer) = oneshot::channel();
+        let clock = self.clock.clone();
+        let question = Question::new(move |connection, own| {
+            // Nobody waits any more: that is their right.
+            let _ = reply.send(reader::at_one_moment(connection, || look(connection, own.moment(&clock).now)));
+        });
+        // A reader that is gone drops the question, and the answer says so.
+        let _ = reader.queue.send(question).await;
+        self.answer(doing, answer).await
+    }
+
+    pub(super) fn listen_for_tokens(&self) -> mpsc::Receiver<TokenId> {
+        self.shared.listeners.add_for_tokens()
+    }
+
+    pub(super) fn told(&self, fault: Fault, doing: &'static str) -> StoreError {
+        fault.told(&self.shared.name, doing)
+    }
+}
+
+#[async_trait]
+impl Produce for EmbeddedStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        self.push_jobs(jobs).await
+    }
+
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        Ok(self.shared.listeners.add(tenants))
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+        self.claim_jobs(worker, from).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.settle_attempts(settlements).await
+    }
+
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        self.migrate_due(tenant, limit).await
+    }
+
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        self.extend_leases(leases, lease).await
+    }
+
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        self.save_checkpoint(lease, state).await
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.beat(worker).await
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.forget_worker(worker).await
+    }
+
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
+        self.find_overdue(tenant, dead_after, limit).await
+    }
+
+    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+        self.find_held(tenant, worker, except).await
+    }
+
+    async fn wanted(&self, tenant: &Name, _raw: &[Name]) -> Result<Wanted, StoreError> {
+        // Nobody can write into this store behind its back.
+        self.look_for_work(tenant).await
+    }
+
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        self.sweep_all(limits).await
+    }
+}
+
+#[async_trait]
+impl Transfer for EmbeddedStore {
+    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        self.read_outgoing(topic, limit).await
+    }
+
+    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+        self.take_jobs_in(jobs).await
+    }
+
+    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.let_go_of(topic, ids).await
+    }
+
+    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        self.unmark(tenant, ids).await
+    }
+}
+
+#[async_trait]
+impl Inspect for EmbeddedStore {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        self.count_topics(tenant).await
+    }
+
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        self.view_job(tenant, id).await
+    }
+
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.list_jobs(topic, place, after, limit).await
+    }
+
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        self.list_dead(topic, skip, limit).await
+    }
+
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.respawn_dead(topic, ids).await
+    }
+
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.delete_dead_jobs(topic, ids).await
+    }
+
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.cancel_jobs(tenant, ids).await
+    }
+
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        self.pause(topic, paused).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        self.list_tenants().await
+    }
+}

@@ -1,0 +1,138 @@
+//! Many at once: what queues up is committed together, and one's failure is nobody else's.
+
+use std::path::Path;
+use std::sync::mpsc;
+
+use tokio::sync::oneshot;
+
+use super::mill::{Mill, job, tenant};
+use crate::embedded::fault::{Done, Fault};
+use crate::embedded::push::pack;
+use crate::embedded::request::Weight;
+use crate::embedded::work::Work;
+use crate::embedded::{Durability, EmbeddedStore};
+use crate::{Inspect, Pushed, StoreError};
+use gristmill_core::job::NewJob;
+
+/// How many commits the write-ahead log holds: the frames that say how large the file is after them.
+fn commits(file: &Path) -> usize {
+    let log = std::fs::read(format!("{}-wal", file.display())).unwrap();
+    log[32..].chunks(4096 + 24).filter(|frame| frame[4..8] != [0; 4]).count()
+}
+
+/// Keeps the writer busy until the sender is dropped.
+pub(super) async fn hold_up(store: &EmbeddedStore) -> mpsc::Sender<()> {
+    let (go_on, wait) = mpsc::channel::<()>();
+    let (started, busy) = mpsc::channel::<()>();
+    drop(
+        store
+            .ask(Weight::default(), move |_| {
+                let _ = started.send(());
+                let _ = wait.recv();
+                Ok(())
+            })
+            .await,
+    );
+    busy.recv().unwrap();
+    go_on
+}
+
+async fn ask_push(store: &EmbeddedStore, jobs: &[NewJob]) -> oneshot::Receiver<Done<Vec<Pushed>>> {
+    let packed = pack(jobs).unwrap();
+    store.ask(Weight::default(), move |work| packed.iter().map(|job| work.push(job)).collect()).await
+}
+
+/// Pushes a job, and fails.
+fn fail(work: &mut Work<'_>, job: &NewJob) -> Done<()> {
+    for job in pack(std::slice::from_ref(job))? {
+        work.push(&job)?;
+    }
+    Err(Fault::Refused("it fails".into()))
+}
+
+#[tokio::test]
+async fn what_queues_up_during_a_commit_goes_into_the_next_one() {
+    let mill = Mill::on_disk(Durability::Power).await;
+    mill.push(&[job("mail")]).await;
+    let before = commits(&mill.file());
+    let go_on = hold_up(&mill.store).await;
+    let mut answers = Vec::new();
+    for _ in 0..500 {
+        answers.push(ask_push(&mill.store, &[job("mail")]).await);
+    }
+    drop(go_on);
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().unwrap(), [Pushed::Stored]);
+    }
+    assert_eq!(mill.counts("mail").await.ready, 501);
+    assert_eq!(commits(&mill.file()) - before, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_fails_does_not_spoil_its_neighbours() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let go_on = hold_up(&mill.store).await;
+    let first = ask_push(&mill.store, &[job("mail")]).await;
+    let lost = job("lost");
+    let (pushed, refused) = (job("mail"), lost.clone());
+    let failing = mill.store.ask(Weight::default(), move |work| fail(work, &refused)).await;
+    let last = ask_push(&mill.store, std::slice::from_ref(&pushed)).await;
+    drop(go_on);
+    assert!(matches!(failing.await.unwrap(), Err(Fault::Refused(_))));
+    for answer in [first, last] {
+        assert_eq!(answer.await.unwrap().unwrap(), [Pushed::Stored]);
+    }
+    assert_eq!(mill.store.job(&tenant(), &lost.spec.id).await.unwrap(), None);
+    let counts = mill.store.counts(&tenant()).await.unwrap();
+    assert_eq!((counts.len(), counts[0].ready, counts[0].totals["pushed"]), (1, 2, 2), "nothing of it is counted");
+    // The topic that only the failed request named is as good as any other.
+    mill.push(&[lost]).await;
+    assert_eq!(mill.counts("lost").await.ready, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_fails_alone_changes_nothing() {
+    let mill = Mill::new().await;
+    let refused = job("mail");
+    let failing = mill.store.write("fail", Weight::default(), move |work| fail(work, &refused)).await;
+    assert!(matches!(failing, Err(StoreError::Refused { .. })));
+    assert!(mill.store.counts(&tenant()).await.unwrap().is_empty());
+    mill.push(&[job("mail")]).await;
+    assert_eq!(mill.counts("mail").await.ready, 1);
+}
+
+#[tokio::test]
+async fn if_the_commit_fails_everybody_is_told_and_nothing_is_done() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    mill.push(&[job("mail")]).await;
+    mill.raw("ALTER TABLE totals RENAME TO hidden").await;
+    let go_on = hold_up(&mill.store).await;
+    let answers = [ask_push(&mill.store, &[job("mail")]).await, ask_push(&mill.store, &[job("mail")]).await];
+    drop(go_on);
+    for answer in answers {
+        assert!(answer.await.unwrap().is_err());
+    }
+    mill.raw("ALTER TABLE hidden RENAME TO totals").await;
+    assert_eq!((mill.counts("mail").await.ready, mill.total("pushed").await), (1, 1));
+    mill.push(&[job("mail")]).await;
+    assert_eq!((mill.claim(9).await.len(), mill.total("pushed").await), (2, 2));
+}
+
+#[tokio::test]
+async fn what_is_queued_when_the_last_clone_is_dropped_is_done() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let clone = mill.store.clone();
+    let go_on = hold_up(&mill.store).await;
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(ask_push(&clone, &[job("mail")]).await);
+    }
+    drop(answers);
+    drop(clone);
+    drop(go_on);
+    let file = mill.file();
+    let mill = mill.reopen().await;
+    assert_eq!(mill.counts("mail").await.ready, 100);
+    drop(mill.store);
+    assert!(!Path::new(&format!("{}-wal", file.display())).exists(), "everything is in the one file");
+}

@@ -1,0 +1,151 @@
+//! Opening a file, or refusing to.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::mill::{Mill, job};
+use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
+use crate::{Store, StoreError};
+
+async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::open(path, Durability::Process).await
+}
+
+/// The error with its causes.
+async fn refusal(path: &Path) -> String {
+    let error = open(path).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    format!("{:#}", anyhow::Error::from(error))
+}
+
+#[track_caller]
+fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let file = mill.file();
+    let ours = |http: Option<std::net::SocketAddr>| {
+        Some(Owner { pid: std::process::id(), http, secret: http.map(|_| "hush".to_owned().into()) })
+    };
+    assert_eq!(owner(&file).unwrap(), ours(None));
+    let http = "127.0.0.1:7777".parse().unwrap();
+    mill.store.announce(http, "hush").unwrap();
+    let note = std::fs::metadata(file.with_file_name("jobs.db.owner")).unwrap();
+    assert_eq!(note.permissions().mode() & 0o777, 0o600, "nobody else reads the secret");
+    assert_eq!(owner(&file).unwrap(), ours(Some(http)));
+
+    let link = file.with_file_name("link.db");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for name in [&file, &link] {
+        let refused = open(name).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Owned { owner, .. } if owner == std::process::id()), "{refused:?}");
+    }
+    let clone = mill.store.clone();
+    drop(mill.store);
+    assert!(owner(&file).unwrap().is_some());
+    drop(clone);
+    assert_eq!(owner(&file).unwrap(), None, "what it wrote down is stale now");
+    let again = open(&file).await.unwrap();
+    assert_eq!(owner(&file).unwrap(), ours(None), "and is not believed of the next owner");
+    drop(again);
+    assert_eq!(owner(Path::new("/no/such/file.db")).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("notes.txt");
+    let notes = "not a database, but long enough to be asked ".repeat(100);
+    std::fs::write(&text, &notes).unwrap();
+    assert_says(&refusal(&text).await, &["notes.txt", "name another file"]);
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), notes);
+
+    let foreign = folder.path().join("theirs.db");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let bytes = std::fs::read(&foreign).unwrap();
+    assert_says(&refusal(&foreign).await, &["theirs.db", "another application"]);
+    assert_eq!(std::fs::read(&foreign).unwrap(), bytes);
+    assert!(!folder.path().join("theirs.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_newer_file_is_refused() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let file = mill.file();
+    mill.raw("PRAGMA user_version = 99").await;
+    let closed = mill.close();
+    assert_says(&refusal(&file).await, &["jobs.db", "format 99", "later version"]);
+    drop(closed);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_with_a_way_out_and_left_as_it_is() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    mill.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    let file = mill.file();
+    let closed = mill.close();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 8192].fill(0xa5);
+    std::fs::write(&file, &bytes).unwrap();
+    assert_says(&refusal(&file).await, &["jobs.db", "damaged", "restore a backup"]);
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    drop(closed);
+}
+
+#[tokio::test]
+async fn a_place_where_no_file_can_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_says(&refusal(&folder.path().join("missing/jobs.db")).await, &["missing/jobs.db", "folder is missing"]);
+    assert_says(&refusal(folder.path()).await, &["it is a folder"]);
+    // Where nobody may make a file, not even root.
+    assert_says(&refusal(Path::new("/sys/kernel/jobs.db")).await, &["/sys/kernel/jobs.db", "writable"]);
+}
+
+#[tokio::test]
+async fn a_link_to_a_file_that_is_not_there_yet_is_no_second_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("jobs.db"), folder.path().join("link.db"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let _first = open(&link).await.unwrap();
+    for name in [&file, &link] {
+        let refused = open(name).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Owned { .. }), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_is_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    std::fs::write(&path, "").unwrap();
+    let store = open(&path).await.unwrap();
+    drop(store);
+    let format = |pragma| {
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!((format("user_version"), format("application_id")), (3, 0x476d_696c));
+}
+
+#[tokio::test]
+async fn the_next_owner_need_not_wait_for_the_silence_of_the_last_ones_workers() {
+    let mill = Mill::on_disk(Durability::Process).await;
+    let running = mill.running().await;
+    mill.store.heartbeat(&running.lease.worker).await.unwrap();
+    let mill = mill.reopen().await;
+    let overdue = async || mill.store.overdue(&running.lease.topic.tenant, Duration::from_secs(7), 10).await.unwrap();
+    assert!(overdue().await.is_empty(), "it may have been opened just to look");
+    mill.store.presume_workers_dead().await.unwrap();
+    let found = overdue().await;
+    assert_eq!((found.len(), found[0].worker_died), (1, true));
+    assert_eq!(found[0].claim.lease, running.lease);
+}

@@ -1,0 +1,219 @@
+//! Moving jobs out of this store and into it.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::fault::{Done, Fault};
+use super::push::chunks;
+use super::request::Weight;
+use super::row::{
+    Known, MORE, Place, Stored, at, job_columns, limit as limited, ms, read_id, read_job, text, unique, write_failure,
+    write_metadata,
+};
+use super::store::EmbeddedStore;
+use super::topics::Number;
+use super::unique::held_until;
+use super::work::Work;
+use crate::clock::{point_ms, wait_ms};
+use crate::{StoreError, StoredJob, StoredPlace, TakenIn};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
+
+/// Jobs of one state: first what all share, then the order.
+macro_rules! outgoing {
+    ($which:literal) => {
+        concat!(
+            "SELECT ",
+            job_columns!(),
+            ", topic_number, state, delayed_until, dead_since FROM jobs
+             WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND ",
+            $which,
+            " LIMIT ?3"
+        )
+    };
+}
+
+/// Waiting and dead jobs of a topic, place by place.
+const OUTGOING: [&str; 5] = [
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'high' ORDER BY seq"),
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'normal' ORDER BY seq"),
+    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'low' ORDER BY seq"),
+    outgoing!("delayed_until IS NOT NULL ORDER BY delayed_until, id"),
+    outgoing!("dead_since IS NOT NULL ORDER BY dead_since, id"),
+];
+
+/// Marks a job as moved.
+const MARK: &str = "INSERT OR REPLACE INTO moved (tenant, id, enqueued_at) VALUES (?1, ?2, ?3)";
+
+/// Whether this very job is marked: an id may be used again, but not at the same time.
+const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2 AND enqueued_at = ?3";
+
+/// Takes the mark off a job.
+const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
+
+/// A job of a topic that is not running.
+const FIND: &str = "SELECT number, state = 'dead', delayed_until, unique_value FROM jobs
+                    WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state <> 'running'";
+
+impl EmbeddedStore {
+    pub(super) async fn read_outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let topic = topic.clone();
+        self.read("read jobs to be moved", move |connection, now| outgoing(connection, &topic, limit, now)).await
+    }
+
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (chunk, weight) in chunks(jobs, |stored| stored.job.spec.body.data.len()) {
+            let chunk = chunk.to_vec();
+            let taken: Vec<TakenIn> = self
+                .write("take jobs in", weight, move |work| chunk.iter().map(|job| work.take_in(job)).collect())
+                .await?;
+            answers.extend(taken);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let (topic, ids) = (topic.clone(), ids.to_vec());
+        let weight = Weight { jobs: ids.len(), bytes: 0 };
+        self.write("let go of jobs", weight, move |work| match work.topics.find(&topic) {
+            Some(topic) => ids.iter().map(|id| work.let_go(topic, id)).collect(),
+            None => Ok(vec![false; ids.len()]),
+        })
+        .await
+    }
+
+    pub(super) async fn unmark(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        let (tenant, ids) = (tenant.clone(), ids.to_vec());
+        let weight = Weight { jobs: ids.len(), bytes: 0 };
+        self.write("forget moved jobs", weight, move |work| {
+            let mut unmark = work.connection.prepare_cached(UNMARK)?;
+            ids.iter().try_for_each(|id| unmark.execute([tenant.as_str(), id.as_str()]).map(drop))?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn outgoing(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp) -> Done<Vec<StoredJob>> {
+    let mut jobs = Vec::new();
+    for sql in OUTGOING {
+        let mut select = connection.prepare_cached(sql)?;
+        let left = limited(limit - jobs.len());
+        let mut rows = select.query(params![topic.tenant.as_str(), topic.topic.as_str(), left])?;
+        while let Some(row) = rows.next()? {
+            jobs.push(read(connection, row, topic, now)?);
+        }
+    }
+    Ok(jobs)
+}
+
+fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp) -> Done<StoredJob> {
+    let id = read_id(row)?;
+    let job = read_job(row, topic).map_err(|problem| Fault::Unreadable { job: id.to_string(), problem })?;
+    let known = Known::read(row)?;
+    let place = match text(row, MORE + 1)?.unwrap_or_default() {
+        "delayed" => StoredPlace::Delayed { until: at(row.get(MORE + 2)?) },
+        "dead" => StoredPlace::Dead { since: at(row.get(MORE + 3)?) },
+        _ => StoredPlace::Ready,
+    };
+    let held = match unique(&job.spec) {
+        Some(unique) => held_until(connection, row.get(MORE)?, &unique.value, &id)?,
+        None => None,
+    };
+    Ok(StoredJob {
+        job,
+        place,
+        attempts: known.attempts,
+        deliveries: known.deliveries,
+        last_failure: known.failure,
+        checkpoint: known.checkpoint,
+        unique_for: held.map(|until| until.since(now)).filter(|left| !left.is_zero()),
+    })
+}
+
+impl Work<'_> {
+    fn take_in(&mut self, stored: &StoredJob) -> Done<TakenIn> {
+        let spec = &stored.job.spec;
+        let (tenant, id) = (spec.topic.tenant.as_str(), spec.id.as_str());
+        let enqueued_at = ms(stored.job.enqueued_at);
+        if self.connection.prepare_cached(MARKED)?.exists(params![tenant, id, enqueued_at])? {
+            return Ok(TakenIn::Before);
+        }
+        if self.exists(spec)? {
+            return Ok(TakenIn::IdTaken);
+        }
+        self.connection.prepare_cached(MARK)?.execute(params![tenant, id, enqueued_at])?;
+        let topic = self.topics.find_or_add(&spec.topic);
+        self.take_unique(topic, stored)?;
+        let place = match stored.place {
+            StoredPlace::Ready => Place::Waiting(self.line_up(topic)),
+            StoredPlace::Delayed { until } => {
+                Place::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until))))
+            }
+            StoredPlace::Dead { since } => {
+                let changed = self.topics.change(topic);
+                changed.dead += 1;
+                changed.used = true;
+                Place::Dead { since }
+            }
+        };
+        let metadata = write_metadata(spec)?;
+        self.insert(
+            topic,
+            &Stored {
+                spec,
+                metadata: metadata.as_deref(),
+                enqueued_at: stored.job.enqueued_at,
+                due_at: stored.job.due_at,
+                place,
+                attempts: stored.attempts,
+                deliveries: stored.deliveries,
+                failure: stored.last_failure.as_ref().map(write_failure).transpose()?,
+                checkpoint: stored.checkpoint.as_deref(),
+            },
+        )?;
+        Ok(TakenIn::Stored)
+    }
+
+    /// A value that is free goes to the job, if it held it where it comes from.
+    fn take_unique(&mut self, topic: Number, stored: &StoredJob) -> Done<()> {
+        let Some(unique) = unique(&stored.job.spec) else { return Ok(()) };
+        let until = match (unique.window, stored.unique_for) {
+            (Some(_), Some(left)) => Some(self.now().plus(Duration::from_millis(wait_ms(left)))),
+            (None, _) if !matches!(stored.place, StoredPlace::Dead { .. }) => None,
+            _ => return Ok(()),
+        };
+        if self.holder(topic, &unique.value)?.is_none() {
+            self.hold(topic, &unique.value, &stored.job.spec.id, until)?;
+        }
+        Ok(())
+    }
+
+    fn let_go(&mut self, topic: Number, id: &JobId) -> Done<bool> {
+        let found = self.topics.get(topic);
+        let tenant = found.id.tenant.as_str();
+        let mut find = self.connection.prepare_cached(FIND)?;
+        let row = find
+            .query_row(params![id.as_str(), tenant, found.number], |row| {
+                let value: Option<String> = row.get(3)?;
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<i64>>(2)?, value))
+            })
+            .optional()?;
+        let Some((number, dead, until, value)) = row else { return Ok(false) };
+        if dead {
+            self.drop_dead(topic, number)?;
+        } else {
+            let was_first = self.leave_waiting(topic, until.map(at));
+            self.delete(number)?;
+            self.after_leaving(topic, was_first)?;
+        }
+        if let Some(value) = value {
+            self.leave(topic, &value, id)?;
+        }
+        let tenant = self.topics.get(topic).id.tenant.as_str();
+        self.connection.prepare_cached(UNMARK)?.execute([tenant, id.as_str()])?;
+        Ok(true)
+    }
+}

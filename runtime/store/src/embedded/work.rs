@@ -1,0 +1,149 @@
+//! What a request has to work with inside a transaction, and the step that all transitions share: making a job wait.
+
+use std::cell::Cell;
+
+use rusqlite::Connection;
+
+use super::clock::Moment;
+use super::statements::Statements;
+use super::topics::{Number, Topics};
+use crate::Signal;
+use gristmill_core::job::{JobId, Name};
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::TokenId;
+
+/// Numbers that only grow: of jobs, and of places in line.
+#[derive(Debug, Default)]
+pub(super) struct Sequence(Cell<i64>);
+
+impl Sequence {
+    pub(super) fn after(last: i64) -> Self {
+        Self(Cell::new(last))
+    }
+
+    pub(super) fn next(&self) -> i64 {
+        self.0.set(self.0.get() + 1);
+        self.0.get()
+    }
+}
+
+/// A request's view of the transaction; passed on from one request to the next.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    pub(super) connection: &'a Connection,
+    /// Those that are carried out job by job.
+    pub(super) statements: Statements<'a>,
+    pub(super) topics: &'a mut Topics,
+    pub(super) sequence: &'a Sequence,
+    /// The request's.
+    pub(super) time: Moment,
+    /// Told once the transaction is committed.
+    pub(super) signals: Vec<Signal>,
+    /// Tokens that are no longer what they were: told likewise.
+    pub(super) tokens: Vec<TokenId>,
+    /// The earliest job that each topic got by this request, in the order of the topics' first appearance.
+    pub(super) later: Vec<(Number, Timestamp)>,
+}
+
+/// Where a waiting job is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Waiting {
+    Ready { seq: i64 },
+    Delayed { until: Timestamp },
+}
+
+impl Waiting {
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Ready { .. } => "ready",
+            Self::Delayed { .. } => "delayed",
+        }
+    }
+
+    pub(super) fn seq(self) -> Option<i64> {
+        match self {
+            Self::Ready { seq } => Some(seq),
+            Self::Delayed { .. } => None,
+        }
+    }
+
+    pub(super) fn until(self) -> Option<Timestamp> {
+        match self {
+            Self::Ready { .. } => None,
+            Self::Delayed { until } => Some(until),
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(connection: &'a Connection, topics: &'a mut Topics, sequence: &'a Sequence) -> Self {
+        let (signals, tokens, later) = (Vec::new(), Vec::new(), Vec::new());
+        let statements = Statements::on(connection);
+        Self { connection, statements, topics, sequence, time: Moment::default(), signals, tokens, later }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.time.now
+    }
+
+    /// The place of a job that waits until `due`: the tail of the line if that is now.
+    pub(super) fn wait(&mut self, topic: Number, due: Timestamp) -> Waiting {
+        if due <= self.time.now { self.line_up(topic) } else { self.delay(topic, due) }
+    }
+
+    /// The tail of the line. Wakes whoever waits for the topic, if it was found empty before.
+    pub(super) fn line_up(&mut self, topic: Number) -> Waiting {
+        let changed = self.topics.change(topic);
+        changed.ready += 1;
+        changed.used = true;
+        if !changed.active {
+            changed.active = true;
+            self.signals.push(Signal::Ready(changed.id.clone()));
+        }
+        Waiting::Ready { seq: self.sequence.next() }
+    }
+
+    pub(super) fn delay(&mut self, topic: Number, until: Timestamp) -> Waiting {
+        let changed = self.topics.change(topic);
+        changed.delayed += 1;
+        changed.used = true;
+        match self.later.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, earliest)) => *earliest = until.min(*earliest),
+            None => self.later.push((topic, until)),
+        }
+        Waiting::Delayed { until }
+    }
+
+    /// A waiting job is taken from its place. `until`: of a delayed one.
+    ///
+    /// If the topic may have lost its first delayed job, its next due time has to be found again, see
+    /// [`find_next_due`](Self::find_next_due): that is told.
+    pub(super) fn leave_waiting(&mut self, topic: Number, until: Option<Timestamp>) -> bool {
+        let changed = self.topics.change(topic);
+        match until {
+            None => changed.ready = changed.ready.saturating_sub(1),
+            Some(_) => changed.delayed = changed.delayed.saturating_sub(1),
+        }
+        until.is_some_and(|until| changed.next_due.is_none_or(|next| until <= next))
+    }
+
+    /// Tells of the waiter's end of a job.
+    pub(super) fn tell_finished(&mut self, tenant: &Name, job: &JobId) {
+        self.signals.push(Signal::Finished(tenant.clone(), job.clone()));
+    }
+
+    /// Ends a request that succeeded: notes the new due times, and wakes whoever waits for one that is later.
+    pub(super) fn announce_due(&mut self) {
+        for (topic, next) in std::mem::take(&mut self.later) {
+            let tenant = self.topics.get(topic).id.tenant.clone();
+            let earliest = self.topics.due(&tenant).map(|(due, _)| due).min();
+            let changed = self.topics.change(topic);
+            if changed.next_due.is_none_or(|due| next < due) {
+                changed.next_due = Some(next);
+            }
+            if earliest.is_none_or(|earliest| next < earliest) {
+                self.signals.push(Signal::Due(tenant, self.time.until(next)));
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The one writer: a thread that owns the writing connection and commits whatever has queued up while the last commit
+//! ran (group commit). A lone request is committed at once; under load one fsync serves hundreds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::mpsc;
+
+use super::clock::OwnClock;
+use super::fault::{Done, Fault};
+use super::open::BUSY;
+use super::owner::Lock;
+use super::request::{Request, Weight};
+use super::signals::Listeners;
+use super::topics::Topics;
+use super::work::{Sequence, Work};
+use crate::Signal;
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::TokenId;
+
+/// What one commit may hold: about ten milliseconds of the writer, and what its journal may grow by. A single request may
+/// be larger, if it has a single job that is.
+const COMMIT: Weight = Weight { jobs: 4096, bytes: 16 << 20 };
+
+/// From this size on the write-ahead log is emptied even if readers have to be waited for. SQLite itself empties it at
+/// every 4 MB, as far as readers let it.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// How long readers are waited for then, while nothing is written; and how long nothing more is done about it.
+const LOG_WAIT: Duration = Duration::from_millis(250);
+const LOG_PAUSE: Duration = Duration::from_secs(10);
+
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) topics: Topics,
+    /// They may say something else than the file: read them again before anything is done.
+    pub(super) topics_unsure: bool,
+    pub(super) sequence: Sequence,
+    pub(super) clock: Arc<OwnClock>,
+    pub(super) listeners: Arc<Listeners>,
+    /// The write-ahead log; none in memory.
+    pub(super) log: Option<PathBuf>,
+    pub(super) log_checked: Option<Instant>,
+    /// The lock outlives the connection: fields are dropped in order.
+    pub(super) lock: Option<Arc<Lock>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// Ends when nobody can ask any more and everything asked is done.
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+        while let Some(first) = queue.blocking_recv() {
+            self.serve(gather(first, &mut queue));
+            self.bound_log();
+        }
+        self.close();
+    }
+
+    /// Carries out requests in one transaction, and answers them.
+    fn serve(&mut self, mut requests: Vec<Request>) {
+        match self.commit(&mut requests) {
+            Ok((signals, tokens)) => {
+                self.listeners.tell(signals);
+                self.listeners.tell_of_tokens(&tokens);
+                requests.into_iter().for_each(|request| request.answer(Ok(())));
+            }
+            // One request cost them all the transaction, and nothing was done: each gets one of its own.
+            Err(Failed::Lost) if requests.len() > 1 => {
+                requests.into_iter().for_each(|request| self.serve(vec![request]));
+            }
+            Err(Failed::Lost) => requests.into_iter().for_each(|request| request.answer(Err(Fault::Closed))),
+            Err(Failed::Commit(fault)) => {
+                tracing::warn!(error = %fault, requests = requests.len(), "the store could not commit");
+                requests.into_iter().for_each(|request| request.answer(Err(fault.clone())));
+            }
+        }
+    }
+
+    fn commit(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
+        let outcome = self.transact(requests);
+        if outcome.is_err() {
+            self.roll_back();
+        }
+        outcome
+    }
+
+    fn transact(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
+        let run = |connection: &Connection, sql| connection.prepare_cached(sql)?.execute([]).map(drop);
+        let failed = |error: rusqlite::Error| Failed::Commit(error.into());
+        let mut latest = Timestamp::default();
+        if self.topics_unsure {
+            self.topics = Topics::load(&self.connection).map_err(Failed::Commit)?;
+            self.topics_unsure = false;
+        }
+        run(&self.connection, "BEGIN IMMEDIATE").map_err(failed)?;
+        let mut work = Work::new(&self.connection, &mut self.topics, &self.sequence);
+        for request in requests {
+            work.time = self.clock.moment(&request.clock);
+            latest = latest.max(work.now());
+            // What it has done so far can only be taken back with the transaction. A savepoint for each request would make
+            // SQLite copy every page that it changes, and requests hardly ever fail in here.
+            if !request.run(&mut work) {
+                return Err(Failed::Lost);
+            }
+            work.announce_due();
+        }
+        let Work { topics, signals, tokens, .. } = work;
+        topics.save(&self.connection, latest).map_err(Failed::Commit)?;
+        run(&self.connection, "COMMIT").map_err(failed)?;
+        Ok((signals, tokens))
+    }
+
+    /// Takes the transaction back, in the file and in the memory.
+    fn roll_back(&mut self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "the store could not take a transaction back");
+        }
+        match Topics::load(&self.connection) {
+            Ok(topics) => (self.topics, self.topics_unsure) = (topics, false),
+            Err(fault) => {
+                tracing::error!(error = %fault, "the store could not read its topics again");
+                self.topics_unsure = true;
+            }
+        }
+    }
+
+    /// Empties a log that has grown although SQLite empties it now and then: some reader was always in the way.
+    fn bound_log(&mut self) {
+        let Some(log) = &self.log else { return };
+        let long = std::fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES);
+        if long && self.log_checked.is_none_or(|last| last.elapsed() > LOG_PAUSE) {
+            self.log_checked = Some(Instant::now());
+            match empty_log(&self.connection, LOG_WAIT) {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    log = %log.display(),
+                    "the write-ahead log grows: a transaction that somebody left open in the file is in the way"
+                ),
+                Err(error) => tracing::warn!(%error, log = %log.display(), "could not empty the write-ahead log"),
+            }
+        }
+    }
+
+    fn close(self) {
+        if self.log.is_some()
+            && let Err(error) = empty_log(&self.connection, LOG_WAIT)
+        {
+            tracing::warn!(%error, "could not empty the write-ahead log at the end; the next start will");
+        }
+        let Self { connection, lock, .. } = self;
+        drop(connection);
+        drop(lock);
+    }
+}
+
+/// What is told once it is committed: wake-ups, and tokens that have changed.
+type News = (Vec<Signal>, Vec<TokenId>);
+
+/// Why nothing was committed.
+enum Failed {
+    /// A request that failed took the transaction with it.
+    Lost,
+    /// The transaction as a whole.
+    Commit(Fault),
+}
+
+/// What has queued up, as far as it fits into one commit.
+fn gather(first: Request, queue: &mut mpsc::Receiver<Request>) -> Vec<Request> {
+    let mut weight = first.weight;
+    let mut requests = vec![first];
+    while weight.jobs < COMMIT.jobs && weight.bytes < COMMIT.bytes {
+        let Ok(request) = queue.try_recv() else { break };
+        weight.jobs = weight.jobs.saturating_add(request.weight.jobs.max(1));
+        weight.bytes = weight.bytes.saturating_add(request.weight.bytes);
+        requests.push(request);
+    }
+    requests
+}
+
+/// Moves everything from the log into the file. False: readers were in the way for all that time.
+fn empty_log(connection: &Connection, wait: Duration) -> Done<bool> {
+    connection.busy_timeout(wait)?;
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    connection.busy_timeout(BUSY)?;
+    Ok(!busy?)
+}

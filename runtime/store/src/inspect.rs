@@ -1,0 +1,167 @@
+//! The onlooker's side of a store: what people ask about jobs and topics, and what they do with dead ones.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use super::error::StoreError;
+use super::list::{Cursor, Page, Place};
+use gristmill_core::job::{DEFAULT_TENANT, Job, JobId, Name, Payload, TopicId};
+use gristmill_core::outcome::Failure;
+use gristmill_core::time::Timestamp;
+
+/// Questions about jobs, and what a person may do with the dead ones.
+#[async_trait]
+pub trait Inspect: Debug + Send + Sync + 'static {
+    /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
+
+    /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+    /// A page of a topic's jobs of one place: the first one, or the one behind a cursor of that place, which is refused in
+    /// another. At most `limit` jobs, and never more than a thousand or a few MiB; only [`Page::next`] says that there are no
+    /// more.
+    ///
+    /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
+    /// - delayed: as they come due, those of one millisecond by id;
+    /// - running: by id;
+    /// - dead: the latest first, those of one millisecond by id, the greatest first.
+    ///
+    /// Jobs may come and go between pages. One that stays where it is, from the first page to the last, is listed once; one
+    /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
+    /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
+    /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
+    /// twice; none is left out. A store made of several lists one after the other, each in this order; a job that moves
+    /// from one to another between two pages may be told twice, too.
+    ///
+    /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
+    /// looks at the ids of all that run, of which there are no more than workers have room for.
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError>;
+
+    /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
+    /// most `limit`.
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
+
+    /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
+    /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
+    /// holds its unique value.
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+
+    /// Deletes dead jobs. Tells for each whether it was dead.
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+
+    /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
+    /// with every other end; running ones are marked, and their workers told. Answers in the order given.
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>;
+
+    /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
+    /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError>;
+
+    /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
+
+    /// The parts of the store that do not answer at this moment, where it has parts.
+    ///
+    /// # Errors
+    /// Nothing of it answers.
+    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+        probe(self).await.map(|()| Vec::new())
+    }
+}
+
+/// Asks the cheapest question that a store can answer: for a job that is hardly ever there.
+pub(super) async fn probe<S: Inspect + ?Sized>(store: &S) -> Result<(), StoreError> {
+    let (Ok(tenant), Ok(id)) = (DEFAULT_TENANT.parse::<Name>(), "readyz".parse::<JobId>()) else { return Ok(()) };
+    store.job(&tenant, &id).await.map(drop)
+}
+
+/// What [`Inspect::cancel`] did with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It waited, and is gone.
+    Gone,
+    /// It is running: its handler can see that it is no longer wanted, and its deadline stops it. Unless the attempt is
+    /// acked, the job is gone with it.
+    Stopping,
+    /// It is dead, over, or unknown. Nothing was changed.
+    TooLate,
+}
+
+/// How many jobs of a topic are where, and what became of the rest since the store began counting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicCounts {
+    pub topic: TopicId,
+    pub ready: u64,
+    pub delayed: u64,
+    pub running: u64,
+    pub dead: u64,
+    /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
+    /// earliest. None: nothing is ready.
+    pub oldest_ready: Option<Timestamp>,
+    /// Nothing is handed out; see [`Inspect::set_paused`].
+    pub paused: bool,
+    /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
+    /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.
+    pub totals: BTreeMap<String, u64>,
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    Ready,
+    Delayed {
+        until: Timestamp,
+    },
+    Running {
+        worker: String,
+        /// How often the job has been claimed, this time included.
+        delivery: u64,
+        lease_until: Timestamp,
+        /// Somebody cancelled it.
+        cancelled: bool,
+    },
+    Dead {
+        since: Timestamp,
+    },
+    /// Done, cancelled, or dead and deleted; but its result is kept.
+    Finished,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobView {
+    pub id: JobId,
+    pub state: JobState,
+    /// None once the job is finished.
+    pub job: Option<Job>,
+    /// Attempts made so far.
+    pub attempts: u32,
+    pub last_failure: Option<Failure>,
+    /// What became of it; where an id was pushed again, perhaps still what became of the earlier job.
+    pub result: Option<ResultView>,
+}
+
+/// What became of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultView {
+    Complete(Option<Payload>),
+    Dead(Failure),
+    Expired,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadJob {
+    pub job: Job,
+    pub since: Timestamp,
+    pub attempts: u32,
+    pub failure: Option<Failure>,
+}

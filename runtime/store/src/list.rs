@@ -1,0 +1,203 @@
+//! Lists of a topic's jobs, page by page.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::inspect::JobView;
+use gristmill_core::job::{JobId, Name, Priority};
+
+/// A page's jobs bring no more bytes than this, unless a single job is larger.
+pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// No page has more jobs.
+pub(super) const PAGE_JOBS: usize = 1000;
+
+/// The most that a cursor names: see [`Cursor`].
+const ANCHORS: usize = 8;
+
+/// Where jobs are, of which a list is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Ready,
+    Delayed,
+    Running,
+    Dead,
+}
+
+impl Place {
+    pub const ALL: [Self; 4] = [Self::Ready, Self::Delayed, Self::Running, Self::Dead];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed => "delayed",
+            Self::Running => "running",
+            Self::Dead => "dead",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|place| place.as_str() == text)
+    }
+}
+
+/// Some jobs of a place.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// Without what became of them ([`JobView::result`]). One that cannot be read has what is stored for a body.
+    pub jobs: Vec<JobView>,
+    /// Where to go on. None: there are no more. A page may be short, or empty, and others follow.
+    pub next: Option<Cursor>,
+}
+
+/// Where a page of [`Inspect::jobs`](super::Inspect::jobs) ended: behind which job, or where it stood in line. For the store
+/// that made it; its text is good for URLs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cursor {
+    pub(super) place: Place,
+    /// Of a store that is made of stores: in which of them.
+    pub(super) stage: Option<Stage>,
+    /// Of the ready jobs, those of which priority.
+    pub(super) line: Priority,
+    /// What the place is ordered by.
+    pub(super) number: f64,
+    /// The last jobs of the page, the last one first, with how often each had been claimed.
+    pub(super) jobs: Vec<(JobId, u64)>,
+}
+
+/// One of the stores that a store is made of, which are listed one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stage {
+    pub(super) store: Name,
+    /// Nothing of it was listed yet.
+    pub(super) is_new: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no cursor: give back what the page before came with, and nothing else")]
+pub struct BadCursor;
+
+impl Cursor {
+    pub(super) fn new(place: Place, number: f64, last: JobId) -> Self {
+        Self { place, stage: None, line: Priority::Normal, number, jobs: vec![(last, 0)] }
+    }
+
+    /// A place in a line of ready jobs. `jobs`: the last one first; of too many the first ones count.
+    pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<(JobId, u64)>) -> Self {
+        jobs.truncate(ANCHORS);
+        Self { place: Place::Ready, stage: None, line, number, jobs }
+    }
+
+    /// The same, of a store that is one of several.
+    pub(super) fn within(self, store: Name) -> Self {
+        Self { stage: Some(Stage { store, is_new: false }), ..self }
+    }
+
+    /// In front of all that one of several stores has.
+    pub(super) fn at_beginning(place: Place, store: Name) -> Self {
+        let stage = Some(Stage { store, is_new: true });
+        Self { place, stage, line: Priority::High, number: 0.0, jobs: Vec::new() }
+    }
+
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The job that the page ended with.
+    pub(super) fn last(&self) -> Option<&JobId> {
+        self.jobs.first().map(|(id, _)| id)
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stage {
+            Some(Stage { store, is_new: true }) => return write!(f, "{store}~{}", self.place.as_str()),
+            Some(Stage { store, is_new: false }) => write!(f, "{store}~")?,
+            None => {}
+        }
+        write!(f, "{}:{}:{}", self.place.as_str(), self.line, self.number)?;
+        for (id, deliveries) in &self.jobs {
+            write!(f, ":{id}:{deliveries}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        if let Some((store, text)) = text.split_once('~') {
+            let store = store.parse().map_err(|_| BadCursor)?;
+            return match Place::parse(text) {
+                Some(place) => Ok(Self::at_beginning(place, store)),
+                None if text.contains('~') => Err(BadCursor),
+                None => Ok(text.parse::<Self>()?.within(store)),
+            };
+        }
+        let mut fields = text.split(':');
+        let place = fields.next().and_then(Place::parse).ok_or(BadCursor)?;
+        let line = fields.next().and_then(Priority::parse).ok_or(BadCursor)?;
+        let number: f64 = fields.next().and_then(|number| number.parse().ok()).ok_or(BadCursor)?;
+        let mut jobs = Vec::new();
+        while let Some(id) = fields.next() {
+            let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok());
+            jobs.push((id.parse().map_err(|_| BadCursor)?, deliveries.ok_or(BadCursor)?));
+        }
+        if number.is_nan() || jobs.len() > ANCHORS {
+            return Err(BadCursor);
+        }
+        Ok(Self { place, stage: None, line, number, jobs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_read_as_they_are_written() {
+        let jobs: Vec<(JobId, u64)> = (0..9).map(|n| (format!("j{n}").parse().unwrap(), n)).collect();
+        let cursor = Cursor::in_line(Priority::Low, 17.0, jobs);
+        assert_eq!(cursor.to_string(), "ready:low:17:j0:0:j1:1:j2:2:j3:3:j4:4:j5:5:j6:6:j7:7");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for number in [0.0, 1_800_000_000_000.0, 5.25, f64::INFINITY, f64::NEG_INFINITY] {
+            let cursor = Cursor::new(Place::Delayed, number, "a.b-c_d".parse().unwrap());
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_several_stores_names_one_of_them() {
+        let behind = Cursor::new(Place::Dead, 7.0, "j".parse().unwrap()).within("loud".parse().unwrap());
+        assert_eq!(behind.to_string(), "loud~dead:normal:7:j:0");
+        assert_eq!(behind.to_string().parse(), Ok(behind));
+        let beginning = Cursor::at_beginning(Place::Ready, "loud".parse().unwrap());
+        assert_eq!(beginning.to_string(), "loud~ready");
+        assert_eq!(beginning.to_string().parse(), Ok(beginning));
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_told_apart() {
+        let too_many = format!("ready:low:1{}", ":j:1".repeat(9));
+        for text in [
+            "",
+            "ready",
+            "ready:low",
+            "ready:low:x",
+            "ready:low:NaN",
+            "here:low:1",
+            "dead:low:1:a",
+            "dead:low:1:a/b:0",
+            "~ready",
+            "loud~",
+            "loud~here",
+            "a~b~ready",
+            "a~b~ready:low:1",
+            &too_many,
+        ] {
+            assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
+        }
+    }
+}

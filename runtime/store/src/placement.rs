@@ -1,0 +1,89 @@
+//! Where tenants live, where there are several stores: records in the home store, one a tenant that ever moved.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::error::StoreError;
+use gristmill_core::job::{Name, WorkerId};
+
+/// Where a tenant lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The store that takes what is pushed.
+    pub store: Name,
+    /// The store that its jobs are being moved out of.
+    pub from: Option<Name>,
+    /// Stores that it lived in before, the latest first. Whatever still turns up there is moved, too.
+    pub formerly: Vec<Name>,
+    /// Grows by one with each change; the first is 1.
+    pub generation: u64,
+}
+
+impl Placement {
+    /// Every store but the one that it lives in, in which there may be something of it: the latest first.
+    pub fn behind(&self) -> impl Iterator<Item = &Name> {
+        self.from.iter().chain(&self.formerly)
+    }
+
+    /// The placement with which a move begins.
+    #[must_use]
+    pub fn moving_to(&self, store: &Name) -> Self {
+        let behind = self.behind().filter(|name| *name != store && **name != self.store).cloned().collect();
+        let generation = self.generation + 1;
+        Self { store: store.clone(), from: Some(self.store.clone()), formerly: behind, generation }
+    }
+
+    /// The placement with which the move ends.
+    #[must_use]
+    pub fn moved(&self) -> Self {
+        let formerly = self.behind().cloned().collect();
+        Self { store: self.store.clone(), from: None, formerly, generation: self.generation + 1 }
+    }
+}
+
+/// A home store's records of where tenants live.
+#[async_trait]
+pub trait Registry: Debug + Send + Sync + 'static {
+    /// Every record, by tenant.
+    async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError>;
+
+    /// Writes a record over the one of the generation before it; over none, if it is the first. False: somebody else has
+    /// written meanwhile, and nothing was changed.
+    async fn place(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError>;
+
+    /// Makes `driver` the one who moves the tenant's jobs, for `lease` from now; or lets it remain so. False: somebody else
+    /// is. With no lease at all it is free for the next one.
+    async fn drive(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError>;
+
+    /// No other process can have this store, so that nobody else drives.
+    fn is_ours_alone(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn who_moves_on_and_back_leaves_each_store_behind_once() {
+        let at_home = Placement { store: name("home"), from: None, formerly: Vec::new(), generation: 0 };
+        let moving = at_home.moving_to(&name("b"));
+        assert_eq!((&moving.store, moving.from.as_ref(), moving.generation), (&name("b"), Some(&name("home")), 1));
+        let moved = moving.moved();
+        assert_eq!((&moved.formerly, moved.generation), (&vec![name("home")], 2));
+        let on = moved.moving_to(&name("c"));
+        assert_eq!(on.behind().map(Name::as_str).collect::<Vec<_>>(), ["b", "home"]);
+        let back = on.moving_to(&name("home"));
+        assert_eq!(back.behind().map(Name::as_str).collect::<Vec<_>>(), ["c", "b"]);
+        assert_eq!(back.moved().moved().formerly, [name("c"), name("b")]);
+    }
+}

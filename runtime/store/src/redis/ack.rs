@@ -1,0 +1,98 @@
+//! Plain acks: success that leaves nothing behind but a count. The common case, so it has a script of its own, whose cost
+//! is shared by all jobs of a call.
+
+use std::collections::HashSet;
+
+use redis::{RedisResult, Value};
+
+use super::keys::Keys;
+use super::reply::Reply;
+use super::script::{ACK, Call};
+use super::settle::Placed;
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::{Settled, Settlement};
+use gristmill_core::job::{JobId, Name, WorkerId};
+use gristmill_core::outcome::Verdict;
+
+impl RedisStore {
+    /// `part` is one worker's, in groups as [`acks_by_worker`] makes them.
+    pub(super) fn ack_call(&self, keys: &Keys, part: &[Placed<'_>]) -> Call {
+        let worker = part.first().map_or_else(|| WorkerId::new(""), |(_, ack)| ack.lease.worker.clone());
+        let names = [
+            keys.processing(&worker),
+            keys.jobs(),
+            keys.claims(),
+            keys.leases(),
+            keys.counts(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.priorities(),
+            keys.cancelled(),
+        ];
+        let mut call = Call::new(&ACK, &names);
+        call.arg(worker.as_str());
+        for group in part.chunk_by(|(_, one), (_, next)| group(one) == group(next)) {
+            let Some((topic, delivery)) = group.first().map(|(_, ack)| self::group(ack)) else { continue };
+            call.arg(topic.as_str()).arg(delivery).arg(group.len());
+            for (_, ack) in group {
+                call.arg(ack.lease.job.as_str());
+            }
+        }
+        call
+    }
+}
+
+/// What the acks of a group have in common.
+fn group(ack: &Settlement) -> (&Name, u64) {
+    (&ack.lease.topic.topic, ack.lease.delivery)
+}
+
+fn is_plain_ack(settlement: &Settlement) -> bool {
+    matches!(settlement.verdict, Verdict::Ack(_))
+        && settlement.follow_ups.is_empty()
+        && settlement.keep_result.is_zero()
+        && settlement.unique.is_none()
+        && !settlement.notify
+        && settlement.only_if_overdue.is_none()
+}
+
+/// Plain acks, which go ahead, and the others. An ack of a job that is settled otherwise too keeps its place behind it.
+pub(super) fn plain_acks(batch: Vec<Placed<'_>>) -> (Vec<Placed<'_>>, Vec<Placed<'_>>) {
+    let others = batch.iter().filter(|(_, s)| !is_plain_ack(s));
+    let others: HashSet<&JobId> = others.map(|(_, s)| &s.lease.job).collect();
+    if others.is_empty() {
+        return (batch, Vec::new());
+    }
+    batch.into_iter().partition(|(_, s)| is_plain_ack(s) && !others.contains(&s.lease.job))
+}
+
+/// Cuts acks into what one script call may carry each, and brings those of a topic and delivery together.
+pub(super) fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
+    for ack in acks {
+        let fits = |part: &&mut Vec<Placed<'_>>| {
+            part.len() < SCRIPT_JOBS && part.first().is_some_and(|(_, s)| s.lease.worker == ack.1.lease.worker)
+        };
+        match parts.iter_mut().rev().find(fits) {
+            Some(part) => part.push(ack),
+            None => parts.push(vec![ack]),
+        }
+    }
+    for part in &mut parts {
+        part.sort_by(|(_, one), (_, other)| group(one).cmp(&group(other)));
+    }
+    parts
+}
+
+/// `jobs`: how many the call named.
+pub(super) fn read_lost(reply: Value, jobs: usize) -> RedisResult<Vec<Settled>> {
+    let mut lost = Reply::new(reply)?;
+    let mut settled = vec![Settled::Done; jobs];
+    while !lost.is_empty() {
+        let place = usize::try_from(lost.number()?).unwrap_or(usize::MAX);
+        if let Some(answer) = settled.get_mut(place.wrapping_sub(1)) {
+            *answer = Settled::LeaseLost;
+        }
+    }
+    Ok(settled)
+}

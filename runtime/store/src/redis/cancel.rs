@@ -1,0 +1,89 @@
+//! Cancel: jobs that nobody wants any more.
+
+use redis::pipe;
+
+use super::envelope;
+use super::keys::Keys;
+use super::reply::Reply;
+use super::script::{CANCEL, Call};
+use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
+use crate::clock::wait_ms;
+use crate::{Cancelled, StoreError};
+use gristmill_core::job::{JobId, JobSpec, Name, TopicId, Unique};
+
+const DOING: &str = "cancel jobs";
+
+/// A job to be cancelled. Without a spec if it cannot be read; its topic tells where it is all the same.
+struct Unwanted<'a> {
+    place: usize,
+    id: &'a JobId,
+    topic: TopicId,
+    spec: Option<JobSpec>,
+}
+
+impl RedisStore {
+    /// Two steps, because what the script must know of a job stands in its envelope, which never changes.
+    pub(super) async fn cancel_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        let keys = self.keys(tenant);
+        let mut answers = Vec::with_capacity(ids.len());
+        for (chunk, ids) in ids.chunks(SCRIPT_JOBS).enumerate() {
+            let mut ask = pipe();
+            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            let (stored,): (Vec<Option<Vec<u8>>>,) = self.link.query(DOING, &ask).await?;
+            let mut unwanted = Vec::new();
+            for (place, (id, stored)) in ids.iter().zip(stored).enumerate() {
+                let place = chunk * SCRIPT_JOBS + place;
+                let known = stored.and_then(|stored| read(tenant, id, &stored));
+                match known {
+                    Some((topic, spec)) => unwanted.push(Unwanted { place, id, topic, spec }),
+                    None => answers.push((place, Cancelled::TooLate)),
+                }
+            }
+            if unwanted.is_empty() {
+                continue;
+            }
+            let reply = self.link.run(DOING, vec![self.cancel_call(&keys, &unwanted)]).await?.pop().unwrap_or_default();
+            let mut reply = Reply::new(reply).map_err(self.misread(DOING))?;
+            for job in unwanted {
+                let answer = match reply.number().map_err(self.misread(DOING))? {
+                    1 => Cancelled::Gone,
+                    2 => Cancelled::Stopping,
+                    _ => Cancelled::TooLate,
+                };
+                answers.push((job.place, answer));
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>]) -> Call {
+        let mut topics: Numbered<&Name> = Numbered(Vec::new());
+        let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();
+        let mut names = keys.waiting();
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()]);
+        for topic in &topics.0 {
+            names.extend(keys.row(topic));
+        }
+        names.extend(jobs.iter().map(|job| keys.result(job.id)));
+
+        let mut call = Call::new(&CANCEL, &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(topics.0.len());
+        for topic in &topics.0 {
+            call.arg(topic.as_str());
+        }
+        for (job, topic) in jobs.iter().zip(numbers) {
+            let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);
+            let keep = job.spec.as_ref().and_then(|spec| spec.keep_result);
+            call.arg(job.id.as_str()).arg(topic).arg(unique.unwrap_or_default());
+            call.arg(keep.map_or(0, wait_ms)).arg(if keep.is_some() { "1" } else { "" });
+        }
+        call
+    }
+}
+
+fn read(tenant: &Name, id: &JobId, stored: &[u8]) -> Option<(TopicId, Option<JobSpec>)> {
+    match envelope::read(tenant, id.clone(), stored) {
+        Ok(job) => Some((job.spec.topic.clone(), Some(job.spec))),
+        Err(_) => Some((envelope::topic(tenant, stored).ok()?, None)),
+    }
+}

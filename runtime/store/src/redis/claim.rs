@@ -1,0 +1,221 @@
+//! Claim: one call of `claim.lua` per tenant, and what to do with what is no readable job.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use redis::{RedisResult, Value};
+
+use super::envelope;
+use super::error::unexpected;
+use super::keys::Keys;
+use super::record::read_failure;
+use super::reply::Reply;
+use super::script::{CLAIM, Call};
+use super::store::{RedisStore, by_tenant};
+use crate::clock::wait_ms;
+use crate::{ClaimFrom, Claimed, Settlement, StoreError};
+use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
+use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::time::Timestamp;
+
+const DOING: &str = "claim jobs";
+
+/// How many jobs one call may take: Lua's stack holds 8,000 values, and a script passes up to two per job at once.
+const CLAIM_JOBS: usize = 1000;
+
+/// [`Priority::TURNS`] as the script takes it: 1 for the first of [`Priority::ALL`] and so on.
+static TURNS: LazyLock<String> = LazyLock::new(|| {
+    let place = |turn| Priority::ALL.iter().position(|priority| *priority == turn).unwrap_or_default() + 1;
+    Priority::TURNS.into_iter().map(|turn| place(turn).to_string()).collect()
+});
+
+/// What is known of a running job besides its stored form.
+pub(super) struct Running {
+    pub(super) lease: Lease,
+    pub(super) attempt: u32,
+    pub(super) claimed_at: Timestamp,
+    pub(super) lease_until: Timestamp,
+}
+
+/// A job that cannot be read, and why.
+pub(super) struct Broken {
+    pub(super) lease: Lease,
+    problem: String,
+}
+
+impl RedisStore {
+    pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        for (tenant, lines) in by_tenant(from, |line| &line.topic.tenant) {
+            let keys = self.keys(tenant);
+            for part in bounded(lines.into_iter().map(|(_, line)| line)) {
+                calls.push(self.claim_call(&keys, worker, &part));
+                parts.push(part);
+            }
+        }
+        let (mut claimed, mut broken, mut drained) = (Claimed::default(), Vec::new(), BTreeSet::new());
+        for (part, reply) in parts.iter().zip(self.link.run(DOING, calls).await?) {
+            read(reply, worker, part, &mut claimed, &mut broken, &mut drained).map_err(self.misread(DOING))?;
+        }
+        claimed.drained = drained.into_iter().cloned().collect();
+        self.bury_broken(broken, None).await?;
+        Ok(claimed)
+    }
+
+    fn claim_call(&self, keys: &Keys, worker: &WorkerId, part: &[ClaimFrom]) -> Call {
+        let mut names = vec![
+            keys.processing(worker),
+            keys.jobs(),
+            keys.claims(),
+            keys.leases(),
+            keys.active(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.counts(),
+            keys.priorities(),
+            keys.paused(),
+            keys.turns(),
+            keys.topics(),
+        ];
+        for topic in part.iter().map(|line| &line.topic.topic) {
+            names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
+            names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
+        }
+        let mut call = Call::new(&CLAIM, &names);
+        call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS);
+        for line in part {
+            call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));
+        }
+        call
+    }
+
+    /// Gives jobs up that cannot be read, so that they hold nobody up and a person can see them among the dead.
+    pub(super) async fn bury_broken(&self, broken: Vec<Broken>, overdue: Option<Duration>) -> Result<(), StoreError> {
+        let settlements: Vec<_> = broken.into_iter().map(|broken| broken.settlement(overdue)).collect();
+        if !settlements.is_empty() {
+            self.settle_attempts(&settlements).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Broken {
+    fn settlement(self, overdue: Option<Duration>) -> Settlement {
+        let Self { lease, problem } = self;
+        tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
+        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
+        let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        Settlement { only_if_overdue: overdue, ..Settlement::new(lease, Verdict::Bury(failure)) }
+    }
+}
+
+impl Running {
+    /// Joins what is known with what is stored. `failure` and `checkpoint` are empty if there is none.
+    pub(super) fn claim(self, stored: &[u8], failure: &[u8], checkpoint: Vec<u8>) -> Result<Claim, Broken> {
+        let Self { lease, attempt, claimed_at, lease_until } = self;
+        match envelope::read(&lease.topic.tenant, lease.job.clone(), stored) {
+            Ok(job) => Ok(Claim {
+                job: Arc::new(job),
+                lease,
+                attempt,
+                claimed_at,
+                lease_until,
+                previous: read_failure(failure).map(|failure| failure.reason),
+                checkpoint: Some(checkpoint).filter(|state| !state.is_empty()),
+            }),
+            Err(problem) => Err(Broken { lease, problem: problem.to_string() }),
+        }
+    }
+}
+
+/// Cuts the lines of a claim into calls of at most [`CLAIM_JOBS`] jobs each; a large line is spread over several.
+fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>> {
+    let mut parts: Vec<Vec<ClaimFrom>> = Vec::new();
+    let mut room = 0;
+    for line in lines {
+        let mut left = line.max;
+        while left > 0 {
+            if room == 0 {
+                parts.push(Vec::new());
+                room = CLAIM_JOBS;
+            }
+            let max = left.min(room);
+            if let Some(part) = parts.last_mut() {
+                part.push(ClaimFrom { max, ..line.clone() });
+            }
+            (left, room) = (left - max, room - max);
+        }
+    }
+    parts
+}
+
+fn read<'a>(
+    reply: Value,
+    worker: &WorkerId,
+    part: &'a [ClaimFrom],
+    claimed: &mut Claimed,
+    broken: &mut Vec<Broken>,
+    drained: &mut BTreeSet<&'a TopicId>,
+) -> RedisResult<()> {
+    let mut reply = Reply::new(reply)?;
+    let now = Timestamp::from_millis(reply.number()?);
+    let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
+    while !empty.is_empty() {
+        drained.insert(&line_at(part, empty.number()?)?.topic);
+    }
+    while !strays.is_empty() {
+        let topic = &line_at(part, strays.number()?)?.topic;
+        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's strays");
+        claimed.strays += 1;
+    }
+    while !jobs.is_empty() {
+        let topic = jobs.integer()?;
+        let line = line_at(part, topic.unsigned_abs())?;
+        let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+        let (delivery, number) = if topic < 0 { (jobs.number()?, jobs.number()?) } else { (1, 1) };
+        let (failure, checkpoint) = if topic < 0 { (jobs.bytes()?, jobs.bytes()?) } else { Default::default() };
+        let running = Running {
+            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery },
+            attempt: attempt(number),
+            claimed_at: now,
+            lease_until: now.plus(Duration::from_millis(wait_ms(line.lease))),
+        };
+        match running.claim(&stored, &failure, checkpoint) {
+            Ok(claim) => claimed.claims.push(claim),
+            Err(unreadable) => broken.push(unreadable),
+        }
+    }
+    Ok(())
+}
+
+/// The line of a claim by its place in the call, counted from 1.
+fn line_at(part: &[ClaimFrom], number: u64) -> RedisResult<&ClaimFrom> {
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    part.get(number.wrapping_sub(1)).ok_or_else(|| unexpected("claim.lua named a topic that was not asked for"))
+}
+
+pub(super) fn job_id(text: String) -> RedisResult<JobId> {
+    JobId::try_from(text).map_err(|_| unexpected("the id of a stored job is no job id"))
+}
+
+pub(super) fn attempt(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_bounded_and_large_lines_spread() {
+        let line = |max| ClaimFrom { topic: "a".parse().unwrap(), max, lease: Duration::from_secs(1) };
+        let sizes = |lines: &[ClaimFrom]| -> Vec<Vec<usize>> {
+            bounded(lines.iter()).iter().map(|part| part.iter().map(|line| line.max).collect()).collect()
+        };
+        assert_eq!(sizes(&[line(0)]), Vec::<Vec<usize>>::new());
+        assert_eq!(sizes(&[line(10), line(990)]), [vec![10, 990]]);
+        assert_eq!(sizes(&[line(10), line(991)]), [vec![10, 990], vec![1]]);
+        assert_eq!(sizes(&[line(2500)]), [vec![1000], vec![1000], vec![500]]);
+    }
+}

@@ -1,0 +1,236 @@
+//! A stored job: a stamp that the script writes, and an envelope that we do.
+//!
+//! ```text
+//! 8 bytes   enqueued at, big-endian ms since the Unix epoch
+//! 8 bytes   due at, likewise
+//! the rest  MessagePack map with one-character keys; what is absent is left out
+//! ```
+//!
+//! The stamp is apart from the envelope because the server's clock writes it, in the same step that stores the job. The
+//! keys extend those of raw producers: `2` topic, `4` payload. A format after the first says so under `v`.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{point_ms, wait_ms};
+use gristmill_core::job::{BadName, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
+use gristmill_core::time::Timestamp;
+
+/// The format that is written, and the only one there is so far. It is implied where `v` is absent.
+const VERSION: u64 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    #[serde(rename = "2", borrow)]
+    topic: Cow<'a, str>,
+    #[serde(rename = "4", borrow, with = "serde_bytes")]
+    payload: Cow<'a, [u8]>,
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<Cow<'a, str>>,
+    #[serde(rename = "m", default, skip_serializing_if = "is_empty")]
+    metadata: Cow<'a, [(String, String)]>,
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
+    #[serde(rename = "p", default, skip_serializing_if = "is_normal")]
+    priority: Priority,
+    #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
+    unique: Option<Cow<'a, str>>,
+    #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
+    unique_window_ms: Option<u64>,
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    keep_result_ms: Option<u64>,
+}
+
+#[expect(clippy::ptr_arg, reason = "serde hands over a reference to the field")]
+fn is_empty(metadata: &Cow<'_, [(String, String)]>) -> bool {
+    metadata.is_empty()
+}
+
+fn is_normal(priority: &Priority) -> bool {
+    *priority == Priority::Normal
+}
+
+/// The envelope of a job, without the stamp.
+pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    rmp_serde::to_vec_named(&Envelope {
+        version: None,
+        topic: Cow::Borrowed(spec.topic.topic.as_str()),
+        payload: Cow::Borrowed(&spec.body.data),
+        content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
+        metadata: Cow::Borrowed(&spec.metadata),
+        key: spec.key.as_deref().map(Cow::Borrowed),
+        priority: spec.priority,
+        unique: spec.unique.as_ref().map(|unique| Cow::Borrowed(&*unique.value)),
+        unique_window_ms: spec.unique.as_ref().and_then(|unique| unique.window).map(wait_ms),
+        max_attempts: spec.max_attempts,
+        ttl_ms: spec.ttl.map(wait_ms),
+        keep_result_ms: spec.keep_result.map(wait_ms),
+    })
+}
+
+/// A job with its stamp, as it is stored.
+pub fn write_stored(job: &Job) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let stamp = [job.enqueued_at, job.due_at].map(|at| point_ms(at).to_be_bytes());
+    Ok([stamp.as_flattened(), &write(&job.spec)?].concat())
+}
+
+/// Why a stored job cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("it is {0} bytes long, too short for a stamp and an envelope")]
+    Short(usize),
+    #[error("it is in format {0}, and this version knows formats up to {VERSION}")]
+    Version(u64),
+    #[error("its envelope is no MessagePack map of the known kind: {0}")]
+    Envelope(#[from] rmp_serde::decode::Error),
+    #[error("{0}")]
+    Topic(#[from] BadName),
+}
+
+/// Reads stamp and envelope of the job `id` of `tenant`.
+pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
+    let (enqueued_at, due_at, packed) = stamp(stored).ok_or(Unreadable::Short(stored.len()))?;
+    let envelope: Envelope<'_> = rmp_serde::from_slice(packed)?;
+    if let Some(version) = envelope.version.filter(|version| *version != VERSION) {
+        return Err(Unreadable::Version(version));
+    }
+    let spec = JobSpec {
+        id,
+        topic: TopicId { tenant: tenant.clone(), topic: envelope.topic.parse()? },
+        body: Payload { data: envelope.payload.into_owned(), content_type: envelope.content_type.map(Cow::into_owned) },
+        metadata: envelope.metadata.into_owned(),
+        key: envelope.key.map(Cow::into_owned),
+        priority: envelope.priority,
+        unique: envelope.unique.map(|value| Unique {
+            value: value.into_owned(),
+            window: envelope.unique_window_ms.map(Duration::from_millis),
+        }),
+        max_attempts: envelope.max_attempts,
+        ttl: envelope.ttl_ms.map(Duration::from_millis),
+        keep_result: envelope.keep_result_ms.map(Duration::from_millis),
+    };
+    Ok(Job { spec, enqueued_at, due_at })
+}
+
+/// The topic of a stored job. Of one that is in a later format too; of one that is garbage it is `unreadable`, so that
+/// the job has some place to be found in.
+pub(super) fn topic(tenant: &Name, stored: &[u8]) -> Result<TopicId, BadName> {
+    #[derive(Deserialize)]
+    struct Address {
+        #[serde(rename = "2")]
+        topic: Name,
+    }
+    let address = stamp(stored).and_then(|(.., packed)| rmp_serde::from_slice::<Address>(packed).ok());
+    let topic = address.map_or_else(|| "unreadable".parse(), |address| Ok(address.topic))?;
+    Ok(TopicId { tenant: tenant.clone(), topic })
+}
+
+/// A job that stands for one that cannot be read: its payload is what is stored, so that nothing is lost on people.
+pub(super) fn placeholder(topic: &TopicId, id: JobId, stored: &[u8]) -> Job {
+    let (enqueued_at, due_at, rest) = stamp(stored).unwrap_or((Timestamp::default(), Timestamp::default(), stored));
+    let mut spec = JobSpec::new(topic.clone(), Payload { data: rest.to_vec(), content_type: None });
+    spec.id = id;
+    Job { spec, enqueued_at, due_at }
+}
+
+fn stamp(stored: &[u8]) -> Option<(Timestamp, Timestamp, &[u8])> {
+    let (enqueued, rest) = stored.split_first_chunk::<8>()?;
+    let (due, rest) = rest.split_first_chunk::<8>()?;
+    let at = |bytes: &[u8; 8]| Timestamp::from_millis(u64::from_be_bytes(*bytes));
+    Some((at(enqueued), at(due), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant() -> Name {
+        "acme".parse().unwrap()
+    }
+
+    fn id() -> JobId {
+        "j1".parse().unwrap()
+    }
+
+    fn full() -> JobSpec {
+        JobSpec {
+            id: id(),
+            topic: TopicId { tenant: tenant(), topic: "mail".parse().unwrap() },
+            body: Payload { data: vec![0, 255], content_type: Some("a/b".into()) },
+            metadata: vec![("x".into(), "1".into()), ("x".into(), "2".into())],
+            key: Some("k1".into()),
+            priority: Priority::Normal,
+            unique: Some(Unique { value: "u1".into(), window: None }),
+            max_attempts: Some(3),
+            ttl: Some(Duration::from_secs(60)),
+            keep_result: Some(Duration::from_millis(5)),
+        }
+    }
+
+    fn stamped(envelope: &[u8]) -> Vec<u8> {
+        [&1_795_176_245_006_u64.to_be_bytes(), &1_795_176_246_000_u64.to_be_bytes(), envelope].concat()
+    }
+
+    /// Format 1 as it was first released: what is stored must stay readable.
+    const FULL_1: &[u8] = b"\x89\xa12\xa4mail\xa14\xc4\x02\x00\xff\xa1c\xa3a/b\xa1m\x92\x92\xa1x\xa11\x92\xa1x\xa12\
+                            \xa1k\xa2k1\xa1u\xa2u1\xa1n\x03\xa1t\xcd\xea\x60\xa1r\x05";
+
+    #[test]
+    fn format_1_is_written_and_read() {
+        assert_eq!(write(&full()).unwrap(), FULL_1);
+        let job = read(&tenant(), id(), &stamped(FULL_1)).unwrap();
+        assert_eq!(job.spec, full());
+        assert_eq!(write_stored(&job).unwrap(), stamped(FULL_1));
+        assert_eq!(job.enqueued_at, Timestamp::from_millis(1_795_176_245_006));
+        assert_eq!(job.due_at, Timestamp::from_millis(1_795_176_246_000));
+    }
+
+    #[test]
+    fn a_plain_job_costs_a_dozen_bytes() {
+        let spec = JobSpec::new(full().topic, Payload { data: b"hi".to_vec(), content_type: None });
+        let packed = write(&spec).unwrap();
+        assert_eq!(packed, b"\x82\xa12\xa4mail\xa14\xc4\x02hi");
+        assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
+    }
+
+    #[test]
+    fn priority_and_window_are_written_where_they_are_not_the_usual() {
+        let unique = Unique { value: "u".into(), window: Some(Duration::from_millis(7)) };
+        let spec =
+            JobSpec { priority: Priority::Low, unique: Some(unique), ..JobSpec::new(full().topic, Payload::default()) };
+        let packed = write(&spec).unwrap();
+        assert_eq!(packed, b"\x85\xa12\xa4mail\xa14\xc4\x00\xa1p\xa3low\xa1u\xa1u\xa1w\x07");
+        assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
+    }
+
+    #[test]
+    fn unknown_keys_are_skipped() {
+        let job = read(&tenant(), id(), &stamped(b"\x83\xa12\xa1a\xa14\xc4\x00\xa1z\x01")).unwrap();
+        assert_eq!(job.spec.topic.topic.as_str(), "a");
+    }
+
+    #[test]
+    fn garbage_is_told_apart() {
+        let problem = |stored: &[u8]| read(&tenant(), id(), stored).unwrap_err();
+        assert!(matches!(problem(b"short"), Unreadable::Short(5)));
+        assert!(matches!(problem(&stamped(b"\xc1garbage")), Unreadable::Envelope(_)));
+        assert!(matches!(problem(&stamped(b"")), Unreadable::Envelope(_)));
+        assert!(matches!(problem(&stamped(b"\x83\xa1v\x02\xa12\xa1a\xa14\xc4\x00")), Unreadable::Version(2)));
+        assert!(matches!(problem(&stamped(b"\x82\xa12\xa1/\xa14\xc4\x00")), Unreadable::Topic(_)));
+    }
+
+    #[test]
+    fn a_placeholder_shows_what_is_stored() {
+        let job = placeholder(&full().topic, id(), &stamped(b"garbage"));
+        assert_eq!((job.spec.body.data.as_slice(), job.due_at.as_millis()), (&b"garbage"[..], 1_795_176_246_000));
+        assert_eq!(placeholder(&full().topic, id(), b"x").spec.body.data, b"x");
+    }
+}

@@ -1,0 +1,104 @@
+//! Which of Redis' errors mean that it is away, and which that it refused.
+
+use std::io;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::StoreError;
+
+/// An error as the store's callers see it. `doing` completes "refused to".
+pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError) -> StoreError {
+    let store = address.to_owned();
+    if is_away(&error) {
+        StoreError::Away { store, source: error.into() }
+    } else {
+        StoreError::Refused { store, doing, source: error.into() }
+    }
+}
+
+fn is_away(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Io => true,
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ReadOnly => true,
+            // Before version 7, errors inside a script come as text behind `ERR Error running script`.
+            ServerErrorKind::ResponseError => error.detail().is_some_and(|text| text.contains("READONLY")),
+            _ => false,
+        },
+        // A script of somebody else's blocks the server; too few replicas are connected; a failover is under way.
+        ErrorKind::Extension => matches!(error.code(), Some("BUSY" | "NOREPLICAS" | "UNBLOCKED")),
+        _ => false,
+    }
+}
+
+/// Whether the connection must be replaced. A timeout is one of the reasons: a half-open connection answers nothing
+/// for minutes, and nobody else would notice. So is a server that became a replica: the name in the address leads to
+/// the new primary by now, or soon.
+pub(super) fn is_broken(error: &RedisError) -> bool {
+    let moved_on = matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown));
+    error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() || moved_on
+}
+
+/// The server answered something that the script cannot have said.
+pub(super) fn unexpected(what: &'static str) -> RedisError {
+    (ErrorKind::UnexpectedReturnType, what).into()
+}
+
+/// A timeout of ours.
+pub(super) fn timed_out(what: &'static str) -> RedisError {
+    io::Error::new(io::ErrorKind::TimedOut, what).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_server(line: &str) -> RedisError {
+        let mut parser = redis::Parser::new();
+        let value = parser.parse_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        value.extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn what_may_pass_is_away() {
+        for line in [
+            "LOADING Redis is loading the dataset in memory",
+            "READONLY You can't write against a read only replica.",
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down",
+            "BUSY Redis is busy running a script.",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write against a read only replica.",
+        ] {
+            assert!(store_error("here", "push jobs", from_server(line)).is_away(), "{line}");
+        }
+        assert!(store_error("here", "push jobs", timed_out("no reply")).is_away());
+        assert!(store_error("here", "push jobs", io::Error::from(io::ErrorKind::ConnectionRefused).into()).is_away());
+    }
+
+    #[test]
+    fn a_connection_to_a_former_primary_is_given_up() {
+        assert!(is_broken(&from_server("READONLY You can't write against a read only replica.")));
+        assert!(is_broken(&timed_out("no reply")));
+        assert!(!is_broken(&from_server("OOM command not allowed when used memory > 'maxmemory'.")));
+    }
+
+    #[test]
+    fn what_will_not_pass_is_refused() {
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "NOAUTH Authentication required.",
+            "NOPERM this user has no permissions",
+            "ERR unknown command",
+        ] {
+            let error = store_error("here", "push jobs", from_server(line));
+            assert!(matches!(error, StoreError::Refused { .. }), "{line}");
+        }
+        assert!(!store_error("here", "claim jobs", unexpected("no number")).is_away());
+    }
+}

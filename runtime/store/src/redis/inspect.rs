@@ -1,0 +1,268 @@
+//! What people ask about jobs and topics, and what they do with dead ones.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use redis::pipe;
+
+use super::envelope;
+use super::keys::{Keys, counter, tenant_of, tenants_pattern};
+use super::record::{read_failure, read_result};
+use super::reply::Reply;
+use super::script::{Call, DELETE_DEAD, RESPAWN};
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::{DeadJob, JobState, JobView, StoreError, TopicCounts};
+use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
+use gristmill_core::time::Timestamp;
+
+/// A counter that the scripts keep and that is no total.
+const RUNNING: &str = "running";
+
+const LOOK_UP: &str = "look up a job";
+
+type Bytes = Option<Vec<u8>>;
+
+impl RedisStore {
+    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        const DOING: &str = "count jobs";
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ask.cmd("SMEMBERS").arg(keys.topics()).cmd("SMEMBERS").arg(keys.paused());
+        ask.cmd("HGETALL").arg(keys.counts());
+        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>);
+        let (used, paused, counters): Found = self.link.query(DOING, &ask).await?;
+        let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
+
+        let mut totals: BTreeMap<TopicId, BTreeMap<String, u64>> = BTreeMap::new();
+        for (field, n) in counters {
+            if let Some((topic, what)) = counter(&field, tenant) {
+                totals.entry(topic).or_default().insert(what, u64::try_from(n).unwrap_or(0));
+            }
+        }
+        let mut ask = pipe();
+        for topic in &topics {
+            for priority in Priority::ALL {
+                ask.cmd("LLEN").arg(keys.ready(priority, topic));
+            }
+            ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
+        }
+        let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
+        let (sizes, _) = sizes.as_chunks::<5>();
+        let with_ready: Vec<&Name> = topics
+            .iter()
+            .zip(sizes)
+            .filter(|(_, [high, normal, low, ..])| high + normal + low > 0)
+            .map(|(topic, _)| topic)
+            .collect();
+        let oldest = self.find_oldest(tenant, &with_ready).await?;
+        let oldest: HashMap<Name, Option<Timestamp>> = with_ready.into_iter().cloned().zip(oldest).collect();
+        Ok(topics
+            .into_iter()
+            .zip(sizes)
+            .map(|(topic, &[high, normal, low, delayed, dead])| {
+                let oldest_ready = oldest.get(&topic).copied().flatten();
+                let (ready, paused) = (high + normal + low, paused.contains(topic.as_str()));
+                let topic = TopicId { tenant: tenant.clone(), topic };
+                let mut totals = totals.remove(&topic).unwrap_or_default();
+                let running = totals.remove(RUNNING).unwrap_or(0);
+                TopicCounts { topic, ready, delayed, running, dead, oldest_ready, paused, totals }
+            })
+            .collect())
+    }
+
+    /// Looks at every key of the server, a thousand at a time.
+    pub(super) async fn find_tenants(&self) -> Result<Vec<Name>, StoreError> {
+        const DOING: &str = "list tenants";
+        let (pattern, mut cursor) = (tenants_pattern(&self.prefix), 0_u64);
+        let mut tenants = BTreeSet::new();
+        loop {
+            let mut scan = pipe();
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+            let ((next, keys),): ((u64, Vec<String>),) = self.link.query(DOING, &scan).await?;
+            tenants.extend(keys.iter().filter_map(|key| tenant_of(&self.prefix, key)));
+            if next == 0 {
+                return Ok(tenants.into_iter().collect());
+            }
+            cursor = next;
+        }
+    }
+
+    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
+        let (stored, result): (Bytes, Bytes) = self.link.query(LOOK_UP, &ask).await?;
+        match stored {
+            // The topic, which the rest of the keys depend on, never changes.
+            Some(stored) => self.view_stored(&keys, self.read(tenant, id, &stored)?).await,
+            None => Ok(result.and_then(|result| finished(id, &result))),
+        }
+    }
+
+    /// Reads everything about the job at one moment, or else it might be seen in two places.
+    async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
+        let (topic, id) = (&job.spec.topic, &job.spec.id);
+        let mut ask = pipe();
+        ask.atomic().cmd("GET").arg(keys.result(id));
+        for (command, key) in [
+            ("HGET", keys.jobs()),
+            ("HGET", keys.claims()),
+            ("HGET", keys.failures()),
+            ("ZSCORE", keys.leases()),
+            ("ZSCORE", keys.delayed(&topic.topic)),
+            ("ZSCORE", keys.dead(&topic.topic)),
+        ] {
+            ask.cmd(command).arg(key).arg(id.as_str());
+        }
+        ask.cmd("SISMEMBER").arg(keys.cancelled()).arg(id.as_str());
+        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>, bool);
+        let (result, stored, claim, failure, lease, delayed, dead, cancelled): Parts =
+            self.link.query(LOOK_UP, &ask).await?;
+        let Some(stored) = stored else {
+            // It ended between the two questions.
+            return Ok(result.and_then(|result| finished(id, &result)));
+        };
+        let (delivery, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        Ok(Some(JobView {
+            id: id.clone(),
+            state: state((worker, delivery), cancelled, lease, delayed, dead),
+            job: Some(self.read(&topic.tenant, id, &stored)?),
+            attempts,
+            last_failure: failure.as_deref().and_then(read_failure),
+            result: result.as_deref().and_then(read_result).map(|(_, result)| result),
+        }))
+    }
+
+    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<Job, StoreError> {
+        envelope::read(tenant, id.clone(), stored).map_err(|problem| StoreError::Unreadable {
+            store: self.link.address.clone(),
+            job: id.to_string(),
+            problem: problem.to_string(),
+        })
+    }
+
+    pub(super) async fn list_dead(
+        &self,
+        topic: &TopicId,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        const DOING: &str = "list dead jobs";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys(&topic.tenant);
+        let mut ask = pipe();
+        let skip = skip.min(i64::MAX as usize);
+        let last = skip.saturating_add(limit - 1).min(i64::MAX as usize);
+        ask.cmd("ZREVRANGE").arg(keys.dead(&topic.topic)).arg(skip).arg(last).arg("WITHSCORES");
+        let (found,): (Vec<(String, u64)>,) = self.link.query(DOING, &ask).await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<&String> = found.iter().map(|(id, _)| id).collect();
+        let mut ask = pipe();
+        for key in [keys.jobs(), keys.claims(), keys.failures()] {
+            ask.cmd("HMGET").arg(key).arg(&ids);
+        }
+        type Parts = (Vec<Bytes>, Vec<Option<String>>, Vec<Bytes>);
+        let (stored, claims, failures): Parts = self.link.query(DOING, &ask).await?;
+        let parts = found.iter().zip(stored).zip(claims.iter().zip(failures));
+        // Deleted between the two questions: no longer dead.
+        Ok(parts
+            .filter_map(|(((id, since), stored), (claim, failure))| {
+                let (id, stored): (JobId, _) = (id.parse().ok()?, stored?);
+                Some(DeadJob {
+                    job: envelope::read(&topic.tenant, id.clone(), &stored)
+                        .unwrap_or_else(|_| envelope::placeholder(topic, id, &stored)),
+                    since: Timestamp::from_millis(*since),
+                    attempts: parse_claim(claim.as_deref().unwrap_or_default()).1,
+                    failure: failure.as_deref().and_then(read_failure),
+                })
+            })
+            .collect())
+    }
+
+    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        const DOING: &str = "respawn dead jobs";
+        let keys = self.keys(&topic.tenant);
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut ask = pipe();
+            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
+            let mut names = keys.waiting();
+            names.extend(keys.row(&topic.topic));
+            names.extend([keys.claims(), keys.failures()]);
+            names.extend(ids.iter().map(|id| keys.result(id)));
+            let mut call = Call::new(&RESPAWN, &names);
+            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
+            for (id, stored) in ids.iter().zip(stored) {
+                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
+                let unique = job.as_ref().and_then(|job| job.spec.unique.as_ref()?.held_until_done());
+                call.arg(id.as_str()).arg(unique.unwrap_or_default());
+            }
+            answers.extend(self.yes_or_no(DOING, call).await?);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let names = [
+            keys.dead(&topic.topic),
+            keys.jobs(),
+            keys.claims(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.priorities(),
+        ];
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut call = Call::new(&DELETE_DEAD, &names);
+            call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            answers.extend(self.yes_or_no("delete dead jobs", call).await?);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
+        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
+        Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(doing))
+    }
+}
+
+fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
+    let (attempts, result) = read_result(result)?;
+    Some(JobView {
+        id: id.clone(),
+        state: JobState::Finished,
+        job: None,
+        attempts,
+        last_failure: None,
+        result: Some(result),
+    })
+}
+
+fn state(
+    (worker, delivery): (&str, u64),
+    cancelled: bool,
+    lease: Option<u64>,
+    delayed: Option<u64>,
+    dead: Option<u64>,
+) -> JobState {
+    let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
+    match (at(lease), at(delayed), at(dead)) {
+        (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), delivery, lease_until, cancelled },
+        (_, Some(until), _) => JobState::Delayed { until },
+        (_, _, Some(since)) => JobState::Dead { since },
+        _ => JobState::Ready,
+    }
+}
+
+/// The parts of `deliveries:attempts:worker`. A job that was never claimed has none.
+pub(super) fn parse_claim(text: &str) -> (u64, u32, &str) {
+    let mut fields = text.splitn(3, ':');
+    let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok()).unwrap_or(0);
+    let attempts = fields.next().and_then(|attempts| attempts.parse().ok()).unwrap_or(0);
+    (deliveries, attempts, fields.next().unwrap_or_default())
+}

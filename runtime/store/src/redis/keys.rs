@@ -1,0 +1,303 @@
+//! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
+
+use gristmill_core::job::{JobId, Name, Priority, TopicId, WorkerId};
+
+/// What all keys begin with unless the settings say otherwise.
+pub const DEFAULT_PREFIX: &str = "gm";
+
+/// The partition that all jobs of a tenant are in, until a tenant can have several.
+const PARTITION: u32 = 0;
+
+/// The keys of one tenant partition. They share the hash tag `{tenant/partition}`, hence one slot.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    base: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, tenant: &Name) -> Self {
+        Self { base: format!("{prefix}:{{{tenant}/{PARTITION}}}:") }
+    }
+
+    fn key(&self, name: &str) -> String {
+        [&self.base, name].concat()
+    }
+
+    fn key_of(&self, name: &str, of: &str) -> String {
+        [&self.base, name, ":", of].concat()
+    }
+
+    /// HASH id → stamp and envelope.
+    pub(super) fn jobs(&self) -> String {
+        self.key("jobs")
+    }
+
+    /// HASH id → `deliveries:attempts:worker`.
+    pub(super) fn claims(&self) -> String {
+        self.key("claims")
+    }
+
+    /// ZSET id → end of lease, ms.
+    pub(super) fn leases(&self) -> String {
+        self.key("leases")
+    }
+
+    /// SET of topics with ready jobs.
+    pub(super) fn active(&self) -> String {
+        self.key("active")
+    }
+
+    /// ZSET topic → its next due time, ms.
+    pub(super) fn due(&self) -> String {
+        self.key("due")
+    }
+
+    /// SET of topics ever pushed to.
+    pub(super) fn topics(&self) -> String {
+        self.key("topics")
+    }
+
+    /// HASH id → last failure.
+    pub(super) fn failures(&self) -> String {
+        self.key("failures")
+    }
+
+    /// HASH id → checkpoint.
+    pub(super) fn checkpoints(&self) -> String {
+        self.key("checkpoints")
+    }
+
+    /// HASH `topic:what` → how many.
+    pub(super) fn counts(&self) -> String {
+        self.key("counts")
+    }
+
+    /// HASH id → priority, of jobs that are not normal.
+    pub(super) fn priorities(&self) -> String {
+        self.key("priorities")
+    }
+
+    /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
+    pub(super) fn turns(&self) -> String {
+        self.key("turns")
+    }
+
+    /// SET of topics of which nothing is handed out.
+    pub(super) fn paused(&self) -> String {
+        self.key("paused")
+    }
+
+    /// SET of ids of running jobs that have been cancelled.
+    pub(super) fn cancelled(&self) -> String {
+        self.key("cancelled")
+    }
+
+    /// SET of topics that have something that is kept for a time only.
+    pub(super) fn perishable(&self) -> String {
+        self.key("perishable")
+    }
+
+    /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
+    pub(super) fn moved(&self) -> String {
+        self.key("moved")
+    }
+
+    /// LIST of ids: in at the left, out at the right. That of normal jobs is the one that others may write to.
+    pub(super) fn ready(&self, priority: Priority, topic: &Name) -> String {
+        let name = match priority {
+            Priority::High => "ready-high",
+            Priority::Normal => "ready",
+            Priority::Low => "ready-low",
+        };
+        self.key_of(name, topic.as_str())
+    }
+
+    /// ZSET id → due, ms.
+    pub(super) fn delayed(&self, topic: &Name) -> String {
+        self.key_of("delayed", topic.as_str())
+    }
+
+    /// ZSET id → buried at, ms.
+    pub(super) fn dead(&self, topic: &Name) -> String {
+        self.key_of("dead", topic.as_str())
+    }
+
+    /// HASH unique value → `id`, or `id expiry` where it is held for a time.
+    pub(super) fn unique(&self, topic: &Name) -> String {
+        self.key_of("unique", topic.as_str())
+    }
+
+    /// ZSET unique value that is held for a time → until when, ms.
+    pub(super) fn windows(&self, topic: &Name) -> String {
+        self.key_of("windows", topic.as_str())
+    }
+
+    /// LIST of elements of the ready List that were no job.
+    pub(super) fn strays(&self, topic: &Name) -> String {
+        self.key_of("strays", topic.as_str())
+    }
+
+    /// LIST of ids that the worker runs.
+    pub(super) fn processing(&self, worker: &WorkerId) -> String {
+        self.key_of("processing", worker.as_str())
+    }
+
+    /// STRING: what became of a job.
+    pub(super) fn result(&self, id: &JobId) -> String {
+        self.key_of("result", id.as_str())
+    }
+
+    /// What the scripts that make jobs wait, or no longer, have first among their keys: see `lua/waiting.lua`.
+    pub(super) fn waiting(&self) -> Vec<String> {
+        vec![
+            self.jobs(),
+            self.priorities(),
+            self.active(),
+            self.due(),
+            self.topics(),
+            self.counts(),
+            self.paused(),
+            self.perishable(),
+        ]
+    }
+
+    /// A topic's row of keys for the same scripts.
+    pub(super) fn row(&self, topic: &Name) -> [String; 7] {
+        [
+            self.ready(Priority::High, topic),
+            self.ready(Priority::Normal, topic),
+            self.ready(Priority::Low, topic),
+            self.delayed(topic),
+            self.unique(topic),
+            self.windows(topic),
+            self.dead(topic),
+        ]
+    }
+
+    /// Channel of wake-ups.
+    pub(super) fn wake_channel(&self) -> String {
+        self.key("wake")
+    }
+
+    /// Channel of ids of finished jobs.
+    pub(super) fn done_channel(&self) -> String {
+        self.key("done")
+    }
+}
+
+/// The keys of what is known about tokens: of all tenants, in a slot of their own.
+#[derive(Debug, Clone)]
+pub(super) struct TokenKeys {
+    base: String,
+}
+
+impl TokenKeys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { base: [prefix, ":{tokens}:"].concat() }
+    }
+
+    /// HASH id → what is stored of the token, JSON.
+    pub(super) fn all(&self) -> String {
+        [&self.base, "all"].concat()
+    }
+
+    /// HASH id → the token's limits, JSON.
+    pub(super) fn limits(&self) -> String {
+        [&self.base, "limits"].concat()
+    }
+
+    /// SET of ids of a tenant's tokens, or of those that are for all tenants.
+    pub(super) fn of(&self, tenant: Option<&Name>) -> String {
+        match tenant {
+            Some(tenant) => [&self.base, "of:", tenant.as_str()].concat(),
+            None => [&self.base, "operators"].concat(),
+        }
+    }
+
+    /// Channel of ids of tokens that have changed.
+    pub(super) fn channel(&self) -> String {
+        [&self.base, "changed"].concat()
+    }
+}
+
+/// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
+pub(super) fn workers(prefix: &str) -> String {
+    [prefix, ":workers"].concat()
+}
+
+/// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
+pub(super) fn placements(prefix: &str) -> String {
+    [prefix, ":placements"].concat()
+}
+
+/// STRING: the process that moves the tenant's jobs.
+pub(super) fn mover(prefix: &str, tenant: &Name) -> String {
+    [prefix, ":mover:", tenant.as_str()].concat()
+}
+
+/// A pattern for `SCAN` that finds the `topics` of every tenant.
+pub(super) fn tenants_pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 16);
+    for c in prefix.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + ":{*}:topics"
+}
+
+/// The tenant whose `topics` has this name. The other direction of [`Keys::topics`].
+pub(super) fn tenant_of(prefix: &str, key: &str) -> Option<Name> {
+    let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:topics")?;
+    tag.rsplit_once('/')?.0.parse().ok()
+}
+
+/// The counter field of a topic: `topic:what`. The other direction of what the scripts' `count` writes.
+pub(super) fn counter(field: &str, tenant: &Name) -> Option<(TopicId, String)> {
+    let (topic, what) = field.split_once(':')?;
+    Some((TopicId { tenant: tenant.clone(), topic: topic.parse().ok()? }, what.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_of_a_partition_share_its_hash_tag() {
+        let (tenant, topic): (Name, Name) = ("acme".parse().unwrap(), "resize".parse().unwrap());
+        let keys = Keys::new(DEFAULT_PREFIX, &tenant);
+        assert_eq!(keys.jobs(), "gm:{acme/0}:jobs");
+        assert_eq!(keys.ready(Priority::Normal, &topic), "gm:{acme/0}:ready:resize");
+        assert_eq!(keys.ready(Priority::Low, &topic), "gm:{acme/0}:ready-low:resize");
+        assert_eq!(keys.processing(&WorkerId::new("host-1-x")), "gm:{acme/0}:processing:host-1-x");
+        assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
+        assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");
+    }
+
+    #[test]
+    fn no_tenants_tokens_have_the_key_of_somebody_elses() {
+        let (keys, tenant) = (TokenKeys::new(DEFAULT_PREFIX), "operators".parse().unwrap());
+        assert_eq!(keys.of(Some(&tenant)), "gm:{tokens}:of:operators");
+        assert_eq!(keys.of(None), "gm:{tokens}:operators");
+        assert_eq!(tenant_of(DEFAULT_PREFIX, &keys.all()), None);
+    }
+
+    #[test]
+    fn tenants_are_read_from_the_keys_of_their_topics() {
+        let tenant: Name = "acme".parse().unwrap();
+        let key = Keys::new("a*b", &tenant).topics();
+        assert_eq!(tenants_pattern("a*b"), "a\\*b:{*}:topics");
+        assert_eq!(tenant_of("a*b", &key), Some(tenant));
+        assert_eq!(tenant_of("a*b", "a*b:{acme/0}:topics:x"), None);
+        assert_eq!(tenant_of("other", &key), None);
+    }
+
+    #[test]
+    fn counters_are_read_as_they_are_written() {
+        let tenant: Name = "acme".parse().unwrap();
+        let (topic, what) = counter("a.b:dead-trap", &tenant).unwrap();
+        assert_eq!((topic.to_string().as_str(), what.as_str()), ("acme/a.b", "dead-trap"));
+        assert!(counter("nothing", &tenant).is_none());
+    }
+}

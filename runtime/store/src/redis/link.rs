@@ -1,0 +1,194 @@
+//! The connection: multiplexed, replaced when it breaks, and never waited for without a bound. Each one teaches its server
+//! the scripts that it is used for.
+//!
+//! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Away`], the next call makes a new
+//! one, and whoever calls decides how long to back off in between.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::sync::Mutex;
+
+use super::error::{is_broken, store_error, timed_out};
+use super::script::{Call, Script};
+use crate::StoreError;
+
+/// Name lookup, TCP and greeting together.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Long enough for the largest batch on a busy server, short enough to notice a half-open connection.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server, and the connection to it if there is one.
+pub(super) struct Link {
+    pub(super) client: redis::Client,
+    /// Where the server is, without user and password.
+    pub(super) address: String,
+    live: ArcSwapOption<Live>,
+    /// Held while connecting, so that a hundred callers make one connection and not a hundred.
+    connecting: Mutex<()>,
+}
+
+/// A connection, and the scripts that it has taught its server, by their hashes.
+struct Live {
+    connection: MultiplexedConnection,
+    taught: std::sync::Mutex<HashSet<&'static str>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A link to the server at `url`, not connected yet.
+    ///
+    /// # Errors
+    /// [`StoreError::BadAddress`] if the URL makes no sense or needs what is not compiled in.
+    pub(super) fn new(url: &str) -> Result<Self, StoreError> {
+        let client = redis::Client::open(url).map_err(|error| StoreError::BadAddress {
+            address: without_password(url),
+            problem: format!("{error}; use redis://[[user]:password@]host[:port][/db] or unix:/path"),
+        })?;
+        let address = client.get_connection_info().addr().to_string();
+        Ok(Self { client, address, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
+    }
+
+    /// Runs scripts in the order given, in one round trip. Answers in the same order.
+    ///
+    /// # Errors
+    /// The first one; the other scripts may have run.
+    pub(super) async fn run(&self, doing: &'static str, calls: Vec<Call>) -> Result<Vec<Value>, StoreError> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.with_connection(doing, async |live| live.run(calls).await).await
+    }
+
+    /// Runs plain commands in one round trip.
+    pub(super) async fn query<T: FromRedisValue>(
+        &self,
+        doing: &'static str,
+        commands: &Pipeline,
+    ) -> Result<T, StoreError> {
+        self.with_connection(doing, async |live| commands.query_async(&mut live.connection.clone()).await).await
+    }
+
+    /// Makes sure that there is a connection.
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        self.connection().await.map(drop).map_err(|error| self.failed("connect", error))
+    }
+
+    pub(super) fn failed(&self, doing: &'static str, error: RedisError) -> StoreError {
+        store_error(&self.address, doing, error)
+    }
+
+    async fn with_connection<T>(
+        &self,
+        doing: &'static str,
+        work: impl AsyncFnOnce(&Live) -> RedisResult<T>,
+    ) -> Result<T, StoreError> {
+        let live = self.connection().await.map_err(|error| self.failed(doing, error))?;
+        work(&live).await.map_err(|error| {
+            if is_broken(&error) {
+                // Only this one: another caller may have replaced it already.
+                self.live.compare_and_swap(&live, None);
+            }
+            self.failed(doing, error)
+        })
+    }
+
+    async fn connection(&self) -> RedisResult<Arc<Live>> {
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        let connect = async {
+            let _turn = self.connecting.lock().await;
+            if let Some(live) = self.live.load_full() {
+                return Ok(live);
+            }
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(CONNECT_TIMEOUT))
+                .set_response_timeout(Some(RESPONSE_TIMEOUT));
+            let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            let live = Arc::new(Live { connection, taught: std::sync::Mutex::default() });
+            self.live.store(Some(Arc::clone(&live)));
+            Ok(live)
+        };
+        // Around the turn as well: the last of many callers waits no longer than the first.
+        tokio::time::timeout(CONNECT_TIMEOUT, connect)
+            .await
+            .unwrap_or_else(|_| Err(timed_out("connecting took too long")))
+    }
+}
+
+impl Live {
+    async fn run(&self, calls: Vec<Call>) -> RedisResult<Vec<Value>> {
+        let mut connection = self.connection.clone();
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        let mut scripts = Vec::with_capacity(calls.len());
+        for call in calls {
+            self.teach(call.script).await?;
+            scripts.push(call.script);
+            pipeline.add_command(call.command);
+        }
+        let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(&mut connection).await?;
+
+        // Somebody made the server forget its scripts: teach it again, and repeat what it did not run.
+        for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(pipeline.cmd_iter()) {
+            if matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into()) {
+                script.load_async(&mut connection).await?;
+                *answer = command.query_async(&mut connection).await;
+            }
+        }
+        answers.into_iter().collect()
+    }
+
+    /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,
+    /// its first calls are refused, its last ones are not, and what is repeated would come behind them.
+    async fn teach(&self, script: &'static Script) -> RedisResult<()> {
+        let hash = script.get_hash();
+        let known = self.taught.lock().unwrap_or_else(PoisonError::into_inner).contains(hash);
+        if !known {
+            script.load_async(&mut self.connection.clone()).await?;
+            self.taught.lock().unwrap_or_else(PoisonError::into_inner).insert(hash);
+        }
+        Ok(())
+    }
+}
+
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_addresses_are_named_without_their_password() {
+        for (url, shown) in
+            [("nonsense", "nonsense"), ("amqp://u:secret@host", "amqp://***@host"), ("rediss://host", "rediss://host")]
+        {
+            let error = Link::new(url).unwrap_err();
+            assert!(matches!(&error, StoreError::BadAddress { address, .. } if address == shown), "{error}");
+        }
+        assert_eq!(Link::new("redis://u:secret@host/3").unwrap().address, "host:6379");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = Link::new(&format!("unix:{}", folder.path().join("none").display())).unwrap();
+        assert!(link.connect().await.unwrap_err().is_away());
+    }
+}

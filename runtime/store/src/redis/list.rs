@@ -1,0 +1,263 @@
+//! Lists of jobs, page by page, and how old the oldest ready ones are.
+
+use std::collections::BTreeSet;
+
+use redis::{RedisResult, Value, pipe};
+
+use super::claim::job_id;
+use super::envelope;
+use super::error::unexpected;
+use super::inspect::parse_claim;
+use super::keys::Keys;
+use super::record::read_failure;
+use super::reply::Reply;
+use super::script::{Call, LIST_LINE, LIST_RUNNING, LIST_SORTED, OLDEST, Script};
+use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
+use crate::list::{PAGE_BYTES, PAGE_JOBS};
+use crate::{Cursor, JobState, JobView, Page, Place, StoreError};
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::time::Timestamp;
+
+const DOING: &str = "list jobs";
+
+/// How many running jobs, of any topic, a page looks at.
+const LOOK: usize = 2000;
+
+/// A listed job, and how often it has been claimed.
+struct Listed {
+    view: JobView,
+    deliveries: u64,
+}
+
+impl RedisStore {
+    pub(super) async fn list_jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        if let Some(after) = after.filter(|after| after.place != place) {
+            let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
+            return Err(self.refused(DOING, anyhow::Error::msg(problem)));
+        }
+        // One of several stores that are no more: from the front again.
+        let (after, limit) = (after.filter(|after| after.stage.is_none()), limit.min(PAGE_JOBS));
+        match place {
+            _ if limit == 0 => Ok(Page { jobs: Vec::new(), next: after.cloned() }),
+            Place::Ready => self.list_ready(topic, after, limit).await,
+            Place::Running => self.list_running(topic, after, limit).await,
+            Place::Delayed | Place::Dead => self.list_sorted(topic, place, after, limit).await,
+        }
+    }
+
+    /// The lines one after the other, until the page is full.
+    async fn list_ready(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let mut page = Page::default();
+        let begin = after.map_or(Priority::High, |after| after.line);
+        for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
+            let after = after.filter(|after| after.line == line);
+            let mut call = page_call(&LIST_LINE, &keys, keys.ready(line, &topic.topic), limit - page.jobs.len());
+            call.arg(format!("{}", after.map_or(0.0, |after| after.number)));
+            let mut anchors = after.map_or_else(Vec::new, |after| after.jobs.clone());
+            for (id, deliveries) in &anchors {
+                call.arg(id.as_str()).arg(*deliveries);
+            }
+            let mut reply = self.one_reply(call).await?;
+            let mut read = || -> RedisResult<_> {
+                let (end, more) = (reply.number()?, reply.number()? == 1);
+                let (mut jobs, mut listed) = (reply.array()?, Vec::new());
+                while !jobs.is_empty() {
+                    listed.push(read_job(&mut jobs, topic, |_, _| Ok(JobState::Ready))?);
+                }
+                Ok((end, more, listed))
+            };
+            let (end, more, listed) = read().map_err(self.misread(DOING))?;
+            if listed.is_empty() {
+                // Nothing but elements that are no jobs.
+                anchors.clear();
+            }
+            for Listed { view, deliveries } in listed {
+                anchors.insert(0, (view.id.clone(), deliveries));
+                page.jobs.push(view);
+            }
+            if more {
+                page.next = Some(Cursor::in_line(line, end as f64, anchors));
+                return Ok(page);
+            }
+            if page.jobs.len() == limit && line != Priority::Low {
+                page.next = Some(Cursor::in_line(line, end as f64, anchors));
+                return Ok(page);
+            }
+        }
+        Ok(page)
+    }
+
+    async fn list_sorted(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let (key, direction) = match place {
+            Place::Dead => (keys.dead(&topic.topic), "down"),
+            _ => (keys.delayed(&topic.topic), "up"),
+        };
+        let mut call = page_call(&LIST_SORTED, &keys, key, limit);
+        call.arg(direction);
+        match after.and_then(|after| Some((after.number, after.last()?))) {
+            Some((score, last)) => call.arg(score.to_string()).arg(last.as_str()),
+            None => call.arg("").arg(""),
+        };
+        let mut reply = self.one_reply(call).await?;
+        let mut read = || -> RedisResult<Page> {
+            let (more, mut jobs) = (reply.number()? == 1, reply.array()?);
+            let (mut page, mut score) = (Page::default(), 0.0);
+            while !jobs.is_empty() {
+                let listed = read_job(&mut jobs, topic, |jobs, _| {
+                    score = jobs.text()?.parse().map_err(|_| unexpected("a score is no number"))?;
+                    let at = Timestamp::from_millis(jobs.number()?);
+                    Ok(if place == Place::Dead {
+                        JobState::Dead { since: at }
+                    } else {
+                        JobState::Delayed { until: at }
+                    })
+                })?;
+                page.jobs.push(listed.view);
+            }
+            let last = page.jobs.last().filter(|_| more);
+            page.next = last.map(|last| Cursor::new(place, score, last.id.clone()));
+            Ok(page)
+        };
+        read().map_err(self.misread(DOING))
+    }
+
+    /// Running jobs are in no order by topic: looks at the ids of all of the tenant's, in small steps, and then at as many
+    /// jobs as a page may take.
+    async fn list_running(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let (ids, mut more) = self.next_running(&keys, after.and_then(Cursor::last)).await?;
+        let (mut page, mut looked) = (Page::default(), 0);
+        for _ in 0..CALLS_AT_ONCE {
+            if looked >= ids.len() || page.jobs.len() == limit {
+                break;
+            }
+            let some = ids.iter().skip(looked).take(SCRIPT_JOBS.min(limit));
+            let names = [keys.jobs(), keys.claims(), keys.failures(), keys.leases(), keys.cancelled()];
+            let mut call = Call::new(&LIST_RUNNING, &names);
+            call.arg(limit - page.jobs.len()).arg(PAGE_BYTES);
+            call.arg(some.map(JobId::as_str).collect::<Vec<_>>());
+            let mut reply = self.one_reply(call).await?;
+            let mut read = || -> RedisResult<usize> {
+                let (count, mut jobs) = (reply.number()?, reply.array()?);
+                while !jobs.is_empty() {
+                    let listed = read_job(&mut jobs, topic, read_running)?;
+                    let job = listed.view.job.as_ref();
+                    if job.is_some_and(|job| job.spec.topic == *topic) {
+                        page.jobs.push(listed.view);
+                    }
+                }
+                Ok(usize::try_from(count).unwrap_or(usize::MAX))
+            };
+            let count = read().map_err(self.misread(DOING))?;
+            looked = looked.saturating_add(count);
+            if bytes(&page) >= PAGE_BYTES {
+                break;
+            }
+        }
+        more |= looked < ids.len();
+        let last = looked.checked_sub(1).and_then(|last| ids.get(last)).or(ids.last()).filter(|_| more);
+        page.next = last.map(|last| Cursor::new(Place::Running, 0.0, last.clone()));
+        Ok(page)
+    }
+
+    /// The ids of a tenant's running jobs in order, behind one of them, and whether there are more.
+    async fn next_running(&self, keys: &Keys, after: Option<&JobId>) -> Result<(Vec<JobId>, bool), StoreError> {
+        let (mut ids, mut cursor, mut more) = (BTreeSet::new(), 0_u64, false);
+        loop {
+            let mut scan = pipe();
+            scan.cmd("ZSCAN").arg(keys.leases()).arg(cursor).arg("COUNT").arg(1000);
+            let ((next, found),): ((u64, Vec<(String, String)>),) = self.link.query(DOING, &scan).await?;
+            let found = found.into_iter().filter_map(|(id, _)| JobId::try_from(id).ok());
+            ids.extend(found.filter(|id| after.is_none_or(|after| id > after)));
+            while ids.len() > LOOK {
+                ids.pop_last();
+                more = true;
+            }
+            if next == 0 {
+                return Ok((ids.into_iter().collect(), more));
+            }
+            cursor = next;
+        }
+    }
+
+    /// When the jobs at the heads of these topics' lines became due, the earliest of each topic.
+    pub(super) async fn find_oldest(
+        &self,
+        tenant: &Name,
+        topics: &[&Name],
+    ) -> Result<Vec<Option<Timestamp>>, StoreError> {
+        const DOING: &str = "look for the oldest jobs";
+        let keys = self.keys(tenant);
+        let mut oldest = Vec::with_capacity(topics.len());
+        for topics in topics.chunks(SCRIPT_JOBS / Priority::ALL.len()) {
+            let mut names = vec![keys.jobs()];
+            for topic in topics {
+                names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
+            }
+            let mut reply = self.one_reply(Call::new(&OLDEST, &names)).await?;
+            let mut read = || -> RedisResult<()> {
+                for _ in topics {
+                    let heads = [reply.text()?, reply.text()?, reply.text()?];
+                    let due = heads.iter().filter_map(|due| due.parse().ok());
+                    oldest.push(due.min().map(Timestamp::from_millis));
+                }
+                Ok(())
+            };
+            read().map_err(self.misread(DOING))?;
+        }
+        Ok(oldest)
+    }
+
+    async fn one_reply(&self, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or(Value::Nil);
+        Reply::new(reply).map_err(self.misread(DOING))
+    }
+}
+
+/// A call for a page, with what all of them begin with.
+fn page_call(script: &'static Script, keys: &Keys, place: String, limit: usize) -> Call {
+    let mut call = Call::new(script, &[keys.jobs(), keys.claims(), keys.failures(), place]);
+    call.arg(limit).arg(PAGE_BYTES);
+    call
+}
+
+/// Reads a job, and what `state` reads behind it, given its claim.
+fn read_job(
+    jobs: &mut Reply,
+    topic: &TopicId,
+    state: impl FnOnce(&mut Reply, (u64, &str)) -> RedisResult<JobState>,
+) -> RedisResult<Listed> {
+    let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+    let (claim, failure) = (jobs.text()?, jobs.bytes()?);
+    let (deliveries, attempts, worker) = parse_claim(&claim);
+    let state = state(jobs, (deliveries, worker))?;
+    let job = envelope::read(&topic.tenant, id.clone(), &stored).unwrap_or_else(|_| {
+        let topic = envelope::topic(&topic.tenant, &stored).unwrap_or_else(|_| topic.clone());
+        envelope::placeholder(&topic, id.clone(), &stored)
+    });
+    let view = JobView { id, state, job: Some(job), attempts, last_failure: read_failure(&failure), result: None };
+    Ok(Listed { view, deliveries })
+}
+
+fn read_running(jobs: &mut Reply, (delivery, worker): (u64, &str)) -> RedisResult<JobState> {
+    let lease_until = Timestamp::from_millis(jobs.number()?);
+    Ok(JobState::Running { worker: worker.into(), delivery, lease_until, cancelled: jobs.number()? == 1 })
+}
+
+fn bytes(page: &Page) -> usize {
+    page.jobs.iter().filter_map(|view| view.job.as_ref()).map(|job| job.spec.body.data.len()).sum()
+}

@@ -1,0 +1,102 @@
+//! Migrate: due jobs go from delayed to ready.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use redis::pipe;
+
+use super::clock::TimeReply;
+use super::keys::Keys;
+use super::reply::Reply;
+use super::script::{Call, MIGRATE};
+use super::store::RedisStore;
+use crate::{Migrated, StoreError};
+use gristmill_core::job::Name;
+
+const DOING: &str = "migrate due jobs";
+
+/// How many topics one call of the script looks at.
+const TOPICS: isize = 64;
+
+/// How many jobs one call of the script moves at most.
+const JOBS: usize = 1000;
+
+/// Topics that are due so soon after the first one are migrated with it.
+const TOGETHER_MS: u64 = 5;
+
+/// The topics of each tenant that are due next, as last seen. A script may not make up key names, so they have to be known
+/// before; a guess that is right saves the moment of truth a round trip.
+pub(super) type DueNext = Mutex<HashMap<Name, Vec<Name>>>;
+
+/// Which topics are due next, and when.
+struct Heads {
+    topics: Vec<Name>,
+    due_in: Option<Duration>,
+}
+
+impl RedisStore {
+    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        let keys = self.keys(tenant);
+        let mut next = self.due_next().remove(tenant).unwrap_or_default();
+        let (mut moved, mut guessed) = (0, true);
+        loop {
+            let room = limit.saturating_sub(moved).min(JOBS);
+            let some = self.migrate_topics(&keys, &next, guessed, room).await?;
+            moved += some;
+            guessed = false;
+            // Off the way of the jobs that were just moved.
+            let heads = self.look_at_heads(&keys).await?;
+            let is_due = heads.due_in == Some(Duration::ZERO);
+            // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
+            let in_vain = some == 0 && heads.topics == next;
+            if moved >= limit || !is_due || in_vain {
+                self.due_next().insert(tenant.clone(), heads.topics);
+                return Ok(Migrated { moved, next_due_in: heads.due_in });
+            }
+            next = heads.topics;
+        }
+    }
+
+    async fn look_at_heads(&self, keys: &Keys) -> Result<Heads, StoreError> {
+        let mut look = pipe();
+        look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
+        let (time, heads): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
+        let first = heads.first().map(|(_, due)| *due);
+        let horizon = first.map(|due| due.max(self.now(time).as_millis()).saturating_add(TOGETHER_MS));
+        let together = heads.iter().take_while(|(_, due)| Some(*due) <= horizon);
+        Ok(Heads {
+            topics: together.filter_map(|(topic, _)| topic.parse().ok()).collect(),
+            due_in: first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time))),
+        })
+    }
+
+    /// Moves due jobs of these topics; tells how many. None if they are guessed and another topic is due.
+    async fn migrate_topics(
+        &self,
+        keys: &Keys,
+        topics: &[Name],
+        guessed: bool,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        if topics.is_empty() || limit == 0 {
+            return Ok(0);
+        }
+        let mut names = keys.waiting();
+        for topic in topics {
+            names.extend(keys.row(topic));
+        }
+        let mut call = Call::new(&MIGRATE, &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
+        for topic in topics {
+            call.arg(topic.as_str());
+        }
+        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
+        let moved = Reply::new(reply).and_then(|mut reply| reply.integer()).map_err(self.misread(DOING))?;
+        Ok(usize::try_from(moved).unwrap_or(0))
+    }
+
+    fn due_next(&self) -> MutexGuard<'_, HashMap<Name, Vec<Name>>> {
+        self.due_next.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

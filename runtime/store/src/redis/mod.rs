@@ -1,0 +1,40 @@
+//! The Redis store: lists, sorted sets and hashes, moved by one Lua script per transition.
+//!
+//! `keys` is the only place that knows key names, `lua/` the only place where a job changes its place. Everything else
+//! turns calls into scripts' arguments and replies into answers. `docs/redis-keys.md` describes the layout.
+//!
+//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to a single server.
+
+mod ack;
+mod cancel;
+mod claim;
+mod clock;
+#[doc(hidden)]
+pub mod envelope;
+mod error;
+mod inspect;
+mod keys;
+mod lease;
+mod line;
+mod link;
+mod list;
+mod migrate;
+mod placement;
+mod push;
+mod reap;
+mod record;
+mod reply;
+mod script;
+mod settle;
+mod signals;
+mod store;
+mod sweep;
+mod tokens;
+mod transfer;
+mod wanted;
+
+#[cfg(test)]
+mod tests;
+
+pub use keys::DEFAULT_PREFIX;
+pub use store::RedisStore;

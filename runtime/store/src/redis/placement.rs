@@ -1,0 +1,51 @@
+//! Where tenants live, where this store is home to several.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{Value, pipe};
+
+use super::keys::{mover, placements};
+use super::script::{Call, DRIVE, PLACE};
+use super::store::RedisStore;
+use crate::clock::wait_ms;
+use crate::{Placement, Registry, StoreError};
+use gristmill_core::job::{Name, WorkerId};
+
+const READ: &str = "read where tenants live";
+
+#[async_trait]
+impl Registry for RedisStore {
+    async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError> {
+        let mut ask = pipe();
+        ask.cmd("HGETALL").arg(placements(&self.prefix));
+        let (found,): (HashMap<String, String>,) = self.link.query(READ, &ask).await?;
+        let read = |(tenant, stored): (String, String)| {
+            let record = stored.split_once(' ').map_or(&*stored, |(_, record)| record);
+            let record = serde_json::from_str(record).map_err(|error| self.refused(READ, error))?;
+            Ok((tenant.parse().map_err(|error: gristmill_core::job::BadName| self.refused(READ, error))?, record))
+        };
+        found.into_iter().map(read).collect()
+    }
+
+    async fn place(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
+        const DOING: &str = "write where a tenant lives";
+        let record = serde_json::to_string(placement).map_err(|error| self.refused(DOING, error))?;
+        let mut call = Call::new(&PLACE, &[placements(&self.prefix)]);
+        call.arg(tenant.as_str()).arg(placement.generation).arg(record);
+        self.is_one(DOING, call).await
+    }
+
+    async fn drive(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError> {
+        let mut call = Call::new(&DRIVE, &[mover(&self.prefix, tenant)]);
+        call.arg(driver.as_str()).arg(wait_ms(lease));
+        self.is_one("say who moves a tenant", call).await
+    }
+}
+
+impl RedisStore {
+    async fn is_one(&self, doing: &'static str, call: Call) -> Result<bool, StoreError> {
+        Ok(self.link.run(doing, vec![call]).await? == [Value::Int(1)])
+    }
+}

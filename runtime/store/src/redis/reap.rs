@@ -1,0 +1,173 @@
+//! Heartbeats, and the running jobs that nobody runs any more.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use redis::{RedisResult, Value, pipe};
+
+use super::claim::{Broken, Running, attempt, job_id};
+use super::clock::TimeReply;
+use super::envelope;
+use super::error::unexpected;
+use super::keys::workers;
+use super::reply::Reply;
+use super::script::{BEAT, Call, OVERDUE, SILENT};
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::clock::wait_ms;
+use crate::{Overdue, StoreError};
+use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+use gristmill_core::time::Timestamp;
+
+/// For how long a dead worker is remembered. Its jobs are taken back long before; should a tenant have had no runner
+/// that looks for them in all that time, their leases run out and bring them back.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+/// How many jobs one call of the script finds at most: each costs it five commands.
+const JOBS: usize = 1000;
+
+impl RedisStore {
+    /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
+    ///
+    /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
+    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        const DOING: &str = "write a heartbeat";
+        let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
+        let now = self.now(time).as_millis();
+        let mut beat = pipe();
+        beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
+        match self.link.query::<Value>(DOING, &beat).await {
+            Err(StoreError::Refused { .. }) => {
+                let mut call = Call::new(&BEAT, &[workers(&self.prefix)]);
+                call.arg(self.now_argument()).arg(worker.as_str());
+                self.link.run(DOING, vec![call]).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
+    }
+
+    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let mut forget = pipe();
+        forget.cmd("ZREM").arg(workers(&self.prefix)).arg(worker.as_str());
+        self.link.query::<Value>("forget a worker", &forget).await.map(drop)
+    }
+
+    /// Three commands where nothing is overdue; the scripts run only if something may be.
+    pub(super) async fn find_overdue(
+        &self,
+        tenant: &Name,
+        dead_after: Duration,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, StoreError> {
+        const DOING: &str = "look for overdue jobs";
+        let keys = self.keys(tenant);
+        let mut look = pipe();
+        look.cmd("ZRANGE").arg(keys.leases()).arg(0).arg(0).arg("WITHSCORES");
+        look.cmd("ZRANGE").arg(workers(&self.prefix)).arg(0).arg(0).arg("WITHSCORES");
+        look.cmd("TIME");
+        type Head = Vec<(String, u64)>;
+        let (lease, heartbeat, time): (Head, Head, TimeReply) = self.link.query(DOING, &look).await?;
+        let now = self.now(time);
+        let passed =
+            |head: &Head, wait| head.first().is_some_and(|(_, at)| Timestamp::from_millis(*at).plus(wait) <= now);
+        let worker_died = passed(&heartbeat, dead_after);
+        if limit == 0 || lease.is_empty() || !(worker_died || passed(&lease, Duration::ZERO)) {
+            return Ok(Vec::new());
+        }
+
+        let dead = if worker_died { self.silent_workers(DOING, dead_after).await? } else { Vec::new() };
+        let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
+        names.extend(dead.iter().map(|worker| keys.processing(worker)));
+        let mut call = Call::new(&OVERDUE, &names);
+        call.arg(self.now_argument()).arg(limit.min(JOBS));
+        call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
+        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
+
+        let mut broken = Vec::new();
+        let overdue = read(reply, tenant, &mut broken).map_err(self.misread(DOING))?;
+        self.bury_broken(broken, Some(dead_after)).await?;
+        Ok(overdue)
+    }
+
+    /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.
+    pub(super) async fn find_held(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        const DOING: &str = "look for what a worker holds";
+        let keys = self.keys(tenant);
+        let mut look = pipe();
+        look.cmd("LRANGE").arg(keys.processing(worker)).arg(0).arg(-1);
+        let (held,): (Vec<String>,) = self.link.query(DOING, &look).await?;
+        let held = held.into_iter().filter_map(|id| id.parse().ok()).filter(|id| !except.contains(id));
+        let held: Vec<JobId> = held.collect();
+
+        let mut leases = Vec::with_capacity(held.len());
+        for ids in held.chunks(SCRIPT_JOBS) {
+            let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
+            let mut look = pipe();
+            look.cmd("HMGET").arg(keys.claims()).arg(&names).cmd("HMGET").arg(keys.jobs()).arg(&names);
+            type Parts = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
+            let (claims, stored): Parts = self.link.query(DOING, &look).await?;
+            let parts = ids.iter().zip(claims.iter().zip(&stored));
+            // Whatever has ended or was taken away between the two questions is not held any more.
+            leases.extend(parts.filter_map(|(job, (claim, stored))| {
+                let delivery = held_by(worker, claim.as_deref()?)?;
+                let topic = envelope::topic(tenant, stored.as_deref()?).ok()?;
+                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery })
+            }));
+        }
+        Ok(leases)
+    }
+
+    /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
+    pub(super) async fn silent_workers(
+        &self,
+        doing: &'static str,
+        dead_after: Duration,
+    ) -> Result<Vec<WorkerId>, StoreError> {
+        let mut call = Call::new(&SILENT, &[workers(&self.prefix)]);
+        call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
+        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
+        let read = |mut reply: Reply| {
+            let mut dead = Vec::new();
+            while !reply.is_empty() {
+                dead.push(WorkerId::new(&reply.text()?));
+            }
+            Ok(dead)
+        };
+        Reply::new(reply).and_then(read).map_err(self.misread(doing))
+    }
+}
+
+/// The delivery, if this worker holds it.
+fn held_by(worker: &WorkerId, claim: &str) -> Option<u64> {
+    let mut fields = claim.splitn(3, ':');
+    let (delivery, _, holder) = (fields.next()?, fields.next()?, fields.next()?);
+    delivery.parse().ok().filter(|_| holder == worker.as_str())
+}
+
+fn read(reply: Value, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResult<Vec<Overdue>> {
+    let mut reply = Reply::new(reply)?;
+    let now = Timestamp::from_millis(reply.number()?);
+    // When an overdue attempt was claimed is not kept; `now` stands in for it.
+    let (mut jobs, mut overdue) = (reply.array()?, Vec::new());
+    while !jobs.is_empty() {
+        let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+        let (delivery, attempt) = (jobs.number()?, attempt(jobs.number()?));
+        let worker = WorkerId::new(&jobs.text()?);
+        let lease_until = Timestamp::from_millis(jobs.number()?);
+        let worker_died = jobs.number()? == 1;
+        let (failure, checkpoint) = (jobs.bytes()?, jobs.bytes()?);
+
+        let topic = envelope::topic(tenant, &stored).map_err(|_| unexpected("a topic's name is no name"))?;
+        let lease = Lease { job: id, topic, worker, delivery };
+        let running = Running { lease, attempt, claimed_at: now, lease_until };
+        match running.claim(&stored, &failure, checkpoint) {
+            Ok(claim) => overdue.push(Overdue { claim, worker_died }),
+            Err(unreadable) => broken.push(unreadable),
+        }
+    }
+    Ok(overdue)
+}

@@ -1,0 +1,251 @@
+//! Settle: plain acks go their own way, see [`super::ack`]; everything else goes through `settle.lua`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use redis::{RedisResult, Value};
+
+use super::ack::{acks_by_worker, plain_acks, read_lost};
+use super::keys::Keys;
+use super::push::add_job;
+use super::record::{write_cancelled, write_failure, write_result};
+use super::reply::Reply;
+use super::script::{Call, SETTLE};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use crate::clock::wait_ms;
+use crate::{Settled, Settlement, StoreError};
+use gristmill_core::job::{Name, WorkerId};
+use gristmill_core::outcome::{Failure, Verdict};
+
+const DOING: &str = "settle attempts";
+
+/// The workers that are dead, by how long a worker may be silent.
+type Dead = HashMap<Duration, Vec<WorkerId>>;
+
+/// A settlement and its place in the batch.
+pub(super) type Placed<'a> = (usize, &'a Settlement);
+
+/// What one call settles, which says how to read the answer.
+enum Part<'a> {
+    Acks(Vec<Placed<'a>>),
+    Others(Vec<Placed<'a>>),
+}
+
+impl RedisStore {
+    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let dead = self.dead_workers(settlements).await?;
+        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
+            let keys = self.keys(tenant);
+            let (plain, others) = plain_acks(group);
+            for part in acks_by_worker(plain) {
+                calls.push(self.ack_call(&keys, &part));
+                parts.push(Part::Acks(part));
+            }
+            for part in chunk(others) {
+                calls.push(self.settle_call(&keys, &part, &dead)?);
+                parts.push(Part::Others(part));
+            }
+        }
+        let mut answers = Vec::with_capacity(settlements.len());
+        let mut parts = parts.into_iter();
+        let mut calls = calls.into_iter().peekable();
+        while calls.peek().is_some() {
+            let replies = self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await?;
+            for (part, reply) in parts.by_ref().zip(replies) {
+                let (settled, part) = match part {
+                    Part::Acks(part) => (read_lost(reply, part.len()), part),
+                    Part::Others(part) => (read(reply), part),
+                };
+                answers.extend(part.iter().map(|(place, _)| *place).zip(settled.map_err(self.misread(DOING))?));
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    /// Heartbeats live in another slot than the jobs, so no script sees both. It need not: a worker found dead here that
+    /// comes back to life before the script runs has been silent for as long as it may, and the fence still tells whether
+    /// the delivery is the one that was found overdue.
+    async fn dead_workers(&self, settlements: &[Settlement]) -> Result<Dead, StoreError> {
+        let mut dead = Dead::new();
+        for dead_after in settlements.iter().filter_map(|settlement| settlement.only_if_overdue) {
+            if let Entry::Vacant(unknown) = dead.entry(dead_after) {
+                unknown.insert(self.silent_workers(DOING, dead_after).await?);
+            }
+        }
+        Ok(dead)
+    }
+
+    fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
+        let mut named = self.name(keys, part)?;
+        let (names, mut next_result) = named.keys(keys);
+        let mut call = Call::new(&SETTLE, &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
+        call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
+        call.arg(named.topics.0.len()).arg(named.topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
+        for (_, settlement) in part {
+            let lease = &settlement.lease;
+            call.arg(lease.job.as_str()).arg(lease.delivery);
+            call.arg(named.workers.number(&lease.worker)).arg(named.topics.number(&lease.topic.topic));
+            self.add_verdict(&mut call, settlement, &mut next_result)?;
+            call.arg(if settlement.notify { "1" } else { "" });
+            call.arg(guard(settlement, dead));
+            let follow_ups = settlement.visible_follow_ups();
+            call.arg(follow_ups.len());
+            for job in follow_ups {
+                add_job(&mut call, named.topics.number(&job.spec.topic.topic), job, &self.pack(DOING, job)?);
+            }
+        }
+        Ok(call)
+    }
+
+    /// Gathers whatever the settlements name that has keys of its own.
+    fn name<'a>(&self, keys: &Keys, part: &[Placed<'a>]) -> Result<Named<'a>, StoreError> {
+        let mut named = Named { workers: Numbered(Vec::new()), topics: Numbered(Vec::new()), results: Vec::new() };
+        for (_, settlement) in part {
+            let lease = &settlement.lease;
+            named.workers.number(&lease.worker);
+            named.topics.number(&lease.topic.topic);
+            for job in settlement.visible_follow_ups() {
+                if job.spec.topic.tenant != lease.topic.tenant {
+                    return Err(
+                        self.refused(DOING, anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id))
+                    );
+                }
+                named.topics.number(&job.spec.topic.topic);
+            }
+            if keeps_result(settlement) {
+                named.results.push(keys.result(&lease.job));
+            }
+        }
+        Ok(named)
+    }
+
+    /// Verdict, wait, failure, reason, unique value, and the result (if cancelled: another) with its key and retention.
+    fn add_verdict(&self, call: &mut Call, settlement: &Settlement, next_result: &mut usize) -> Result<(), StoreError> {
+        let verdict = &settlement.verdict;
+        let (wait, failure): (Duration, Option<&Failure>) = match verdict {
+            Verdict::Retry { after, failure } => (*after, Some(failure)),
+            Verdict::Snooze(after) | Verdict::Release(after) => (*after, None),
+            Verdict::Bury(failure) => (Duration::ZERO, Some(failure)),
+            Verdict::Ack(_) | Verdict::Expire => (Duration::ZERO, None),
+        };
+        let unwritable = |error| self.refused(DOING, anyhow::Error::from(error));
+        let stored = failure.map(write_failure).transpose().map_err(unwritable)?.unwrap_or_default();
+        let reason = failure.map_or("", |failure| failure.reason.as_str());
+        let unique = settlement.unique.as_deref().unwrap_or_default();
+        call.arg(verdict.name()).arg(wait_ms(wait)).arg(stored).arg(reason).arg(unique);
+        if keeps_result(settlement) {
+            let result = write_result(verdict, settlement.attempts).map_err(unwritable)?.unwrap_or_default();
+            let cancelled = write_cancelled(settlement.attempts).map_err(unwritable)?;
+            call.arg(*next_result).arg(result).arg(cancelled).arg(wait_ms(settlement.keep_result));
+            *next_result += 1;
+        } else {
+            call.arg("").arg("").arg("").arg(0);
+        }
+        Ok(())
+    }
+}
+
+fn read(reply: Value) -> RedisResult<Vec<Settled>> {
+    let mut reply = Reply::new(reply)?;
+    let mut answers = Vec::new();
+    while !reply.is_empty() {
+        answers.push(match reply.number()? {
+            1 => Settled::Done,
+            2 => Settled::Cancelled,
+            _ => Settled::LeaseLost,
+        });
+    }
+    Ok(answers)
+}
+
+/// What a part of a batch names, in the order in which the script gets it.
+struct Named<'a> {
+    workers: Numbered<&'a WorkerId>,
+    topics: Numbered<&'a Name>,
+    results: Vec<String>,
+}
+
+impl Named<'_> {
+    /// The keys for `settle.lua`, and the number of the first result's key.
+    fn keys(&mut self, keys: &Keys) -> (Vec<String>, usize) {
+        let mut names = keys.waiting();
+        names.extend([keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled()]);
+        names.extend(self.workers.0.iter().map(|worker| keys.processing(worker)));
+        for topic in &self.topics.0 {
+            names.extend(keys.row(topic));
+        }
+        let first_result = names.len() + 1;
+        names.append(&mut self.results);
+        (names, first_result)
+    }
+}
+
+/// Whatever the verdict is: the job may have been cancelled, and then this is its end.
+fn keeps_result(settlement: &Settlement) -> bool {
+    !settlement.keep_result.is_zero()
+}
+
+/// What besides the fence must hold: nothing for a worker's own settlements and for those of a dead worker.
+fn guard(settlement: &Settlement, dead: &Dead) -> &'static str {
+    match settlement.only_if_overdue {
+        Some(dead_after) if !dead.get(&dead_after).is_some_and(|dead| dead.contains(&settlement.lease.worker)) => {
+            "lease"
+        }
+        _ => "",
+    }
+}
+
+/// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
+fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
+    let (mut jobs, mut bytes) = (0, 0);
+    for settlement in settlements {
+        let (more_jobs, more_bytes) = weight(settlement.1);
+        match parts.last_mut() {
+            Some(part) if jobs + more_jobs <= SCRIPT_JOBS && bytes + more_bytes <= SCRIPT_BYTES => {
+                part.push(settlement);
+                (jobs, bytes) = (jobs + more_jobs, bytes + more_bytes);
+            }
+            _ => {
+                parts.push(vec![settlement]);
+                (jobs, bytes) = (more_jobs, more_bytes);
+            }
+        }
+    }
+    parts
+}
+
+fn weight(settlement: &Settlement) -> (usize, usize) {
+    (1 + settlement.visible_follow_ups().len(), settlement.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::job::{JobId, Lease, Payload};
+    use gristmill_core::outcome::{FailureDetail, Reason};
+
+    #[test]
+    fn results_and_failures_weigh_alike() {
+        let lease =
+            || Lease { job: JobId::generate(), topic: "a".parse().unwrap(), worker: WorkerId::new("w"), delivery: 1 };
+        let payload = || Payload { data: vec![0; SCRIPT_BYTES / 2], content_type: None };
+        let failure = || {
+            let detail = FailureDetail { context: Some(payload()), ..FailureDetail::default() };
+            Failure { reason: Reason::Failed, detail, backtrace: None }
+        };
+        let wait = Duration::ZERO;
+        for verdict in [
+            Verdict::Ack(Some(payload())),
+            Verdict::Bury(failure()),
+            Verdict::Retry { after: wait, failure: failure() },
+        ] {
+            let settlements = [0, 1, 2].map(|_| Settlement::new(lease(), verdict.clone()));
+            let parts = chunk(settlements.iter().enumerate().collect());
+            assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1], "{}", verdict.name());
+        }
+    }
+}

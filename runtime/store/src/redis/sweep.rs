@@ -1,0 +1,57 @@
+//! Sweep: what has outlived its limits is dropped.
+
+use std::collections::HashSet;
+
+use redis::pipe;
+
+use super::keys::Keys;
+use super::reply::Reply;
+use super::script::{Call, SWEEP};
+use super::store::{RedisStore, by_tenant, in_order};
+use crate::clock::wait_ms;
+use crate::{DeadLimits, StoreError};
+
+const DOING: &str = "sweep";
+
+/// How many topics one call of the script may look at: each may have 1,000 jobs to drop.
+const TOPICS: usize = 16;
+
+impl RedisStore {
+    /// One command for each tenant where there is nothing that could be dropped, however many topics are named; a call of
+    /// the script only for topics with dead jobs or with unique values that are held for a time.
+    pub(super) async fn sweep_topics(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        let mut answers = Vec::with_capacity(limits.len());
+        for (tenant, group) in by_tenant(limits, |line| &line.topic.tenant) {
+            let keys = self.keys(tenant);
+            let mut look = pipe();
+            look.cmd("SMEMBERS").arg(keys.perishable());
+            let (perishable,): (HashSet<String>,) = self.link.query(DOING, &look).await?;
+            let (some, none): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|(_, line)| perishable.contains(line.topic.topic.as_str()));
+            answers.extend(none.into_iter().map(|(place, _)| (place, 0)));
+            // One call at a time: between them, the server has time for others.
+            for part in some.chunks(TOPICS) {
+                let reply = self.link.run(DOING, vec![self.sweep_call(&keys, part)]).await?.pop().unwrap_or_default();
+                let mut reply = Reply::new(reply).map_err(self.misread(DOING))?;
+                for (place, _) in part {
+                    answers.push((*place, reply.number().map_err(self.misread(DOING))?));
+                }
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
+        let mut names = keys.waiting();
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
+        for (_, line) in part {
+            names.extend(keys.row(&line.topic.topic));
+        }
+        let mut call = Call::new(&SWEEP, &names);
+        call.arg(self.now_argument());
+        for (_, line) in part {
+            call.arg(line.topic.topic.as_str()).arg(line.keep).arg(wait_ms(line.retention));
+        }
+        call
+    }
+}

@@ -1,0 +1,180 @@
+//! Who may come in.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use redis::{Value, pipe};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::clock::TimeReply;
+use super::keys::TokenKeys;
+use super::script::{Call, TOKEN_ADD, TOKEN_LIMIT, TOKEN_REVOKE};
+use super::store::RedisStore;
+use crate::{Doorkeeper, FoundToken, StoreError, TokenAdded, Tokens};
+use gristmill_core::job::Name;
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::{NewToken, Scope, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits};
+
+/// Changes that may wait to be heard.
+const WAITING: usize = 1024;
+
+/// What is stored of a token and never changes. JSON, for people who look inside.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    hash: TokenHash,
+    tenant: Option<Name>,
+    scopes: BTreeSet<Scope>,
+    description: String,
+    created_at_ms: Timestamp,
+    expires_at_ms: Option<Timestamp>,
+}
+
+#[async_trait]
+impl Tokens for RedisStore {
+    async fn add_token(&self, new: &NewToken) -> Result<TokenAdded, StoreError> {
+        const DOING: &str = "add a token";
+        let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
+        let token = new.stored_at(self.now(time));
+        let record = Record {
+            hash: new.hash,
+            tenant: token.tenant.clone(),
+            scopes: token.scopes.clone(),
+            description: token.description.clone(),
+            created_at_ms: token.created_at,
+            expires_at_ms: token.expires_at,
+        };
+        let keys = self.token_keys();
+        let mut call = Call::new(&TOKEN_ADD, &[keys.all(), keys.limits(), keys.of(token.tenant.as_ref())]);
+        call.arg(token.id.as_str()).arg(self.written(DOING, &record)?).arg(self.written(DOING, &token.limits)?);
+        call.arg(TOKENS_PER_TENANT).arg(keys.channel());
+        Ok(match self.link.run(DOING, vec![call]).await?.as_slice() {
+            [Value::Int(1)] => TokenAdded::Added(token),
+            [Value::Int(0)] => TokenAdded::Exists,
+            _ => TokenAdded::TooMany,
+        })
+    }
+
+    async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> {
+        const DOING: &str = "list tokens";
+        let keys = self.token_keys();
+        let mut ask = pipe();
+        match tenant {
+            Some(_) => ask.cmd("SMEMBERS").arg(keys.of(tenant)),
+            None => ask.cmd("HKEYS").arg(keys.all()),
+        };
+        let (ids,): (Vec<String>,) = self.link.query(DOING, &ask).await?;
+        let ids: Vec<TokenId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let mut tokens = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(TOKENS_PER_TENANT) {
+            let (_, found) = self.look_at_tokens(DOING, ids).await?;
+            tokens.extend(found.into_iter().map(|(token, _)| token));
+        }
+        tokens.sort_unstable_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(tokens)
+    }
+
+    /// Two steps, because the script must know whose token it is, which never changes.
+    async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {
+        const DOING: &str = "revoke a token";
+        let keys = self.token_keys();
+        let (record,): (Option<String>,) =
+            self.link.query(DOING, pipe().cmd("HGET").arg(keys.all()).arg(id.as_str())).await?;
+        let Some(record) = record else { return Ok(false) };
+        // Of one that cannot be read nobody knows whose it is; it goes all the same.
+        let tenant = serde_json::from_str::<Record>(&record).ok().and_then(|record| record.tenant);
+        let mut call = Call::new(&TOKEN_REVOKE, &[keys.all(), keys.limits(), keys.of(tenant.as_ref())]);
+        call.arg(id.as_str()).arg(keys.channel());
+        Ok(matches!(self.link.run(DOING, vec![call]).await?.as_slice(), [Value::Int(1)]))
+    }
+
+    async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
+        const DOING: &str = "limit a token";
+        let keys = self.token_keys();
+        let mut call = Call::new(&TOKEN_LIMIT, &[keys.all(), keys.limits()]);
+        call.arg(id.as_str()).arg(self.written(DOING, &limits)?).arg(keys.channel());
+        Ok(matches!(self.link.run(DOING, vec![call]).await?.as_slice(), [Value::Int(1)]))
+    }
+}
+
+#[async_trait]
+impl Doorkeeper for RedisStore {
+    async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> {
+        const DOING: &str = "look for a token";
+        let (now, mut found) = self.look_at_tokens(DOING, std::slice::from_ref(id)).await?;
+        Ok(found.pop().and_then(|(token, hash)| FoundToken::at(now, token, hash)))
+    }
+
+    async fn has_tokens(&self) -> Result<bool, StoreError> {
+        let keys = self.token_keys();
+        let (any,): (bool,) = self.link.query("look for tokens", pipe().cmd("EXISTS").arg(keys.all())).await?;
+        Ok(any)
+    }
+
+    /// Ends with its connection: what is said while there is none is heard by nobody.
+    async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
+        let (changes, receiver) = mpsc::channel(WAITING);
+        let heard = changes.downgrade();
+        let hear = move |_: &str, message: &[u8]| {
+            let id = std::str::from_utf8(message).ok().and_then(|id| id.parse::<TokenId>().ok());
+            // Anything else makes whoever listens forget all that it knows, too.
+            id.zip(heard.upgrade()).is_some_and(|(id, heard)| heard.try_send(id).is_ok())
+        };
+        let line = self.link.subscribe(&[self.token_keys().channel()], hear).await;
+        let mut line = line.map_err(self.misread("subscribe to changes of tokens"))?;
+        tokio::spawn(async move {
+            tokio::select! {
+                () = changes.closed() => {}
+                _ = line.trouble() => {}
+            }
+        });
+        Ok(receiver)
+    }
+}
+
+impl RedisStore {
+    fn token_keys(&self) -> TokenKeys {
+        TokenKeys::new(&self.prefix)
+    }
+
+    /// Those that are there, in the order of their ids, each with its limits; all as of one moment, which is told.
+    async fn look_at_tokens(
+        &self,
+        doing: &'static str,
+        ids: &[TokenId],
+    ) -> Result<(Timestamp, Vec<(Token, TokenHash)>), StoreError> {
+        let keys = self.token_keys();
+        let names: Vec<_> = ids.iter().map(TokenId::as_str).collect();
+        let mut ask = pipe();
+        ask.atomic().cmd("TIME");
+        ask.cmd("HMGET").arg(keys.all()).arg(&names).cmd("HMGET").arg(keys.limits()).arg(&names);
+        type Found = (TimeReply, Vec<Option<String>>, Vec<Option<String>>);
+        let (time, records, limits): Found = self.link.query(doing, &ask).await?;
+        let mut found = Vec::with_capacity(ids.len());
+        for (id, (record, limits)) in ids.iter().zip(records.into_iter().zip(limits)) {
+            let Some(record) = record else { continue };
+            let read = read(id, &record, limits.as_deref().unwrap_or_default());
+            let unreadable = |error| anyhow::Error::from(error).context(format!("token {id} cannot be read"));
+            found.push(read.map_err(|error: serde_json::Error| self.refused(doing, unreadable(error)))?);
+        }
+        Ok((self.now(time), found))
+    }
+
+    fn written(&self, doing: &'static str, value: &impl Serialize) -> Result<String, StoreError> {
+        serde_json::to_string(value).map_err(|error| self.refused(doing, error))
+    }
+}
+
+fn read(id: &TokenId, record: &str, limits: &str) -> serde_json::Result<(Token, TokenHash)> {
+    let Record { hash, tenant, scopes, description, created_at_ms, expires_at_ms } = serde_json::from_str(record)?;
+    let token = Token {
+        id: id.clone(),
+        tenant,
+        scopes,
+        description,
+        created_at: created_at_ms,
+        expires_at: expires_at_ms,
+        limits: serde_json::from_str(limits)?,
+    };
+    Ok((token, hash))
+}

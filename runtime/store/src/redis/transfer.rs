@@ -1,0 +1,284 @@
+//! Moving jobs to and from another store.
+
+use std::time::Duration;
+
+use redis::{RedisResult, Value, pipe};
+
+use super::clock::TimeReply;
+use super::envelope;
+use super::inspect::parse_claim;
+use super::keys::Keys;
+use super::push::{held, priority};
+use super::record::{read_failure, write_failure};
+use super::reply::Reply;
+use super::script::{ADOPT_WAITING, Call, LET_GO, TAKE_IN};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use crate::clock::point_ms;
+use crate::{StoreError, StoredJob, StoredPlace, TakenIn};
+use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
+use gristmill_core::time::Timestamp;
+
+const READ: &str = "read jobs to be moved";
+const TAKE: &str = "take jobs in";
+const LET: &str = "let go of jobs";
+
+/// How many elements of each List one call of the script looks at.
+const ADOPTED: usize = 1000;
+
+type Bytes = Option<Vec<u8>>;
+
+/// Ids with the place that they are in.
+type Placed = Vec<(JobId, StoredPlace)>;
+
+impl RedisStore {
+    pub(super) async fn outgoing_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys(&topic.tenant);
+        let mut look_at = limit;
+        loop {
+            self.adopt_waiting(&keys, &topic.topic, look_at).await?;
+            let found = self.waiting_and_dead(&keys, &topic.topic, look_at).await?;
+            let mut jobs = Vec::new();
+            for part in found.chunks(SCRIPT_JOBS) {
+                jobs.extend(self.read_stored(&keys, topic, part).await?);
+            }
+            // None at all means that the topic is empty. So where nothing but ids of running jobs was found, which only
+            // others can have written there, look further.
+            if !jobs.is_empty() || found.len() < look_at {
+                jobs.truncate(limit);
+                return Ok(jobs);
+            }
+            look_at = look_at.saturating_mul(2);
+        }
+    }
+
+    /// Makes jobs of what others wrote, or it would stay behind.
+    async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
+        let mut names = keys.waiting();
+        names.extend(keys.row(topic));
+        let mut call = Call::new(&ADOPT_WAITING, &names);
+        call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
+        self.link.run(READ, vec![call]).await.map(drop)
+    }
+
+    /// Ids in the order of the move, at most `limit`, as they are at one moment.
+    async fn waiting_and_dead(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<Placed, StoreError> {
+        let last = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut ask = pipe();
+        ask.atomic();
+        for priority in Priority::ALL {
+            ask.cmd("LRANGE").arg(keys.ready(priority, topic)).arg(-last).arg(-1);
+        }
+        for key in [keys.delayed(topic), keys.dead(topic)] {
+            ask.cmd("ZRANGE").arg(key).arg(0).arg(last - 1).arg("WITHSCORES");
+        }
+        // Bytes and not text: what others wrote there may be anything.
+        type List = Vec<Vec<u8>>;
+        type Scores = Vec<(Vec<u8>, f64)>;
+        let (high, normal, low, delayed, dead): (List, List, List, Scores, Scores) =
+            self.link.query(READ, &ask).await?;
+
+        let id = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse::<JobId>().ok();
+        let at = |score: f64| Timestamp::from_millis(score.max(0.0) as u64);
+        // In at the left, out at the right.
+        let ready = [high, normal, low].into_iter().flat_map(|list| list.into_iter().rev());
+        let ready = ready.filter_map(|bytes| Some((id(bytes)?, StoredPlace::Ready)));
+        let delayed = delayed.into_iter();
+        let delayed =
+            delayed.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Delayed { until: at(score) })));
+        let dead = dead.into_iter();
+        let dead = dead.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Dead { since: at(score) })));
+        Ok(ready.chain(delayed).chain(dead).take(limit).collect())
+    }
+
+    async fn read_stored(
+        &self,
+        keys: &Keys,
+        topic: &TopicId,
+        part: &[(JobId, StoredPlace)],
+    ) -> Result<Vec<StoredJob>, StoreError> {
+        let ids: Vec<&str> = part.iter().map(|(id, _)| id.as_str()).collect();
+        let mut ask = pipe();
+        for key in [keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()] {
+            ask.cmd("HMGET").arg(key).arg(&ids);
+        }
+        ask.cmd("TIME");
+        type Parts = (Vec<Bytes>, Vec<Option<String>>, Vec<Bytes>, Vec<Bytes>, TimeReply);
+        let (stored, claims, failures, checkpoints, time): Parts = self.link.query(READ, &ask).await?;
+
+        let mut jobs = Vec::with_capacity(part.len());
+        let known = part.iter().zip(stored).zip(claims).zip(failures.into_iter().zip(checkpoints));
+        for ((((id, place), stored), claim), (failure, checkpoint)) in known {
+            let (deliveries, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+            // Claimed, or gone, between the two questions.
+            let Some(stored) = stored.filter(|_| worker.is_empty()) else { continue };
+            let job = envelope::read(&topic.tenant, id.clone(), &stored)
+                .unwrap_or_else(|_| envelope::placeholder(topic, id.clone(), &stored));
+            let last_failure = failure.as_deref().and_then(read_failure);
+            jobs.push(StoredJob {
+                job,
+                place: *place,
+                attempts,
+                deliveries,
+                last_failure,
+                checkpoint,
+                unique_for: None,
+            });
+        }
+        self.add_windows(keys, topic, &mut jobs, self.now(time)).await?;
+        Ok(jobs)
+    }
+
+    /// How much longer jobs hold the values that are held for a time.
+    async fn add_windows(
+        &self,
+        keys: &Keys,
+        topic: &TopicId,
+        jobs: &mut [StoredJob],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let window = |job: &StoredJob| job.job.spec.unique.as_ref().filter(|unique| unique.window.is_some()).cloned();
+        let mut holding: Vec<_> = jobs.iter_mut().filter_map(|job| window(job).map(|unique| (job, unique))).collect();
+        if holding.is_empty() {
+            return Ok(());
+        }
+        let mut ask = pipe();
+        ask.cmd("HMGET").arg(keys.unique(&topic.topic));
+        for (_, unique) in &holding {
+            ask.arg(&unique.value);
+        }
+        let (holders,): (Vec<Option<String>>,) = self.link.query(READ, &ask).await?;
+        for ((job, _), holder) in holding.iter_mut().zip(holders) {
+            let expiry = holder.as_deref().and_then(|holder| {
+                let (id, expiry) = holder.split_once(' ')?;
+                expiry.parse().ok().filter(|_| id == job.job.spec.id.as_str())
+            });
+            let left = expiry.map(|expiry| Timestamp::from_millis(expiry).since(now));
+            job.unique_for = left.filter(|left| !left.is_zero());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
+            let keys = self.keys(tenant);
+            for parts in chunk(group).chunks(CALLS_AT_ONCE) {
+                let calls = parts.iter().map(|part| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
+                for (part, reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
+                    let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
+                    answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
+                }
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    fn take_in_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
+        let mut topics: Numbered<&Name> = Numbered(Vec::new());
+        let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
+        let mut names = keys.waiting();
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
+        for topic in &topics.0 {
+            names.extend(keys.row(topic));
+        }
+        let mut call = Call::new(&TAKE_IN, &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
+        for topic in &topics.0 {
+            call.arg(topic.as_str());
+        }
+        for ((_, stored), topic) in part.iter().zip(numbers) {
+            let StoredJob { job, place, attempts, deliveries, last_failure, checkpoint, .. } = stored;
+            let (place, at) = match place {
+                StoredPlace::Ready => ("ready", 0),
+                StoredPlace::Delayed { until } => ("delayed", point_ms(*until)),
+                StoredPlace::Dead { since } => ("dead", point_ms(*since)),
+            };
+            let unwritable = |error| self.refused(TAKE, anyhow::Error::from(error));
+            let failure = last_failure.as_ref().map(write_failure).transpose().map_err(unwritable)?;
+            call.arg(job.spec.id.as_str()).arg(topic).arg(place).arg(at);
+            call.arg(priority(&job.spec)).arg(still_held(stored).unwrap_or_default());
+            call.arg(if *deliveries == 0 { String::new() } else { format!("{deliveries}:{attempts}:") });
+            call.arg(failure.unwrap_or_default()).arg(checkpoint.as_deref().unwrap_or_default());
+            call.arg(envelope::write_stored(job).map_err(unwritable)?);
+        }
+        Ok(call)
+    }
+
+    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let mut names = keys.waiting();
+        names.extend(keys.row(&topic.topic));
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut ask = pipe();
+            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            let (stored,): (Vec<Bytes>,) = self.link.query(LET, &ask).await?;
+            let mut call = Call::new(&LET_GO, &names);
+            call.arg(self.now_argument()).arg(topic.topic.as_str());
+            for (id, stored) in ids.iter().zip(stored) {
+                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
+                let unique = job.and_then(|job| job.spec.unique);
+                call.arg(id.as_str()).arg(unique.map(|unique| unique.value).unwrap_or_default());
+            }
+            answers.extend(self.yes_or_no(LET, call).await?);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn forget_moved_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        let keys = self.keys(tenant);
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut forget = pipe();
+            forget.cmd("HDEL").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            self.link.query::<Value>("forget moved jobs", &forget).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The unique value that the job brings along, as `insert.lua` takes it. A dead job holds none until it is over.
+fn still_held(stored: &StoredJob) -> Option<String> {
+    let unique = stored.job.spec.unique.clone()?;
+    let window: Option<Duration> = match unique.window {
+        Some(_) => Some(stored.unique_for?),
+        None if matches!(stored.place, StoredPlace::Dead { .. }) => return None,
+        None => None,
+    };
+    Some(held(&Unique { window, ..unique }))
+}
+
+/// Cuts jobs into what one script call may carry each.
+fn chunk(jobs: Vec<(usize, &StoredJob)>) -> Vec<Vec<(usize, &StoredJob)>> {
+    let mut chunks: Vec<Vec<(usize, &StoredJob)>> = Vec::new();
+    let mut bytes = 0;
+    for (place, stored) in jobs {
+        let more = stored.job.spec.body.data.len() + stored.checkpoint.as_ref().map_or(0, Vec::len);
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < SCRIPT_JOBS && bytes + more <= SCRIPT_BYTES => {
+                bytes += more;
+                chunk.push((place, stored));
+            }
+            _ => {
+                bytes = more;
+                chunks.push(vec![(place, stored)]);
+            }
+        }
+    }
+    chunks
+}
+
+fn read_taken(mut reply: Reply) -> RedisResult<Vec<TakenIn>> {
+    let mut taken = Vec::new();
+    while !reply.is_empty() {
+        taken.push(match reply.number()? {
+            1 => TakenIn::Stored,
+            2 => TakenIn::Before,
+            _ => TakenIn::IdTaken,
+        });
+    }
+    Ok(taken)
+}

@@ -1,0 +1,134 @@
+//! One store of several, and whether it is there.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+
+use crate::inspect::probe;
+use crate::{StoreError, Transfer};
+use gristmill_core::job::Name;
+
+/// How long to wait before knocking at a store that is away: doubling from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A store, and what it is called among others.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub name: Name,
+    pub store: Arc<dyn Transfer>,
+    /// It lies across a network: who asks it while it is away would wait.
+    pub is_far: bool,
+}
+
+/// A store that is asked no more while it is away, but by one who knocks: nobody else waits for it in vain.
+pub(super) struct Member {
+    pub(super) name: Name,
+    pub(super) store: Arc<dyn Transfer>,
+    is_far: bool,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    away: Option<Away>,
+    back_since: Option<Instant>,
+    returns: u64,
+}
+
+#[derive(Debug)]
+struct Away {
+    since: Instant,
+    /// Its address, and what it said last.
+    store: String,
+    problem: String,
+}
+
+impl Member {
+    pub(super) fn new(Part { name, store, is_far }: Part) -> Self {
+        Self { name, store, is_far, health: Mutex::default() }
+    }
+
+    /// The answer to a call of this member's store; while it is away, that at once, and the call is not made.
+    pub(super) async fn ask<T>(
+        self: &Arc<Self>,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        if let Some(away) = self.away() {
+            return Err(away);
+        }
+        let answer = call.await;
+        if let Err(StoreError::Away { store, source }) = &answer {
+            self.note_away(store, source);
+        }
+        answer
+    }
+
+    /// Whether it answers. Cheap.
+    pub(super) async fn probe(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.ask(probe(&*self.store)).await
+    }
+
+    pub(super) fn away(&self) -> Option<StoreError> {
+        let health = self.health();
+        let Away { store, problem, .. } = health.away.as_ref()?;
+        Some(StoreError::Away { store: store.clone(), source: anyhow!("{problem}") })
+    }
+
+    /// How often it has come back.
+    pub(super) fn returns(&self) -> u64 {
+        self.health().returns
+    }
+
+    /// After an outage everybody's heartbeat is old. Until there was time for new ones nobody is called dead.
+    pub(super) fn dead_after(&self, dead_after: Duration) -> Duration {
+        let back_since = self.health().back_since;
+        let judged = back_since.is_none_or(|since| since.elapsed() >= dead_after);
+        if judged { dead_after } else { Duration::MAX }
+    }
+
+    fn note_away(self: &Arc<Self>, store: &str, problem: &anyhow::Error) {
+        let mut health = self.health();
+        if !self.is_far || health.away.is_some() {
+            return;
+        }
+        let problem = format!("{problem:#}");
+        tracing::error!(store = %self.name, "{store} is away: {problem}; the tenants of other stores go on");
+        health.away = Some(Away { since: Instant::now(), store: store.into(), problem });
+        drop(tokio::spawn(knock(Arc::downgrade(self))));
+    }
+
+    fn note_back(&self) {
+        let mut health = self.health();
+        if let Some(Away { since, .. }) = health.away.take() {
+            tracing::info!(store = %self.name, away_for = ?since.elapsed(), "is back");
+            health.back_since = Some(Instant::now());
+            health.returns += 1;
+        }
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks until there is an answer, or nobody needs the store any more.
+async fn knock(member: Weak<Member>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        tokio::time::sleep(pause.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
+        let Some(member) = member.upgrade() else { return };
+        match probe(&*member.store).await {
+            Err(error) if error.is_away() => pause = (pause * 2).min(LONGEST_PAUSE),
+            _ => return member.note_back(),
+        }
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.name, self.store)
+    }
+}

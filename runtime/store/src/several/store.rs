@@ -1,0 +1,306 @@
+//! [`Several`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use tokio::sync::{RwLock, mpsc, watch};
+
+use super::member::{Member, Part};
+use super::places::{Places, View};
+use crate::{
+    Cancelled, ClaimFrom, Claimed, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page, Place,
+    Placement, Produce, Pushed, Registry, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn,
+    TopicCounts, Transfer, Wanted,
+};
+use gristmill_config::HOME;
+use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
+
+/// How often a node looks where tenants live.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// Stores that are used as one. Clones are one.
+///
+/// Cancel-safety is that of the stores; what concerns several of them may be done in some and not in others.
+#[derive(Debug, Clone)]
+pub struct Several(pub(super) Arc<Core>);
+
+#[derive(Debug)]
+pub(super) struct Core {
+    /// Where it is written down who lives where.
+    pub(super) registry: Arc<dyn Registry>,
+    /// The home store first.
+    pub(super) members: Vec<Arc<Member>>,
+    /// What the manifest says, for tenants of which nothing is written down.
+    residences: BTreeMap<Name, Name>,
+    view: ArcSwap<View>,
+    /// Changes with the view.
+    pub(super) changes: watch::Sender<u64>,
+    /// Topics with ready jobs in a place that is not their tenant's first.
+    stirring: Mutex<HashSet<(usize, TopicId)>>,
+    /// Held by who carries a batch of the tenant's jobs over, and shared by who changes waiting and dead jobs of it.
+    turns: Mutex<HashMap<Name, Arc<RwLock<()>>>>,
+}
+
+impl Several {
+    /// Joins the home store and others; tenants live where the home store has it written down, or else where `residences`
+    /// says, or else in the home store. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The home store does not tell where tenants live.
+    pub async fn open(
+        home: Part,
+        registry: Arc<dyn Registry>,
+        others: Vec<Part>,
+        residences: BTreeMap<Name, Name>,
+    ) -> Result<Self, StoreError> {
+        let members: Vec<_> = std::iter::once(home).chain(others).map(|part| Arc::new(Member::new(part))).collect();
+        let view = View::new(&members, &residences, registry.placements().await?);
+        let several = Self(Arc::new(Core {
+            registry,
+            members,
+            residences,
+            view: ArcSwap::from_pointee(view),
+            changes: watch::Sender::new(0),
+            stirring: Mutex::default(),
+            turns: Mutex::default(),
+        }));
+        let core = Arc::downgrade(&several.0);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let Some(core) = core.upgrade() else { return };
+                // While the home store is away everybody lives where they lived.
+                Self(core).look().await.ok();
+            }
+        });
+        Ok(several)
+    }
+
+    /// Writes down for each tenant of the manifest where it lives, so that another word in the manifest does not leave its
+    /// jobs behind one day.
+    ///
+    /// # Errors
+    /// The home store does not take it.
+    pub async fn write_residences(&self) -> Result<(), StoreError> {
+        self.look().await?;
+        let view = self.view();
+        for (tenant, store) in &self.0.residences {
+            match view.records.get(tenant) {
+                None => {
+                    let formerly = HOME.parse().into_iter().collect();
+                    let first = Placement { store: store.clone(), from: None, formerly, generation: 1 };
+                    self.0.registry.place(tenant, &first).await?;
+                }
+                Some(record) if record.store != *store => tracing::warn!(
+                    %tenant, store = %record.store,
+                    "does not live where the manifest says: `gristmill tenant move {tenant} --to {store}` moves it there"
+                ),
+                Some(_) => {}
+            }
+        }
+        for (tenant, record) in view.records.iter().filter(|(tenant, _)| view.of(tenant).members.is_empty()) {
+            tracing::error!(%tenant, "lives in a store that the manifest does not have: add [stores.{}]", record.store);
+        }
+        self.look().await
+    }
+
+    /// Reads where everybody lives.
+    pub(super) async fn look(&self) -> Result<(), StoreError> {
+        let Core { registry, members, residences, .. } = &*self.0;
+        let records = self.home().ask(registry.placements()).await?;
+        if records != self.view().records {
+            self.0.view.store(Arc::new(View::new(members, residences, records)));
+            self.0.changes.send_modify(|changes| *changes += 1);
+        }
+        Ok(())
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        self.0.view.load_full()
+    }
+
+    pub(super) fn home(&self) -> &Arc<Member> {
+        self.member(0)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "places are made of positions in this list, which never changes")]
+    pub(super) fn member(&self, place: usize) -> &Arc<Member> {
+        &self.0.members[place]
+    }
+
+    pub(super) fn places(&self, tenant: &Name) -> Places {
+        self.view().of(tenant).clone()
+    }
+
+    /// The place that takes what is pushed.
+    pub(super) fn first(&self, tenant: &Name) -> Result<usize, StoreError> {
+        self.places(tenant).members.first().copied().ok_or_else(|| self.homeless(tenant))
+    }
+
+    fn homeless(&self, tenant: &Name) -> StoreError {
+        let view = self.view();
+        let store = view.records.get(tenant).map(|record| record.store.to_string()).unwrap_or_default();
+        let source = anyhow!("the tenant `{tenant}` lives in it, and the manifest has no [stores.{store}]");
+        StoreError::Refused { store, doing: "find the tenant's store", source }
+    }
+
+    pub(super) fn stirring(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
+        self.0.stirring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes topics of which a claim finds jobs in a place that is not the first.
+    pub(super) fn note_ready<'a>(&self, place: usize, topics: impl IntoIterator<Item = &'a TopicId>) {
+        let view = self.view();
+        for topic in topics {
+            if view.of(&topic.tenant).members.first() != Some(&place) {
+                self.stirring().insert((place, topic.clone()));
+            }
+        }
+    }
+
+    /// Whose turn it is with a tenant's waiting jobs: see [`Core::turns`].
+    pub(super) fn turn(&self, tenant: &Name) -> Arc<RwLock<()>> {
+        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(tenant.clone()).or_default())
+    }
+}
+
+#[async_trait]
+impl Produce for Several {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        self.push_jobs(jobs).await
+    }
+
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        Ok(self.listen(tenants).await)
+    }
+}
+
+#[async_trait]
+impl Store for Several {
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+        Ok(self.claim_jobs(worker, from).await)
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        self.settle_attempts(settlements).await
+    }
+
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        self.migrate_due(tenant, limit).await
+    }
+
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        self.extend_leases(leases, lease).await
+    }
+
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        self.save_checkpoint(lease, state).await
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.beat(worker).await
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.forget_worker(worker).await
+    }
+
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
+        self.find_overdue(tenant, dead_after, limit).await
+    }
+
+    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+        self.find_held(tenant, worker, except).await
+    }
+
+    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+        self.look_for_work(tenant, raw).await
+    }
+
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        self.sweep_topics(limits).await
+    }
+
+    /// One for each store, and one for the tenants that are moving.
+    fn lanes(&self) -> usize {
+        self.0.members.len() + 1
+    }
+
+    fn lane(&self, lease: &Lease) -> usize {
+        let Places { members, is_moving } = self.places(&lease.topic.tenant);
+        members.first().copied().filter(|_| !is_moving).unwrap_or(self.0.members.len())
+    }
+}
+
+#[async_trait]
+impl Transfer for Several {
+    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        self.outgoing_jobs(topic, limit).await
+    }
+
+    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+        self.take_jobs_in(jobs).await
+    }
+
+    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.let_go_of(topic, ids).await
+    }
+
+    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        self.forget_moved_jobs(tenant, ids).await
+    }
+}
+
+#[async_trait]
+impl Inspect for Several {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        self.count_topics(tenant).await
+    }
+
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        self.view_job(tenant, id).await
+    }
+
+    async fn jobs(
+        &self,
+        topic: &TopicId,
+        place: Place,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.list_jobs(topic, place, after, limit).await
+    }
+
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        self.list_dead(topic, skip, limit).await
+    }
+
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.respawn_dead(topic, ids).await
+    }
+
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.delete_dead_jobs(topic, ids).await
+    }
+
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.cancel_jobs(tenant, ids).await
+    }
+
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        self.pause(topic, paused).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        self.list_tenants().await
+    }
+
+    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.missing().await
+    }
+}

@@ -1,0 +1,52 @@
+//! Moving jobs out of all these stores, or into the one that a tenant lives in: as if they were one store.
+
+use std::collections::BTreeMap;
+
+use super::store::Several;
+use crate::{StoreError, StoredJob, TakenIn};
+use gristmill_core::job::{JobId, Name, TopicId};
+
+impl Several {
+    pub(super) async fn outgoing_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        self.first(&topic.tenant)?;
+        let mut jobs = Vec::new();
+        for place in self.places(&topic.tenant).in_order_of_moves() {
+            let member = self.member(place);
+            jobs.extend(member.ask(member.store.outgoing(topic, limit - jobs.len())).await?);
+        }
+        Ok(jobs)
+    }
+
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (at, job) in jobs.iter().enumerate() {
+            groups.entry(self.first(&job.job.spec.topic.tenant)?).or_default().push(at);
+        }
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (place, positions) in groups {
+            let batch: Vec<StoredJob> = positions.iter().filter_map(|at| jobs.get(*at)).cloned().collect();
+            let member = self.member(place);
+            answers.extend(positions.into_iter().zip(member.ask(member.store.take_in(&batch)).await?));
+        }
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let mut answers = vec![false; ids.len()];
+        for place in self.places(&topic.tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let gone = member.ask(member.store.let_go(topic, ids)).await?;
+            answers.iter_mut().zip(gone).for_each(|(answer, here)| *answer |= here);
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn forget_moved_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            member.ask(member.store.forget_moved(tenant, ids)).await?;
+        }
+        Ok(())
+    }
+}

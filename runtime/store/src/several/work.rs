@@ -1,0 +1,308 @@
+//! The corridor's side: claims from every place, settles wherever a lease is from, and lets no store hold up another.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::all::all;
+use super::member::Member;
+use super::store::Several;
+use crate::{ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, Settled, Settlement, StoreError, Wanted};
+use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
+
+/// When to look for due jobs again in a store that is away.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long one store may take to hear that a worker lives, so that the others hear it in time.
+const HEARTBEAT_TIME: Duration = Duration::from_secs(1);
+
+impl Several {
+    /// A store that does not answer has nothing to claim: its topics count as drained, until a look finds them again.
+    pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Claimed {
+        let view = self.view();
+        let (mut behind, mut first): (Lines, Lines) = (BTreeMap::new(), BTreeMap::new());
+        {
+            let stirring = self.stirring();
+            for line in from {
+                for place in view.of(&line.topic.tenant).members.iter().skip(1) {
+                    if stirring.contains(&(*place, line.topic.clone())) {
+                        behind.entry(*place).or_default().push(line.clone());
+                    }
+                }
+            }
+        }
+        let mut claimed = Claimed::default();
+        let asked = topics(&behind);
+        let mut taken: HashMap<TopicId, usize> = HashMap::new();
+        for (place, answer) in self.claim_from(worker, behind).await {
+            // Until a look or a signal says that there is something again.
+            let drained = match &answer {
+                Some(answer) => answer.drained.clone(),
+                None => asked.get(&place).cloned().unwrap_or_default(),
+            };
+            let mut stirring = self.stirring();
+            drained.into_iter().for_each(|topic| _ = stirring.remove(&(place, topic)));
+            let Some(answer) = answer else { continue };
+            answer.claims.iter().for_each(|claim| *taken.entry(claim.lease.topic.clone()).or_default() += 1);
+            claimed.claims.extend(answer.claims);
+            claimed.strays += answer.strays;
+        }
+        for line in from {
+            let max = match taken.get_mut(&line.topic) {
+                Some(taken) => {
+                    let less = line.max.min(*taken);
+                    *taken -= less;
+                    line.max - less
+                }
+                None => line.max,
+            };
+            match view.of(&line.topic.tenant).members.first() {
+                Some(place) if max > 0 => first.entry(*place).or_default().push(ClaimFrom { max, ..line.clone() }),
+                Some(_) => {}
+                // It lives in a store that is not ours.
+                None => claimed.drained.push(line.topic.clone()),
+            }
+        }
+        let asked = topics(&first);
+        for (place, answer) in self.claim_from(worker, first).await {
+            match answer {
+                Some(answer) => {
+                    claimed.claims.extend(answer.claims);
+                    claimed.drained.extend(answer.drained);
+                    claimed.strays += answer.strays;
+                }
+                None => claimed.drained.extend(asked.get(&place).cloned().unwrap_or_default()),
+            }
+        }
+        let stirring = self.stirring();
+        let stirs = |topic: &TopicId| {
+            view.of(&topic.tenant).members.iter().skip(1).any(|place| stirring.contains(&(*place, topic.clone())))
+        };
+        claimed.drained.retain(|topic| stirring.is_empty() || !stirs(topic));
+        claimed.returns = self.0.members.iter().map(|member| member.returns()).sum();
+        claimed
+    }
+
+    /// None of a store that is away, or that refused, which is said.
+    async fn claim_from(&self, worker: &WorkerId, lines: Lines) -> Vec<(usize, Option<Claimed>)> {
+        let claims = lines.into_iter().map(|(place, lines)| async move {
+            let member = self.member(place);
+            match member.ask(member.store.claim(worker, &lines)).await {
+                Ok(claimed) => (place, Some(claimed)),
+                Err(error) => {
+                    if !error.is_away() {
+                        tracing::error!(store = %member.name, "failed to claim: {:#}", anyhow::Error::from(error));
+                    }
+                    (place, None)
+                }
+            }
+        });
+        all(claims).await
+    }
+
+    /// Where a lease was claimed, there it is settled. Which place that was is not written down: in every other one it is
+    /// lost, and so a place that does not know it is only the next one's turn.
+    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let lost = |answer: &Settled| *answer == Settled::LeaseLost;
+        let tenant = |settlement: &Settlement| settlement.lease.topic.tenant.clone();
+        let settle =
+            |member: Arc<Member>, batch: Vec<Settlement>| async move { member.ask(member.store.settle(&batch)).await };
+        self.place_by_place(settlements, tenant, Settled::LeaseLost, lost, settle).await
+    }
+
+    /// Of a store that is away nobody can tell, so its leases are taken to be kept: a settle will find out.
+    pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        let tenant = |lease: &Lease| lease.topic.tenant.clone();
+        let extend = |member: Arc<Member>, batch: Vec<Lease>| async move {
+            match member.ask(member.store.extend(&batch, lease)).await {
+                Err(error) if error.is_away() => Ok(vec![true; batch.len()]),
+                kept => kept,
+            }
+        };
+        self.place_by_place(leases, tenant, false, |kept| !kept, extend).await
+    }
+
+    pub(super) async fn save_checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        let places = self.places(&lease.topic.tenant);
+        for place in places.members.iter() {
+            let member = self.member(*place);
+            if member.ask(member.store.checkpoint(lease, state)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Asks about each item in its tenant's places, one after the other, as long as the answer is `open`.
+    async fn place_by_place<T: Clone, A: Clone, F: Future<Output = Result<Vec<A>, StoreError>>>(
+        &self,
+        items: &[T],
+        tenant: impl Fn(&T) -> Name,
+        unknown: A,
+        open: impl Fn(&A) -> bool,
+        ask: impl Fn(Arc<Member>, Vec<T>) -> F,
+    ) -> Result<Vec<A>, StoreError> {
+        let view = self.view();
+        let mut answers = vec![unknown; items.len()];
+        for round in 0..self.0.members.len() {
+            let mut groups: BTreeMap<usize, (Vec<usize>, Vec<T>, bool)> = BTreeMap::new();
+            for (at, (item, _)) in items.iter().zip(&answers).enumerate().filter(|(_, (_, answer))| open(answer)) {
+                let places = view.of(&tenant(item));
+                let Some(place) = places.members.get(round) else { continue };
+                let (positions, batch, must) = groups.entry(*place).or_default();
+                positions.push(at);
+                batch.push(item.clone());
+                *must |= round == 0 || places.is_moving;
+            }
+            if groups.is_empty() {
+                break;
+            }
+            let asked = groups.into_iter().map(|(place, (positions, batch, must))| {
+                let asked = ask(Arc::clone(self.member(place)), batch);
+                async move { (positions, must, asked.await) }
+            });
+            for (positions, must, answered) in all(asked).await {
+                match answered {
+                    Ok(answered) => {
+                        for (at, answer) in positions.into_iter().zip(answered) {
+                            if let Some(slot) = answers.get_mut(at) {
+                                *slot = answer;
+                            }
+                        }
+                    }
+                    // A place that was left long ago, and hardly ever knows anything.
+                    Err(error) if error.is_away() && !must => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        let mut all = Migrated::default();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let migrated = match member.ask(member.store.migrate(tenant, limit)).await {
+                Err(error) if error.is_away() => Migrated { moved: 0, next_due_in: Some(LOOK_AGAIN) },
+                migrated => migrated?,
+            };
+            all.moved += migrated.moved;
+            all.next_due_in = earlier(all.next_due_in, migrated.next_due_in);
+        }
+        Ok(all)
+    }
+
+    /// Every store hears it; that one does not is no reason for the others to think that the worker is dead.
+    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let beats = self.0.members.iter().map(|member| async move {
+            let beat = member.ask(member.store.heartbeat(worker));
+            tokio::time::timeout(HEARTBEAT_TIME, beat).await.unwrap_or_else(|_| Err(silent(member)))
+        });
+        one_is_enough(all(beats).await)
+    }
+
+    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let members = self.0.members.iter();
+        one_is_enough(all(members.map(|member| member.ask(member.store.retire(worker)))).await)
+    }
+
+    pub(super) async fn find_overdue(
+        &self,
+        tenant: &Name,
+        dead_after: Duration,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, StoreError> {
+        let mut found = Vec::new();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let overdue = member.store.overdue(tenant, member.dead_after(dead_after), limit);
+            found.extend(unless_away(member.ask(overdue).await)?.unwrap_or_default());
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    pub(super) async fn find_held(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let mut found = Vec::new();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            found.extend(unless_away(member.ask(member.store.held(tenant, worker, except)).await)?.unwrap_or_default());
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+        let mut all = Wanted::default();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let Some(wanted) = unless_away(member.ask(member.store.wanted(tenant, raw)).await)? else { continue };
+            self.note_ready(place, &wanted.ready);
+            all.ready.extend(wanted.ready);
+            all.cancelled.extend(wanted.cancelled);
+            all.next_due_in = earlier(all.next_due_in, wanted.next_due_in);
+        }
+        all.ready.sort();
+        all.ready.dedup();
+        Ok(all)
+    }
+
+    pub(super) async fn sweep_topics(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        let view = self.view();
+        let mut dropped = vec![0; limits.len()];
+        for (place, member) in self.0.members.iter().enumerate() {
+            let here = |limits: &DeadLimits| view.of(&limits.topic.tenant).members.contains(&place);
+            let (positions, batch): (Vec<usize>, Vec<DeadLimits>) =
+                limits.iter().cloned().enumerate().filter(|(_, limits)| here(limits)).unzip();
+            if batch.is_empty() {
+                continue;
+            }
+            let swept = unless_away(member.ask(member.store.sweep(&batch)).await)?.unwrap_or_default();
+            for (at, swept) in positions.into_iter().zip(swept) {
+                if let Some(dropped) = dropped.get_mut(at) {
+                    *dropped += swept;
+                }
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+/// Lines of a claim by place.
+type Lines = BTreeMap<usize, Vec<ClaimFrom>>;
+
+fn topics(lines: &Lines) -> BTreeMap<usize, Vec<TopicId>> {
+    lines.iter().map(|(place, lines)| (*place, lines.iter().map(|line| line.topic.clone()).collect())).collect()
+}
+
+/// None: the store is away.
+pub(super) fn unless_away<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match answer {
+        Err(error) if error.is_away() => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+pub(super) fn one_is_enough(answers: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
+    let mut problem = None;
+    for answer in answers {
+        match answer {
+            Ok(()) => return Ok(()),
+            Err(error) => problem = Some(error),
+        }
+    }
+    problem.map_or(Ok(()), Err)
+}
+
+fn silent(member: &Member) -> StoreError {
+    let source = anyhow::anyhow!("no answer within {} s", HEARTBEAT_TIME.as_secs());
+    StoreError::Away { store: member.name.to_string(), source }
+}
+
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}

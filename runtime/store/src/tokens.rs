@@ -1,0 +1,71 @@
+//! Who may come in: tokens, as people keep them and as a door asks for them.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::error::StoreError;
+use gristmill_core::job::Name;
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::{NewToken, Token, TokenHash, TokenId, TokenLimits};
+
+/// What people do with tokens.
+#[async_trait]
+pub trait Tokens: Debug + Send + Sync + 'static {
+    /// Stores a token. A text that is a token already stays what it is.
+    async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError>;
+
+    /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
+    /// millisecond by id.
+    async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError>;
+
+    /// Makes a token let nobody in any more: it is gone. False: there is no such token.
+    async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError>;
+
+    /// Replaces a token's limits. False: there is no such token.
+    async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError>;
+}
+
+/// What a door asks.
+#[async_trait]
+pub trait Doorkeeper: Tokens {
+    /// The token of this id, unless it has expired.
+    async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError>;
+
+    /// Whether there are any tokens, expired ones included: the end of the last one must not open a door.
+    async fn has_tokens(&self) -> Result<bool, StoreError>;
+
+    /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
+    /// have been missed: what was found before may be wrong then.
+    async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError>;
+}
+
+/// What [`Tokens::add_token`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenAdded {
+    /// Stored, as it is now.
+    Added(Token),
+    /// This text is a token already. Nothing was changed.
+    Exists,
+    /// The tenant has [`TOKENS_PER_TENANT`](gristmill_core::token::TOKENS_PER_TENANT) of them.
+    TooMany,
+}
+
+/// A token that is there, with what its text must hash to.
+#[derive(Debug, Clone)]
+pub struct FoundToken {
+    pub token: Token,
+    pub hash: TokenHash,
+    /// How long it is still good for; none: until it is revoked.
+    pub expires_in: Option<Duration>,
+}
+
+impl FoundToken {
+    /// None: it has expired.
+    pub(super) fn at(now: Timestamp, token: Token, hash: TokenHash) -> Option<Self> {
+        let expires_in = token.expires_at.map(|end| end.since(now));
+        (expires_in != Some(Duration::ZERO)).then_some(Self { token, hash, expires_in })
+    }
+}
