@@ -1,6 +1,6 @@
 //! Cases that hold on either kind of store.
 
-/// Makes two tests of each case: functions that take a [`Mill`](gristmill_tests::mill::Mill), which `mill(on)` beside them
+/// Makes two tests of each case: functions that take a [`TestRunner`](gristmill_tests::test_runner::TestRunner), which `runner(on)` beside them
 /// starts on the store that it is told.
 macro_rules! on_both_stores {
     ($($case:ident)*) => {
@@ -12,7 +12,7 @@ macro_rules! on_both_stores {
             $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $case() {
-                    super::$case(super::mill(gristmill_tests::mill::On::$on).await).await;
+                    super::$case(super::runner(gristmill_tests::test_runner::On::$on).await).await;
                 }
             )*
         }

@@ -10,10 +10,10 @@ use gristmill::job::{Due, NewJob, TopicId};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, Produce, TopicCounts};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
-use gristmill_tests::site::FREE_PORT;
+use gristmill_tests::test_project::FREE_PORT;
+use gristmill_tests::test_runner::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 

@@ -6,22 +6,22 @@ use std::time::Duration;
 use gristmill::job::{Due, JobSpec, NewJob, TopicId};
 use gristmill::runner::AttemptRecord;
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, spec};
+use gristmill_tests::test_runner::{TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 
-async fn push_to_each(mill: &Mill, topics: &[TopicId], jobs: usize, script: &Script) {
+async fn push_to_each(runner: &TestRunner, topics: &[TopicId], jobs: usize, script: &Script) {
     let body = script.to_json();
     let job = |topic: &TopicId| NewJob {
         spec: JobSpec { keep_result: None, ..spec(&topic.to_string(), &body) },
         due: Due::Now,
     };
     let jobs: Vec<_> = topics.iter().flat_map(|topic| (0..jobs).map(move |_| job(topic))).collect();
-    mill.store.push(&jobs).await.unwrap();
+    runner.store.push(&jobs).await.unwrap();
 }
 
-async fn records(mill: &Mill, count: usize) -> Vec<AttemptRecord> {
-    let enough = || Some(mill.records()).filter(|records| records.len() >= count);
+async fn records(runner: &TestRunner, count: usize) -> Vec<AttemptRecord> {
+    let enough = || Some(runner.records()).filter(|records| records.len() >= count);
     until(format!("{count} attempts"), 4 * SOON, async || enough()).await
 }
 
@@ -34,13 +34,13 @@ async fn more_hot_topics_than_slots_are_served_in_turn() {
     const TURN: usize = SLOTS / 16;
     let topics: Vec<TopicId> = (0..TOPICS).map(|number| format!("t{number:03}").parse().unwrap()).collect();
     let manifest: String = topics.iter().map(|topic| format!("[topics.{topic}]\nhandler = \"puppet\"\n")).collect();
-    let mill = Mill::start(&(manifest + "[topics.z]\nhandler = \"echo\"\n"), &[("echo", guests::ECHO)]).await;
-    push_to_each(&mill, &topics, JOBS, &Script::new([Step::SleepMs(5), Step::End(End::Complete)])).await;
+    let runner = TestRunner::start(&(manifest + "[topics.z]\nhandler = \"echo\"\n"), &[("echo", guests::ECHO)]).await;
+    push_to_each(&runner, &topics, JOBS, &Script::new([Step::SleepMs(5), Step::End(End::Complete)])).await;
     // All have been heard of once a job that came after theirs is done; then all may begin at once.
-    mill.work("z", b"").await;
-    mill.drop_in("puppet", &std::fs::read(guests::PUPPET).unwrap());
+    runner.work("z", b"").await;
+    runner.drop_in("puppet", &std::fs::read(guests::PUPPET).unwrap());
 
-    let mut records = records(&mill, TOPICS * JOBS + 1).await;
+    let mut records = records(&runner, TOPICS * JOBS + 1).await;
     records.retain(|record| record.topic.topic.as_str() != "z");
     // In the order in which they were claimed, whichever thread took them up then.
     records.sort_by_key(|record| record.started - record.in_hand);
@@ -54,10 +54,10 @@ async fn a_topic_of_concurrency_one_never_stalls() {
     /// A machine may stand still now and then; an end that is missed now and then is missed more often.
     const PAUSES: usize = 3;
     let manifest = "[topics.alone]\nhandler = \"puppet\"\nconcurrency = 1\n";
-    let mill = Mill::start(manifest, &[("puppet", guests::PUPPET)]).await;
-    push_to_each(&mill, &["alone".parse().unwrap()], JOBS, &Script::end(End::Complete)).await;
+    let runner = TestRunner::start(manifest, &[("puppet", guests::PUPPET)]).await;
+    push_to_each(&runner, &["alone".parse().unwrap()], JOBS, &Script::end(End::Complete)).await;
 
-    let mut records = records(&mill, JOBS).await;
+    let mut records = records(&runner, JOBS).await;
     records.sort_by_key(|record| record.started);
     let gaps = records.windows(2).filter_map(|pair| {
         let [before, after] = pair else { return None };

@@ -6,10 +6,10 @@ use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{ClaimFrom, Inspect, JobState, Produce, Store};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
-use gristmill_tests::site::FREE_PORT;
+use gristmill_tests::test_project::FREE_PORT;
+use gristmill_tests::test_runner::{TestRunner, drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use rustix::process::Signal;
@@ -101,11 +101,11 @@ async fn two_hundred_guests_may_sleep_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_with_sixty_kilobytes_of_headers_runs() {
-    let mill = Mill::start("[topics.puppet]\n", &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start("[topics.puppet]\n", &[("puppet", guests::PUPPET)]).await;
     let mut job = spec("puppet", &Script::end(End::Complete).to_json());
     job.metadata = (0..60).map(|number| (format!("x-{number}"), "v".repeat(1020))).collect();
-    let id = mill.push_job(job, Due::Now).await;
-    assert_eq!(mill.end_of(&id).await.state, JobState::Finished);
+    let id = runner.push_job(job, Due::Now).await;
+    assert_eq!(runner.end_of(&id).await.state, JobState::Finished);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{Due, JobId, JobSpec, Priority, TopicId};
 use gristmill::store::{Cancelled, JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, spec, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script, Step};
 
@@ -22,8 +22,8 @@ const MANIFEST: &str = r#"
     concurrency = 1
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 on_both_stores! {
@@ -35,102 +35,102 @@ on_both_stores! {
     high_jobs_come_first_and_low_ones_all_the_same
 }
 
-async fn view(mill: &Mill, job: &JobId) -> JobView {
-    mill.store.job(&tenant(), job).await.unwrap().expect("it is known")
+async fn view(runner: &TestRunner, job: &JobId) -> JobView {
+    runner.store.job(&tenant(), job).await.unwrap().expect("it is known")
 }
 
-async fn cancel(mill: &Mill, job: &JobId) -> Cancelled {
-    mill.store.cancel(&tenant(), std::slice::from_ref(job)).await.unwrap()[0]
+async fn cancel(runner: &TestRunner, job: &JobId) -> Cancelled {
+    runner.store.cancel(&tenant(), std::slice::from_ref(job)).await.unwrap()[0]
 }
 
-async fn total(mill: &Mill, topic: &str, what: &str) -> u64 {
-    let (topic, counts) = (topic.parse::<TopicId>().unwrap(), mill.store.counts(&tenant()).await.unwrap());
+async fn total(runner: &TestRunner, topic: &str, what: &str) -> u64 {
+    let (topic, counts) = (topic.parse::<TopicId>().unwrap(), runner.store.counts(&tenant()).await.unwrap());
     let counts = counts.into_iter().find(|counts| counts.topic == topic).unwrap();
     counts.totals.get(what).copied().unwrap_or_default()
 }
 
-async fn running(mill: &Mill, topic: &str, script: Script) -> JobId {
-    let job = mill.push(topic, &script.to_json()).await;
+async fn running(runner: &TestRunner, topic: &str, script: Script) -> JobId {
+    let job = runner.push(topic, &script.to_json()).await;
     until("the job to run", SOON, async || {
-        matches!(view(mill, &job).await.state, JobState::Running { .. }).then_some(())
+        matches!(view(runner, &job).await.state, JobState::Running { .. }).then_some(())
     })
     .await;
     job
 }
 
-async fn finished(mill: &Mill, job: &JobId) -> Option<ResultView> {
+async fn finished(runner: &TestRunner, job: &JobId) -> Option<ResultView> {
     until("the end of the job", SOON, async || {
-        let view = view(mill, job).await;
+        let view = view(runner, job).await;
         (view.state == JobState::Finished).then_some(view.result)
     })
     .await
 }
 
-async fn a_waiting_job_is_gone_when_cancelled(mill: Mill) {
+async fn a_waiting_job_is_gone_when_cancelled(runner: TestRunner) {
     let script = Script::end(End::Complete).to_json();
-    let job = mill.push_job(spec("puppet", &script), Due::After(Duration::from_secs(3600))).await;
-    assert_eq!(cancel(&mill, &job).await, Cancelled::Gone);
-    assert_eq!(finished(&mill, &job).await, Some(ResultView::Cancelled));
-    assert_eq!(cancel(&mill, &job).await, Cancelled::TooLate);
-    assert_eq!(total(&mill, "puppet", "cancelled").await, 1);
+    let job = runner.push_job(spec("puppet", &script), Due::After(Duration::from_secs(3600))).await;
+    assert_eq!(cancel(&runner, &job).await, Cancelled::Gone);
+    assert_eq!(finished(&runner, &job).await, Some(ResultView::Cancelled));
+    assert_eq!(cancel(&runner, &job).await, Cancelled::TooLate);
+    assert_eq!(total(&runner, "puppet", "cancelled").await, 1);
 }
 
-async fn a_running_job_sees_that_it_is_cancelled_and_is_gone_if_it_gives_up(mill: Mill) {
+async fn a_running_job_sees_that_it_is_cancelled_and_is_gone_if_it_gives_up(runner: TestRunner) {
     let give_up = End::Retry(Cause { code: "not-wanted".into(), ..Cause::default() });
-    let job = running(&mill, "puppet", Script::new([Step::WaitUntilCancelled, Step::End(give_up)])).await;
-    assert_eq!(cancel(&mill, &job).await, Cancelled::Stopping);
-    assert_eq!(finished(&mill, &job).await, Some(ResultView::Cancelled));
-    assert_eq!((total(&mill, "puppet", "cancelled").await, total(&mill, "puppet", "retried").await), (1, 0));
+    let job = running(&runner, "puppet", Script::new([Step::WaitUntilCancelled, Step::End(give_up)])).await;
+    assert_eq!(cancel(&runner, &job).await, Cancelled::Stopping);
+    assert_eq!(finished(&runner, &job).await, Some(ResultView::Cancelled));
+    assert_eq!((total(&runner, "puppet", "cancelled").await, total(&runner, "puppet", "retried").await), (1, 0));
 }
 
-async fn a_running_job_that_completes_all_the_same_is_done(mill: Mill) {
+async fn a_running_job_that_completes_all_the_same_is_done(runner: TestRunner) {
     let end = Step::End(End::Text("half".into()));
-    let job = running(&mill, "puppet", Script::new([Step::WaitUntilCancelled, end])).await;
-    assert_eq!(cancel(&mill, &job).await, Cancelled::Stopping);
-    let Some(ResultView::Complete(Some(result))) = finished(&mill, &job).await else { panic!("it is not complete") };
+    let job = running(&runner, "puppet", Script::new([Step::WaitUntilCancelled, end])).await;
+    assert_eq!(cancel(&runner, &job).await, Cancelled::Stopping);
+    let Some(ResultView::Complete(Some(result))) = finished(&runner, &job).await else { panic!("it is not complete") };
     assert_eq!(result.data, b"half");
-    assert_eq!(total(&mill, "puppet", "cancelled").await, 0);
+    assert_eq!(total(&runner, "puppet", "cancelled").await, 0);
 }
 
-async fn a_job_that_never_asks_is_stopped_by_its_deadline_and_not_tried_again(mill: Mill) {
+async fn a_job_that_never_asks_is_stopped_by_its_deadline_and_not_tried_again(runner: TestRunner) {
     // Between two attempts a job is gone at once: another one then.
     let job = until("a cancel in the midst of an attempt", 4 * SOON, async || {
-        let job = running(&mill, "deaf", Script::new([Step::SleepMs(60_000)])).await;
-        (cancel(&mill, &job).await == Cancelled::Stopping).then_some(job)
+        let job = running(&runner, "deaf", Script::new([Step::SleepMs(60_000)])).await;
+        (cancel(&runner, &job).await == Cancelled::Stopping).then_some(job)
     })
     .await;
-    assert_eq!(finished(&mill, &job).await, Some(ResultView::Cancelled));
+    assert_eq!(finished(&runner, &job).await, Some(ResultView::Cancelled));
 }
 
-async fn a_paused_topic_hands_out_nothing_until_it_is_resumed(mill: Mill) {
+async fn a_paused_topic_hands_out_nothing_until_it_is_resumed(runner: TestRunner) {
     let topic: TopicId = "puppet".parse().unwrap();
-    assert!(mill.store.set_paused(&topic, true).await.unwrap());
-    assert!(!mill.store.set_paused(&topic, true).await.unwrap(), "it was paused before");
+    assert!(runner.store.set_paused(&topic, true).await.unwrap());
+    assert!(!runner.store.set_paused(&topic, true).await.unwrap(), "it was paused before");
     let script = Script::end(End::Complete).to_json();
-    let job = mill.push("puppet", &script).await;
+    let job = runner.push("puppet", &script).await;
     // Another topic's job pushed later is done, so the runner was awake.
-    mill.work("single", &script).await;
-    assert_eq!(view(&mill, &job).await.state, JobState::Ready);
-    assert!(mill.store.set_paused(&topic, false).await.unwrap());
-    mill.end_of(&job).await;
+    runner.work("single", &script).await;
+    assert_eq!(view(&runner, &job).await.state, JobState::Ready);
+    assert!(runner.store.set_paused(&topic, false).await.unwrap());
+    runner.end_of(&job).await;
 }
 
-async fn high_jobs_come_first_and_low_ones_all_the_same(mill: Mill) {
+async fn high_jobs_come_first_and_low_ones_all_the_same(runner: TestRunner) {
     let topic: TopicId = "single".parse().unwrap();
-    mill.store.set_paused(&topic, true).await.unwrap();
+    runner.store.set_paused(&topic, true).await.unwrap();
     let script = Script::end(End::Complete).to_json();
     let mut jobs = Vec::new();
     for priority in [Priority::Low, Priority::Normal, Priority::High] {
         for _ in 0..8 {
             let job = JobSpec { priority, ..spec("single", &script) };
-            jobs.push((mill.push_job(job, Due::Now).await, priority));
+            jobs.push((runner.push_job(job, Due::Now).await, priority));
         }
     }
-    mill.store.set_paused(&topic, false).await.unwrap();
+    runner.store.set_paused(&topic, false).await.unwrap();
     for (job, _) in &jobs {
-        mill.end_of(job).await;
+        runner.end_of(job).await;
     }
-    let order = mill
+    let order = runner
         .records()
         .into_iter()
         .filter_map(|record| jobs.iter().find(|(job, _)| *job == record.job).map(|(_, priority)| *priority));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Count, End, Enqueue, Script, Step};
 use rustix::process::Signal;
@@ -33,24 +33,24 @@ const MANIFEST: &str = r#"
     [tenants.acme.topics.echo]
 "#;
 
-async fn site() -> Site {
-    Site::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+async fn project() -> TestProject {
+    TestProject::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
 }
 
-fn journal(site: &Site) -> PathBuf {
-    site.manifest().with_file_name("journal.jsonl")
+fn journal(project: &TestProject) -> PathBuf {
+    project.manifest().with_file_name("journal.jsonl")
 }
 
 /// Every line of a runner that has ended, each of which must be a document.
-fn lines(site: &Site) -> Vec<Value> {
-    let text = fs::read_to_string(journal(site)).unwrap();
+fn lines(project: &TestProject) -> Vec<Value> {
+    let text = fs::read_to_string(journal(project)).unwrap();
     assert!(text.ends_with('\n'), "the last line is whole");
-    so_far(site)
+    so_far(project)
 }
 
 /// The lines that are whole.
-fn so_far(site: &Site) -> Vec<Value> {
-    let text = fs::read_to_string(journal(site)).unwrap();
+fn so_far(project: &TestProject) -> Vec<Value> {
+    let text = fs::read_to_string(journal(project)).unwrap();
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
 }
@@ -73,26 +73,26 @@ async fn end(mut runner: Process) {
     assert!(status.success(), "{status}: {}", runner.log());
 }
 
-fn push(site: &Site, topic: &str, job: &str, script: &Script, code: i32) {
-    site.pipe(&script.to_json(), &["push", topic, "--id", job, "--wait"]).ended(code);
+fn push(project: &TestProject, topic: &str, job: &str, script: &Script, code: i32) {
+    project.pipe(&script.to_json(), &["push", topic, "--id", job, "--wait"]).ended(code);
 }
 
 const END: [&str; 5] = ["attempt", "outcome", "verdict", "settled", "reason"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_attempt_is_told_with_its_end_its_times_and_its_cost() {
-    let site = site().await;
-    let runner = site.serve().await;
+    let project = project().await;
+    let runner = project.serve().await;
     let enqueue = Enqueue { topic: "sink".into(), data: "bran".into(), count: Count::Times(3), ..Enqueue::default() };
-    push(&site, "puppet", "good", &Script::new([Step::Enqueue(enqueue), Step::End(End::Text("flour".into()))]), 0);
+    push(&project, "puppet", "good", &Script::new([Step::Enqueue(enqueue), Step::End(End::Text("flour".into()))]), 0);
     let third = Step::RetryUntilAttempt { attempt: 3, after_ms: Some(1) };
-    push(&site, "puppet", "patient", &Script::new([third, Step::End(End::Complete)]), 0);
-    push(&site, "puppet", "mad", &Script::end(End::Panic("on fire".into())), 4);
-    push(&site, "hasty", "slow", &Script::end(End::InfiniteLoop), 4);
-    site.pipe(b"grain", &["push", "acme/echo", "--id", "late", "--delay", "50ms", "--wait"]).done();
+    push(&project, "puppet", "patient", &Script::new([third, Step::End(End::Complete)]), 0);
+    push(&project, "puppet", "mad", &Script::end(End::Panic("on fire".into())), 4);
+    push(&project, "hasty", "slow", &Script::end(End::InfiniteLoop), 4);
+    project.pipe(b"grain", &["push", "acme/echo", "--id", "late", "--delay", "50ms", "--wait"]).done();
     end(runner).await;
 
-    let lines = lines(&site);
+    let lines = lines(&project);
     let ends = |job| attempts(&lines, job).iter().map(|line| told(line, &END)).collect::<Vec<_>>();
     assert_eq!(ends("good"), [json!([1, "complete", "ack", "done", null])]);
     let again = |attempt| json!([attempt, "retry", "retry", "done", "failed"]);
@@ -110,7 +110,7 @@ async fn every_attempt_is_told_with_its_end_its_times_and_its_cost() {
     let slow = &attempts(&lines, "slow")[0];
     assert!(slow["ended_us"].as_u64().unwrap() - slow["started_us"].as_u64().unwrap() >= 100_000, "{slow}");
 
-    let component = |name: &str| sha256(&fs::read(site.handlers().join(format!("{name}.wasm"))).unwrap());
+    let component = |name: &str| sha256(&fs::read(project.handlers().join(format!("{name}.wasm"))).unwrap());
     let (echo, puppet) = (component("echo"), component("puppet"));
     for line in &lines {
         let times = ["enqueued_us", "due_us", "claimed_us", "started_us", "ended_us"];
@@ -127,48 +127,48 @@ fn sha256(bytes: &[u8]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn told_to_end_in_mid_load_it_writes_down_every_attempt() {
-    let site = site().await;
-    let runner = site.serve().await;
-    site.pipe(b"grain", &["push", "echo", "--count", "2000"]).done();
+    let project = project().await;
+    let runner = project.serve().await;
+    project.pipe(b"grain", &["push", "echo", "--count", "2000"]).done();
     until("the first lines", SOON, async || {
-        fs::metadata(journal(&site)).is_ok_and(|file| file.len() > 0).then_some(())
+        fs::metadata(journal(&project)).is_ok_and(|file| file.len() > 0).then_some(())
     })
     .await;
     end(runner).await;
-    let stats = site.run(&["stats", "--json"]).document();
-    let acks = lines(&site).iter().filter(|line| line["verdict"] == "ack" && line["settled"] == "done").count();
+    let stats = project.run(&["stats", "--json"]).document();
+    let acks = lines(&project).iter().filter(|line| line["verdict"] == "ack" && line["settled"] == "done").count();
     assert_eq!(stats["totals"]["acked"], acks, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_runner_had_in_hand_is_told_by_the_next() {
-    let site = site().await;
-    let runner = site.serve().await;
+    let project = project().await;
+    let runner = project.serve().await;
     let script = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: None }, Step::End(End::Complete)]);
     let sleeper = Script::new([Step::SleepMs(3_600_000)]);
-    push(&site, "puppet", "before", &script, 0);
-    site.pipe(&sleeper.to_json(), &["push", "puppet", "--id", "victim", "--attempts", "1"]).done();
-    until("the journal to be written", SOON, async || (attempts(&so_far(&site), "before").len() == 2).then_some(()))
+    push(&project, "puppet", "before", &script, 0);
+    project.pipe(&sleeper.to_json(), &["push", "puppet", "--id", "victim", "--attempts", "1"]).done();
+    until("the journal to be written", SOON, async || (attempts(&so_far(&project), "before").len() == 2).then_some(()))
         .await;
     until("the victim to run", SOON, async || {
-        let view = site.run(&["job", "show", "victim", "--json"]).document();
+        let view = project.run(&["job", "show", "victim", "--json"]).document();
         (view["state"] == "running").then_some(())
     })
     .await;
     runner.kill();
 
-    let next = site.serve().await;
-    let line = until("the victim's line", SOON, async || attempts(&so_far(&site), "victim").pop()).await;
+    let next = project.serve().await;
+    let line = until("the victim's line", SOON, async || attempts(&so_far(&project), "victim").pop()).await;
     end(next).await;
     assert_eq!(told(&line, &END), json!([1, "worker-died", "bury", "done", "worker-died"]));
     assert_eq!(told(&line, &["started_us", "ended_us", "fuel"]), json!([null, null, 0]));
-    assert_eq!(line["worker"], attempts(&lines(&site), "before")[0]["worker"], "it has the name of the dead");
+    assert_eq!(line["worker"], attempts(&lines(&project), "before")[0]["worker"], "it has the name of the dead");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_that_cannot_be_opened_ends_the_runner_at_its_start() {
-    let site = Site::new("[journal]\npath = \"gone/journal.jsonl\"", &[]).await;
-    let said = site.run(&["run"]);
+    let project = TestProject::new("[journal]\npath = \"gone/journal.jsonl\"", &[]).await;
+    let said = project.run(&["run"]);
     said.ended(1);
     assert!(said.err.contains("gone/journal.jsonl") && said.err.contains("No such file"), "{}", said.err);
 }

@@ -13,8 +13,8 @@ use gristmill::store::embedded::{Durability, EmbeddedStore, owner};
 use gristmill::store::{Inspect, Produce, Settled, Settlement, Store, StoreError, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::load::{FILE, topic};
-use gristmill_tests::mill::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::process::{Process, program};
+use gristmill_tests::test_runner::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use gristmill::config::Manifest;
 use gristmill::sandbox::Component;
 use gristmill::topic::Topic;
-use gristmill_tests::mill::sandbox;
 use gristmill_tests::process::{Process, command, program};
+use gristmill_tests::test_runner::sandbox;
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use gristmill::job::{Due, JobId, JobSpec};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, spec, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, Report, Script, Step};
 
@@ -48,8 +48,8 @@ const MANIFEST: &str = r#"
     payload-limit = "100B"
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 // What becomes of a job does not depend on where it waited.
@@ -75,8 +75,8 @@ on_both_stores! {
     a_delayed_job_is_never_early
 }
 
-async fn work(mill: &Mill, topic: &str, script: Script) -> JobView {
-    mill.work(topic, &script.to_json()).await
+async fn work(runner: &TestRunner, topic: &str, script: Script) -> JobView {
+    runner.work(topic, &script.to_json()).await
 }
 
 fn result(view: &JobView) -> &[u8] {
@@ -93,8 +93,8 @@ fn death(view: &JobView) -> (Reason, String) {
     (failure.reason, failure.detail.message)
 }
 
-async fn ready(mill: &Mill, topic: &str) -> u64 {
-    let counts = mill.store.counts(&tenant()).await.unwrap();
+async fn ready(runner: &TestRunner, topic: &str) -> u64 {
+    let counts = runner.store.counts(&tenant()).await.unwrap();
     counts.iter().find(|counts| counts.topic.to_string() == topic).map_or(0, |counts| counts.ready)
 }
 
@@ -102,14 +102,14 @@ fn sink(count: Count) -> Enqueue {
     Enqueue { topic: "sink".into(), data: "x".into(), count, ..Enqueue::default() }
 }
 
-async fn complete_acks_and_keeps_the_result(mill: Mill) {
-    let view = work(&mill, "puppet", Script::end(End::Text("flour".into()))).await;
+async fn complete_acks_and_keeps_the_result(runner: TestRunner) {
+    let view = work(&runner, "puppet", Script::end(End::Text("flour".into()))).await;
     assert_eq!((view.state.clone(), result(&view)), (JobState::Finished, b"flour".as_slice()));
-    let view = work(&mill, "puppet", Script::end(End::Complete)).await;
+    let view = work(&runner, "puppet", Script::end(End::Complete)).await;
     assert_eq!(view.result, Some(ResultView::Complete(None)));
 }
 
-async fn a_guest_sees_its_job_and_nothing_of_the_host(mill: Mill) {
+async fn a_guest_sees_its_job_and_nothing_of_the_host(runner: TestRunner) {
     let end = End::Report { config: vec!["colour".into(), "shape".into()], secrets: vec![] };
     let job = JobSpec {
         key: Some("k".into()),
@@ -117,8 +117,8 @@ async fn a_guest_sees_its_job_and_nothing_of_the_host(mill: Mill) {
         max_attempts: Some(9),
         ..spec("granted", &Script::end(end).to_json())
     };
-    let id = mill.push_job(job, Due::Now).await;
-    let report: Report = serde_json::from_slice(result(&mill.end_of(&id).await)).unwrap();
+    let id = runner.push_job(job, Due::Now).await;
+    let report: Report = serde_json::from_slice(result(&runner.end_of(&id).await)).unwrap();
     assert_eq!(
         (report.id.as_str(), report.tenant.as_str(), report.topic.as_str()),
         (id.as_str(), "default", "granted")
@@ -133,50 +133,50 @@ async fn a_guest_sees_its_job_and_nothing_of_the_host(mill: Mill) {
     assert!(report.environment.is_empty() && report.arguments.is_empty() && !report.sees_files);
 }
 
-async fn snooze_runs_again_later_and_uses_no_attempt(mill: Mill) {
-    let job = mill.push("puppet", &Script::end(End::SnoozeMs(5)).to_json()).await;
-    until("more deliveries than attempts allowed", SOON, async || (mill.attempts_at(&job).len() > 4).then_some(()))
+async fn snooze_runs_again_later_and_uses_no_attempt(runner: TestRunner) {
+    let job = runner.push("puppet", &Script::end(End::SnoozeMs(5)).to_json()).await;
+    until("more deliveries than attempts allowed", SOON, async || (runner.attempts_at(&job).len() > 4).then_some(()))
         .await;
-    assert!(mill.attempts_at(&job).iter().all(|record| (record.attempt, record.verdict) == (1, "snooze")));
+    assert!(runner.attempts_at(&job).iter().all(|record| (record.attempt, record.verdict) == (1, "snooze")));
 }
 
-async fn retry_backs_off_until_the_attempts_are_used_up(mill: Mill) {
+async fn retry_backs_off_until_the_attempts_are_used_up(runner: TestRunner) {
     let cause = Cause { code: "busy".into(), message: "try later".into(), ..Cause::default() };
-    let view = work(&mill, "puppet", Script::end(End::Retry(cause))).await;
+    let view = work(&runner, "puppet", Script::end(End::Retry(cause))).await;
     assert_eq!(death(&view), (Reason::Failed, "try later".into()));
     assert_eq!(view.attempts, 3);
-    let waits: Vec<_> = mill.attempts_at(&view.id).iter().map(|record| record.again_in).collect();
+    let waits: Vec<_> = runner.attempts_at(&view.id).iter().map(|record| record.again_in).collect();
     let pause = Some(Duration::from_millis(10));
     assert_eq!(waits, [pause, pause, None]);
 }
 
-async fn a_retry_may_name_its_wait_and_succeed(mill: Mill) {
+async fn a_retry_may_name_its_wait_and_succeed(runner: TestRunner) {
     let retry = Step::RetryUntilAttempt { attempt: 3, after_ms: Some(1) };
-    let view = work(&mill, "puppet", Script::new([retry, Step::End(End::Text("third".into()))])).await;
+    let view = work(&runner, "puppet", Script::new([retry, Step::End(End::Text("third".into()))])).await;
     assert_eq!(result(&view), b"third");
-    let records = mill.attempts_at(&view.id);
+    let records = runner.attempts_at(&view.id);
     assert_eq!(records.iter().map(|record| record.attempt).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(records[0].again_in, Some(Duration::from_millis(1)));
 }
 
-async fn reject_is_dead_at_once(mill: Mill) {
+async fn reject_is_dead_at_once(runner: TestRunner) {
     let cause = Cause { code: "bad".into(), message: "no such order".into(), ..Cause::default() };
-    let view = work(&mill, "puppet", Script::end(End::Reject(cause))).await;
+    let view = work(&runner, "puppet", Script::end(End::Reject(cause))).await;
     assert_eq!((death(&view), view.attempts), ((Reason::Rejected, "no such order".into()), 1));
 }
 
-async fn a_payload_that_does_not_parse_is_rejected_saying_where(mill: Mill) {
-    let (reason, message) = death(&mill.work("puppet", b"{\"do\": 7}").await);
+async fn a_payload_that_does_not_parse_is_rejected_saying_where(runner: TestRunner) {
+    let (reason, message) = death(&runner.work("puppet", b"{\"do\": 7}").await);
     assert_eq!(reason, Reason::Rejected);
     assert!(message.contains("line 1"), "{message}");
 }
 
-async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on(mill: Mill) {
+async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on(runner: TestRunner) {
     let hostile = [
         ("puppet", Script::end(End::InfiniteLoop), Reason::FuelExhausted, 1),
         ("puppet", Script::end(End::MemoryBomb), Reason::MemoryExceeded, 1),
         ("puppet", Script::end(End::StackOverflow), Reason::Trap, 2),
-        ("puppet", Script::end(End::Panic("the mill is on fire".into())), Reason::Trap, 2),
+        ("puppet", Script::end(End::Panic("the runner is on fire".into())), Reason::Trap, 2),
         ("puppet", Script::end(End::Unreachable), Reason::Trap, 2),
         ("puppet", Script::end(End::Exit(3)), Reason::Trap, 2),
         ("puppet", Script::end(End::Bytes(1 << 20)), Reason::Limit, 1),
@@ -191,73 +191,74 @@ async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on(mill: Mill
     let jobs: Vec<JobId> = {
         let mut jobs = Vec::new();
         for (topic, script, ..) in &hostile {
-            jobs.push(mill.push(topic, &script.to_json()).await);
+            jobs.push(runner.push(topic, &script.to_json()).await);
         }
         jobs
     };
     for ((topic, script, reason, attempts), job) in hostile.into_iter().zip(jobs) {
-        let view = mill.end_of(&job).await;
+        let view = runner.end_of(&job).await;
         assert_eq!((death(&view).0, view.attempts), (reason, attempts), "{topic} {script:?}: {view:?}");
         // Beside them and after each of them.
-        let honest = work(&mill, "puppet", Script::end(End::Text("honest".into()))).await;
+        let honest = work(&runner, "puppet", Script::end(End::Text("honest".into()))).await;
         assert_eq!(result(&honest), b"honest");
     }
-    assert_eq!(ready(&mill, "sink").await, 0, "nothing that a failed attempt enqueued may appear");
+    assert_eq!(ready(&runner, "sink").await, 0, "nothing that a failed attempt enqueued may appear");
 }
 
-async fn a_panic_leaves_its_message_and_a_readable_backtrace(mill: Mill) {
-    let view = work(&mill, "puppet", Script::end(End::Panic("the mill is on fire".into()))).await;
+async fn a_panic_leaves_its_message_and_a_readable_backtrace(runner: TestRunner) {
+    let view = work(&runner, "puppet", Script::end(End::Panic("the runner is on fire".into()))).await;
     let failure = view.last_failure.unwrap();
-    assert!(failure.detail.message.contains("the mill is on fire"), "{failure:?}");
+    assert!(failure.detail.message.contains("the runner is on fire"), "{failure:?}");
     assert!(failure.backtrace.unwrap().contains("puppet"), "names survive the build");
 }
 
-async fn memory_that_was_denied_is_named_with_its_peak(mill: Mill) {
-    let (_, message) = death(&work(&mill, "puppet", Script::end(End::MemoryBomb)).await);
+async fn memory_that_was_denied_is_named_with_its_peak(runner: TestRunner) {
+    let (_, message) = death(&work(&runner, "puppet", Script::end(End::MemoryBomb)).await);
     assert!(message.contains("16777216"), "{message}");
-    let view = work(&mill, "puppet", Script::new([Step::Allocate(8 << 20), Step::End(End::Complete)])).await;
-    let peak = mill.attempts_at(&view.id)[0].memory_peak;
+    let view = work(&runner, "puppet", Script::new([Step::Allocate(8 << 20), Step::End(End::Complete)])).await;
+    let peak = runner.attempts_at(&view.id)[0].memory_peak;
     assert!((8 << 20..16 << 20).contains(&peak), "{peak}");
 }
 
-async fn output_and_payload_are_held_to_their_limits_exactly(mill: Mill) {
-    let view = work(&mill, "puppet", Script::end(End::Bytes(4 << 10))).await;
+async fn output_and_payload_are_held_to_their_limits_exactly(runner: TestRunner) {
+    let view = work(&runner, "puppet", Script::end(End::Bytes(4 << 10))).await;
     assert_eq!(result(&view).len(), 4 << 10);
 
     let script = |pad: usize| Script::new([Step::Log("x".repeat(pad)), Step::End(End::Complete)]).to_json();
     let pad = 256 - script(0).len();
     let (fits, over) = (script(pad), script(pad + 1));
     assert_eq!((fits.len(), over.len()), (256, 257));
-    assert_eq!(mill.work("small", &fits).await.state, JobState::Finished);
-    let (reason, message) = death(&mill.work("small", &over).await);
+    assert_eq!(runner.work("small", &fits).await.state, JobState::Finished);
+    let (reason, message) = death(&runner.work("small", &over).await);
     assert_eq!(reason, Reason::Limit);
     assert!(message.contains("payload") && message.contains("256"), "{message}");
 }
 
-async fn floods_of_log_lines_are_cut_and_the_guest_runs_on(mill: Mill) {
+async fn floods_of_log_lines_are_cut_and_the_guest_runs_on(runner: TestRunner) {
     let flood = [Step::LogFlood { lines: 1000, bytes: 100 }, Step::StdoutFlood { lines: 1000, bytes: 100 }];
     let script = Script::new(flood.into_iter().chain([Step::End(End::Text("still here".into()))]));
-    assert_eq!(result(&work(&mill, "puppet", script).await), b"still here");
+    assert_eq!(result(&work(&runner, "puppet", script).await), b"still here");
 }
 
-async fn follow_ups_appear_with_the_ack_or_not_at_all(mill: Mill) {
+async fn follow_ups_appear_with_the_ack_or_not_at_all(runner: TestRunner) {
     let three = || Step::Enqueue(sink(Count::Times(3)));
     let reject = End::Reject(Cause::default());
-    work(&mill, "puppet", Script::new([three(), Step::End(reject)])).await;
-    work(&mill, "puppet", Script::new([three(), Step::End(End::Unreachable)])).await;
-    assert_eq!(ready(&mill, "sink").await, 0);
+    work(&runner, "puppet", Script::new([three(), Step::End(reject)])).await;
+    work(&runner, "puppet", Script::new([three(), Step::End(End::Unreachable)])).await;
+    assert_eq!(ready(&runner, "sink").await, 0);
     // Tried twice, enqueued once.
     let retried = [three(), Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) }];
-    work(&mill, "puppet", Script::new(retried)).await;
-    assert_eq!(ready(&mill, "sink").await, 3);
+    work(&runner, "puppet", Script::new(retried)).await;
+    assert_eq!(ready(&runner, "sink").await, 3);
 }
 
-async fn follow_ups_are_held_to_what_the_topics_allow(mill: Mill) {
+async fn follow_ups_are_held_to_what_the_topics_allow(runner: TestRunner) {
     // As many as allowed, then told so.
-    work(&mill, "puppet", Script::new([Step::EnqueueUntilRefused(sink(Count::Forever))])).await;
-    assert_eq!(ready(&mill, "sink").await, 7);
+    work(&runner, "puppet", Script::new([Step::EnqueueUntilRefused(sink(Count::Forever))])).await;
+    assert_eq!(ready(&runner, "sink").await, 7);
 
-    let refused = async |topic: &str, to: Enqueue| death(&work(&mill, topic, Script::new([Step::Enqueue(to)])).await).1;
+    let refused =
+        async |topic: &str, to: Enqueue| death(&work(&runner, topic, Script::new([Step::Enqueue(to)])).await).1;
     let unknown = Enqueue { topic: "nowhere".into(), ..Enqueue::default() };
     let too_large = Enqueue { data: "x".repeat(101), ..sink(Count::Once) };
     let denied = Enqueue { topic: "puppet".into(), ..Enqueue::default() };
@@ -268,51 +269,51 @@ async fn follow_ups_are_held_to_what_the_topics_allow(mill: Mill) {
     ] {
         assert!(message.contains(expected), "{message}");
     }
-    assert_eq!(ready(&mill, "sink").await, 7);
+    assert_eq!(ready(&runner, "sink").await, 7);
 }
 
-async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued(mill: Mill) {
+async fn a_unique_follow_up_is_there_once_however_often_it_is_enqueued(runner: TestRunner) {
     let unique = || Enqueue { unique: Some("order-7".into()), ..sink(Count::Once) };
     for _ in 0..3 {
-        work(&mill, "puppet", Script::new([Step::Enqueue(unique())])).await;
+        work(&runner, "puppet", Script::new([Step::Enqueue(unique())])).await;
     }
-    assert_eq!(ready(&mill, "sink").await, 1);
+    assert_eq!(ready(&runner, "sink").await, 1);
 }
 
-async fn a_checkpoint_is_there_for_the_next_attempt(mill: Mill) {
+async fn a_checkpoint_is_there_for_the_next_attempt(runner: TestRunner) {
     let report = End::Report { config: vec![], secrets: vec![] };
     let script = Script::new([Step::RetryUntilCheckpoint("half way".into()), Step::End(report)]);
-    let report: Report = serde_json::from_slice(result(&work(&mill, "puppet", script).await)).unwrap();
+    let report: Report = serde_json::from_slice(result(&work(&runner, "puppet", script).await)).unwrap();
     assert_eq!((report.attempt, report.checkpoint.as_deref()), (2, Some("half way")));
 }
 
-async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in(mill: Mill) {
-    let job = mill.push("sink", &Script::end(End::Text("served".into())).to_json()).await;
-    work(&mill, "puppet", Script::end(End::Complete)).await;
-    assert_eq!(mill.store.job(&tenant(), &job).await.unwrap().unwrap().state, JobState::Ready);
-    mill.drop_in("nobody", &std::fs::read(guests::PUPPET).unwrap());
-    let view = mill.end_of(&job).await;
+async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in(runner: TestRunner) {
+    let job = runner.push("sink", &Script::end(End::Text("served".into())).to_json()).await;
+    work(&runner, "puppet", Script::end(End::Complete)).await;
+    assert_eq!(runner.store.job(&tenant(), &job).await.unwrap().unwrap().state, JobState::Ready);
+    runner.drop_in("nobody", &std::fs::read(guests::PUPPET).unwrap());
+    let view = runner.end_of(&job).await;
     assert_eq!((result(&view), view.attempts), (b"served".as_slice(), 1));
 }
 
-async fn a_job_past_its_time_to_live_is_counted_and_gone(mill: Mill) {
+async fn a_job_past_its_time_to_live_is_counted_and_gone(runner: TestRunner) {
     let late = JobSpec { ttl: Some(Duration::from_millis(1)), ..spec("sink", b"{}") };
-    let job = mill.push_job(late, Due::Now).await;
+    let job = runner.push_job(late, Due::Now).await;
     until("the time to live to pass", SOON, async || {
-        let job = mill.store.job(&tenant(), &job).await.unwrap().unwrap().job.unwrap();
-        let probe = mill.push("sink", b"{}").await;
-        let now = mill.store.job(&tenant(), &probe).await.unwrap().unwrap().job.unwrap().enqueued_at;
+        let job = runner.store.job(&tenant(), &job).await.unwrap().unwrap().job.unwrap();
+        let probe = runner.push("sink", b"{}").await;
+        let now = runner.store.job(&tenant(), &probe).await.unwrap().unwrap().job.unwrap().enqueued_at;
         (now > job.expires_at().unwrap()).then_some(())
     })
     .await;
-    mill.drop_in("nobody", &std::fs::read(guests::ECHO).unwrap());
-    assert_eq!(mill.end_of(&job).await.result, Some(ResultView::Expired));
+    runner.drop_in("nobody", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(runner.end_of(&job).await.result, Some(ResultView::Expired));
 }
 
-async fn a_delayed_job_is_never_early(mill: Mill) {
+async fn a_delayed_job_is_never_early(runner: TestRunner) {
     let job = spec("puppet", &Script::end(End::Report { config: vec![], secrets: vec![] }).to_json());
-    let id = mill.push_job(job, Due::After(Duration::from_millis(200))).await;
-    let report: Report = serde_json::from_slice(result(&mill.end_of(&id).await)).unwrap();
+    let id = runner.push_job(job, Due::After(Duration::from_millis(200))).await;
+    let report: Report = serde_json::from_slice(result(&runner.end_of(&id).await)).unwrap();
     // Redis counts microseconds; what is not a whole millisecond is rounded towards later.
     assert!((200..=201).contains(&(report.due_at - report.enqueued_at)));
     assert!(report.now >= report.due_at);
@@ -321,9 +322,9 @@ async fn a_delayed_job_is_never_early(mill: Mill) {
 #[tokio::test(flavor = "multi_thread")]
 async fn follow_ups_have_a_limit_in_bytes_together() {
     let manifest = "[topics.puppet]\n[topics.sink]\nhandler = \"nobody\"\n";
-    let mill = Mill::start(manifest, &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start(manifest, &[("puppet", guests::PUPPET)]).await;
     let large = Enqueue { data: "x".repeat(400_000), ..sink(Count::Forever) };
-    let view = work(&mill, "puppet", Script::new([Step::EnqueueUntilRefused(large)])).await;
+    let view = work(&runner, "puppet", Script::new([Step::EnqueueUntilRefused(large)])).await;
     assert_eq!(view.state, JobState::Finished);
-    assert_eq!(ready(&mill, "sink").await, (16 << 20) / 400_000);
+    assert_eq!(ready(&runner, "sink").await, (16 << 20) / 400_000);
 }

@@ -6,15 +6,16 @@ use std::process::Command;
 
 use gristmill_tests::guests;
 use gristmill_tests::redis::Redis;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 
 use crate::languages::has;
 
 /// Runs the example, and waits until all it pushed is done but for the job that is due in a minute.
-async fn pushes(site: &Site, program: &[&str], variable: &str, address: &str, counted: &str) {
-    let _runner = site.serve().await;
-    let address = if address.is_empty() { format!("http://{}", site.address().unwrap()) } else { address.to_owned() };
+async fn pushes(project: &TestProject, program: &[&str], variable: &str, address: &str, counted: &str) {
+    let _runner = project.serve().await;
+    let address =
+        if address.is_empty() { format!("http://{}", project.address().unwrap()) } else { address.to_owned() };
     let [program, arguments @ ..] = program else { panic!("a program") };
     let said = Command::new(program)
         .args(arguments)
@@ -30,7 +31,7 @@ async fn pushes(site: &Site, program: &[&str], variable: &str, address: &str, co
         String::from_utf8_lossy(&said.stderr)
     );
     until("all jobs that are due to be done", SOON, async || {
-        let stats = site.run(&["stats", "--json"]).documents();
+        let stats = project.run(&["stats", "--json"]).documents();
         let echo = stats.into_iter().find(|document| document["topic"] == "echo")?;
         let total = |what: &str| echo["totals"][what].as_u64().unwrap_or_default();
         let left = |what: &str| echo[what].as_u64() == Some(0);
@@ -43,8 +44,8 @@ async fn pushes(site: &Site, program: &[&str], variable: &str, address: &str, co
 async fn over_http(program: &[&str]) {
     let programs: Vec<_> = program[..1].iter().copied().chain((program[0] == "sh").then_some("curl")).collect();
     if has(&programs) {
-        let site = Site::new("", &[("echo", guests::ECHO)]).await;
-        pushes(&site, program, "GRISTMILL_URL", "", "pushed").await;
+        let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
+        pushes(&project, program, "GRISTMILL_URL", "", "pushed").await;
     }
 }
 
@@ -71,9 +72,9 @@ async fn curl_pushes_over_http() {
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cli_pushes_into_the_store() {
     if has(&["redis-cli"]) {
-        let site = Site::on_redis("[topics.echo]\nraw-producers = true\n", &[("echo", guests::ECHO)]).await;
-        let url = reached_by_tcp(site.redis.as_ref().unwrap()).await;
-        pushes(&site, &["sh", "push-redis.sh"], "REDIS_URL", &url, "adopted").await;
+        let project = TestProject::on_redis("[topics.echo]\nraw-producers = true\n", &[("echo", guests::ECHO)]).await;
+        let url = reached_by_tcp(project.redis.as_ref().unwrap()).await;
+        pushes(&project, &["sh", "push-redis.sh"], "REDIS_URL", &url, "adopted").await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gristmill::job::TopicId;
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script};
 
@@ -11,10 +11,10 @@ const MANIFEST: &str = r#"
     raw-producers = true
 "#;
 
-async fn wait_for_acks(mill: &Mill, acks: u64) {
+async fn wait_for_acks(runner: &TestRunner, acks: u64) {
     let topic: TopicId = "puppet".parse().unwrap();
     until(format!("{acks} acks"), SOON, async || {
-        let counts = mill.store.counts(&tenant()).await.unwrap();
+        let counts = runner.store.counts(&tenant()).await.unwrap();
         let acked = counts.iter().find(|counts| counts.topic == topic)?.totals.get("acked").copied()?;
         (acked >= acks).then_some(())
     })
@@ -23,12 +23,12 @@ async fn wait_for_acks(mill: &Mill, acks: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_pushed_onto_the_list_or_into_the_zset_are_done_as_jobs() {
-    let mill = Mill::start_on(On::Redis, MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    let redis = mill.redis.as_ref().unwrap();
+    let runner = TestRunner::start_on(On::Redis, MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let redis = runner.redis.as_ref().unwrap();
     let script = String::from_utf8(Script::end(End::Complete).to_json()).unwrap();
     redis.ask::<u64>("LPUSH", &["gm:{default/0}:ready:puppet", &script]).await.unwrap();
-    wait_for_acks(&mill, 1).await;
+    wait_for_acks(&runner, 1).await;
     // Long due.
     redis.ask::<u64>("ZADD", &["gm:{default/0}:delayed:puppet", "1", &script]).await.unwrap();
-    wait_for_acks(&mill, 2).await;
+    wait_for_acks(&runner, 2).await;
 }

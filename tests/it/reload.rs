@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use gristmill::handlers::Folder;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, drop_in, sandbox, tenant};
+use gristmill_tests::test_runner::{TestRunner, drop_in, sandbox, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, MARKER, Script, Step};
 use tempfile::TempDir;
@@ -36,40 +36,40 @@ fn version_of(result: Option<ResultView>) -> u32 {
     String::from_utf8(payload.data).unwrap()[15..].parse().unwrap()
 }
 
-async fn serving(mill: &Mill) -> u32 {
-    version_of(mill.work("puppet", &Script::end(End::Version).to_json()).await.result)
+async fn serving(runner: &TestRunner) -> u32 {
+    version_of(runner.work("puppet", &Script::end(End::Version).to_json()).await.result)
 }
 
-async fn wait_for_version(mill: &Mill, version: u32) {
-    until(format!("version {version}"), SOON, async || (serving(mill).await == version).then_some(())).await;
+async fn wait_for_version(runner: &TestRunner, version: u32) {
+    until(format!("version {version}"), SOON, async || (serving(runner).await == version).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_reloads_under_load_fail_no_job() {
     const RELOADS: u32 = 50;
-    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    wait_for_version(&mill, 0).await;
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    wait_for_version(&runner, 0).await;
     let enough = CancellationToken::new();
     let mut delays: Vec<Duration> = Vec::new();
     let load = async {
         let work = Script::new([Step::Burn(1000), Step::End(End::Complete)]).to_json();
         while !enough.is_cancelled() {
-            mill.work("puppet", &work).await;
+            runner.work("puppet", &work).await;
         }
     };
     let reloads = async {
         for version in 1..=RELOADS {
             let component = puppet_version(version);
-            mill.drop_in("puppet", &component);
+            runner.drop_in("puppet", &component);
             let renamed = Instant::now();
-            wait_for_version(&mill, version).await;
+            wait_for_version(&runner, version).await;
             delays.push(renamed.elapsed());
         }
         enough.cancel();
     };
     tokio::join!(load, reloads);
 
-    let records = mill.records();
+    let records = runner.records();
     assert!(records.iter().all(|record| record.verdict == "ack"), "no job fails for a reload");
     let versions: std::collections::HashSet<_> = records.iter().filter_map(|record| record.version).collect();
     assert_eq!(versions.len() as u32, RELOADS + 1);
@@ -83,67 +83,67 @@ async fn fifty_reloads_under_load_fail_no_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_attempt_ends_on_the_version_it_began_with() {
-    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let slow = Script::new([Step::WaitUntilCancelled, Step::End(End::Version)]).to_json();
-    let slow = mill.push("puppet", &slow).await;
+    let slow = runner.push("puppet", &slow).await;
     until("it to run", SOON, async || {
-        let view = mill.store.job(&tenant(), &slow).await.unwrap()?;
+        let view = runner.store.job(&tenant(), &slow).await.unwrap()?;
         matches!(view.state, JobState::Running { .. }).then_some(())
     })
     .await;
-    mill.drop_in("puppet", &puppet_version(1));
-    wait_for_version(&mill, 1).await;
+    runner.drop_in("puppet", &puppet_version(1));
+    wait_for_version(&runner, 1).await;
     // It asks, and completes all the same.
-    mill.store.cancel(&tenant(), std::slice::from_ref(&slow)).await.unwrap();
-    assert_eq!(version_of(mill.end_of(&slow).await.result), 0);
+    runner.store.cancel(&tenant(), std::slice::from_ref(&slow)).await.unwrap();
+    assert_eq!(version_of(runner.end_of(&slow).await.result), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_never_replaces_a_good_version() {
-    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let truncated = &puppet_version(2)[..20_000];
     for bad in [b"not wasm at all".as_slice(), truncated, b"\0asm\x01\0\0\0", b""] {
-        mill.drop_in("puppet", bad);
-        assert_eq!(serving(&mill).await, 0);
+        runner.drop_in("puppet", bad);
+        assert_eq!(serving(&runner).await, 0);
     }
     // Its self-test refuses this one.
-    mill.drop_in("puppet", &puppet_version(6_666_666));
+    runner.drop_in("puppet", &puppet_version(6_666_666));
     let mut refuses_itself = puppet_version(0);
     let at = refuses_itself.windows(15).position(|window| window == &MARKER[..15]).unwrap();
     refuses_itself[at + 15..at + 25].copy_from_slice(b"6666666666");
-    wait_for_version(&mill, 6_666_666).await;
-    mill.drop_in("puppet", &refuses_itself);
-    assert_eq!(serving(&mill).await, 6_666_666);
-    mill.drop_in("puppet", &puppet_version(3));
-    wait_for_version(&mill, 3).await;
+    wait_for_version(&runner, 6_666_666).await;
+    runner.drop_in("puppet", &refuses_itself);
+    assert_eq!(serving(&runner).await, 6_666_666);
+    runner.drop_in("puppet", &puppet_version(3));
+    wait_for_version(&runner, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_without_an_entry_makes_a_topic_and_its_jobs_outlive_it() {
-    let mill = Mill::start(MANIFEST, &[]).await;
-    let early = mill.push("echo", b"early").await;
-    mill.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
-    assert_eq!(mill.end_of(&early).await.state, JobState::Finished);
+    let runner = TestRunner::start(MANIFEST, &[]).await;
+    let early = runner.push("echo", b"early").await;
+    runner.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(runner.end_of(&early).await.state, JobState::Finished);
 
-    std::fs::remove_file(mill.handlers().join("echo.wasm")).unwrap();
-    let waiting = mill.push("echo", b"waiting").await;
-    mill.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
-    assert_eq!(mill.end_of(&waiting).await.state, JobState::Finished);
+    std::fs::remove_file(runner.handlers().join("echo.wasm")).unwrap();
+    let waiting = runner.push("echo", b"waiting").await;
+    runner.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(runner.end_of(&waiting).await.state, JobState::Finished);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_manifest_is_swapped_whole_or_not_at_all() {
-    let mill = Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let again = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) }]).to_json();
-    assert!(matches!(mill.work("puppet", &again).await.state, JobState::Dead { .. }));
+    assert!(matches!(runner.work("puppet", &again).await.state, JobState::Dead { .. }));
 
     // A mistake in one topic: the whole old one keeps ruling.
     let better = MANIFEST.replace("attempts = 1", "attempts = 2");
-    mill.rewrite(&format!("{better}\n[topics.other]\nfule = 1"));
-    assert!(matches!(mill.work("puppet", &again).await.state, JobState::Dead { .. }));
-    mill.rewrite(&better);
+    runner.rewrite(&format!("{better}\n[topics.other]\nfule = 1"));
+    assert!(matches!(runner.work("puppet", &again).await.state, JobState::Dead { .. }));
+    runner.rewrite(&better);
     until("the new manifest to rule", SOON, async || {
-        (mill.work("puppet", &again).await.state == JobState::Finished).then_some(())
+        (runner.work("puppet", &again).await.state == JobState::Finished).then_some(())
     })
     .await;
 }
@@ -194,18 +194,18 @@ fn compiles() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_overwritten_while_its_predecessor_compiles_is_loaded_soon_after() {
-    let mill = Mill::start(MANIFEST, &[]).await;
-    let job = mill.push("greet", b"hello").await;
+    let runner = TestRunner::start(MANIFEST, &[]).await;
+    let job = runner.push("greet", b"hello").await;
     // The first rejects what is no image; the second takes anything.
-    mill.drop_in("greet", &never_compiled(guests::RESIZE_IMAGE));
-    let is_over = || !mill.attempts_at(&job).is_empty();
+    runner.drop_in("greet", &never_compiled(guests::RESIZE_IMAGE));
+    let is_over = || !runner.attempts_at(&job).is_empty();
     // It may be compiled before anybody has looked.
     until("the first to compile", SOON, async || (compiles() || is_over()).then_some(())).await;
-    mill.drop_in("greet", &never_compiled(guests::ECHO));
+    runner.drop_in("greet", &never_compiled(guests::ECHO));
     until("an attempt at the job", 4 * SOON, async || is_over().then_some(())).await;
-    mill.end_of(&job).await;
+    runner.end_of(&job).await;
     until("the second to serve", SOON, async || {
-        (mill.work("greet", b"hello").await.state == JobState::Finished).then_some(())
+        (runner.work("greet", b"hello").await.state == JobState::Finished).then_some(())
     })
     .await;
 }

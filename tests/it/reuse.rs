@@ -3,7 +3,7 @@
 use gristmill::job::{Due, JobId, JobSpec, TopicId};
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, spec};
+use gristmill_tests::test_runner::{TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, MARKER, Script, Step};
 
@@ -39,15 +39,15 @@ const MANIFEST: &str = r#"
     reuse = 1000000
 "#;
 
-async fn mill() -> Mill {
-    Mill::start(MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner() -> TestRunner {
+    TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 /// The result of a job of any tenant.
-async fn result_of(mill: &Mill, topic: &str, job: &JobId) -> String {
+async fn result_of(runner: &TestRunner, topic: &str, job: &JobId) -> String {
     let topic: TopicId = topic.parse().unwrap();
     until(format!("the result of {job}"), SOON, async || {
-        let view = mill.store.job(&topic.tenant, job).await.unwrap()?;
+        let view = runner.store.job(&topic.tenant, job).await.unwrap()?;
         match view.result {
             Some(ResultView::Complete(Some(payload))) => Some(String::from_utf8(payload.data).unwrap()),
             _ => None,
@@ -56,91 +56,91 @@ async fn result_of(mill: &Mill, topic: &str, job: &JobId) -> String {
     .await
 }
 
-async fn run(mill: &Mill, topic: &str, script: Script) -> String {
-    let job = mill.push_job(spec(topic, &script.to_json()), Due::Now).await;
-    result_of(mill, topic, &job).await
+async fn run(runner: &TestRunner, topic: &str, script: Script) -> String {
+    let job = runner.push_job(spec(topic, &script.to_json()), Due::Now).await;
+    result_of(runner, topic, &job).await
 }
 
 /// How many jobs the instance has done that did this one.
-async fn count(mill: &Mill, topic: &str) -> u32 {
-    run(mill, topic, Script::end(End::JobCount)).await.parse().unwrap()
+async fn count(runner: &TestRunner, topic: &str) -> u32 {
+    run(runner, topic, Script::end(End::JobCount)).await.parse().unwrap()
 }
 
 /// The same by a job that is tried again if a machine that stands still made it late: an attempt that was stopped for that
 /// leaves nothing to the next one either.
-async fn count_in_the_end(mill: &Mill, topic: &str) -> u32 {
+async fn count_in_the_end(runner: &TestRunner, topic: &str) -> u32 {
     let job = JobSpec { max_attempts: Some(100), ..spec(topic, &Script::end(End::JobCount).to_json()) };
-    let job = mill.push_job(job, Due::Now).await;
-    result_of(mill, topic, &job).await.parse().unwrap()
+    let job = runner.push_job(job, Due::Now).await;
+    result_of(runner, topic, &job).await.parse().unwrap()
 }
 
 /// Waits until the topic's jobs find what they should: what is reloaded takes a moment.
-async fn comes_to(mill: &Mill, topic: &str, jobs: u32) {
+async fn comes_to(runner: &TestRunner, topic: &str, jobs: u32) {
     until(format!("{jobs} jobs on an instance of {topic}"), SOON, async || {
-        (count(mill, topic).await == jobs).then_some(())
+        (count(runner, topic).await == jobs).then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_find_what_earlier_ones_left_where_a_topic_wants_it_so() {
-    let mill = mill().await;
+    let runner = runner().await;
     for jobs in 1..=3 {
-        assert_eq!(count(&mill, "fresh").await, 1);
-        assert_eq!(count(&mill, "kept").await, jobs);
+        assert_eq!(count(&runner, "fresh").await, 1);
+        assert_eq!(count(&runner, "kept").await, jobs);
     }
     for jobs in [1, 2, 1, 2, 1] {
-        assert_eq!(count(&mill, "twice").await, jobs);
+        assert_eq!(count(&runner, "twice").await, jobs);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_and_tenants_share_no_instance() {
-    let mill = mill().await;
+    let runner = runner().await;
     for jobs in 1..=2 {
         for topic in ["kept", "beside", "acme/kept"] {
-            assert_eq!(count(&mill, topic).await, jobs, "{topic}");
+            assert_eq!(count(&runner, topic).await, jobs, "{topic}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_is_stopped_takes_its_instance_with_it() {
-    let mill = mill().await;
+    let runner = runner().await;
     for end in [End::InfiniteLoop, End::Unreachable, End::MemoryBomb] {
-        assert_eq!(count_in_the_end(&mill, "hasty").await, 1, "before {end:?}");
-        let view = mill.work("hasty", &Script::end(end.clone()).to_json()).await;
+        assert_eq!(count_in_the_end(&runner, "hasty").await, 1, "before {end:?}");
+        let view = runner.work("hasty", &Script::end(end.clone()).to_json()).await;
         assert!(matches!(view.state, JobState::Dead { .. }), "{end:?}: {view:?}");
     }
-    assert_eq!(count_in_the_end(&mill, "hasty").await, 1);
+    assert_eq!(count_in_the_end(&runner, "hasty").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_instance_that_traps_costs_its_job_no_attempt() {
-    let mill = mill().await;
-    assert_eq!(count(&mill, "kept").await, 1);
-    let job = mill.push("kept", &Script::new([Step::TrapIfUsed, Step::End(End::JobCount)]).to_json()).await;
-    assert_eq!(result_of(&mill, "kept", &job).await, "1");
-    mill.end_of(&job).await;
-    let verdicts: Vec<_> = mill.attempts_at(&job).iter().map(|record| (record.attempt, record.verdict)).collect();
+    let runner = runner().await;
+    assert_eq!(count(&runner, "kept").await, 1);
+    let job = runner.push("kept", &Script::new([Step::TrapIfUsed, Step::End(End::JobCount)]).to_json()).await;
+    assert_eq!(result_of(&runner, "kept", &job).await, "1");
+    runner.end_of(&job).await;
+    let verdicts: Vec<_> = runner.attempts_at(&job).iter().map(|record| (record.attempt, record.verdict)).collect();
     assert_eq!(verdicts, [(1, "ack")]);
-    assert_eq!(count(&mill, "kept").await, 2, "the fresh one took its place");
+    assert_eq!(count(&runner, "kept").await, 2, "the fresh one took its place");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_leaks_is_given_back_before_it_fails_a_job() {
-    let mill = mill().await;
+    let runner = runner().await;
     let leak = Script::new([Step::Leak(3 << 20), Step::End(End::JobCount)]);
     // Of the 16 MiB that the topic has, an instance must leave half to the next job.
     for jobs in [1, 2, 3, 1, 2, 3] {
-        assert_eq!(run(&mill, "kept", leak.clone()).await, jobs.to_string());
+        assert_eq!(run(&runner, "kept", leak.clone()).await, jobs.to_string());
     }
-    assert!(mill.records().iter().all(|record| record.verdict == "ack" && record.memory_peak <= 12 << 20));
+    assert!(runner.records().iter().all(|record| record.verdict == "ack" && record.memory_peak <= 12 << 20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn follow_ups_and_figures_are_those_of_their_job() {
-    let mill = mill().await;
+    let runner = runner().await;
     let enqueue =
         |times| Step::Enqueue(Enqueue { topic: "sink".into(), count: Count::Times(times), ..Enqueue::default() });
     let gives_up = End::Reject(Cause { code: "no".into(), ..Cause::default() });
@@ -149,9 +149,9 @@ async fn follow_ups_and_figures_are_those_of_their_job() {
         Script::new([enqueue(5), Step::End(gives_up)]),
         Script::end(End::Complete),
     ] {
-        mill.work("kept", &script.to_json()).await;
+        runner.work("kept", &script.to_json()).await;
     }
-    let records = mill.records();
+    let records = runner.records();
     assert_eq!(records.iter().map(|record| record.follow_ups).collect::<Vec<_>>(), [2, 0, 0]);
     let (first, last) = (&records[0], &records[2]);
     assert!(last.fuel > 0 && last.fuel < first.fuel, "{} after {}", last.fuel, first.fuel);
@@ -160,29 +160,29 @@ async fn follow_ups_and_figures_are_those_of_their_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_version_is_in_use_at_once() {
-    let mill = mill().await;
-    assert_eq!(count(&mill, "kept").await, 1);
-    assert_eq!(count(&mill, "kept").await, 2);
+    let runner = runner().await;
+    assert_eq!(count(&runner, "kept").await, 1);
+    assert_eq!(count(&runner, "kept").await, 2);
     let mut component = std::fs::read(guests::PUPPET).unwrap();
     let at = component.windows(15).position(|window| window == &MARKER[..15]).expect("the marker is there");
     component[at + 15..at + 25].copy_from_slice(b"0000000001");
-    mill.drop_in("puppet", &component);
-    comes_to(&mill, "kept", 1).await;
-    let version = run(&mill, "kept", Script::end(End::Version)).await;
+    runner.drop_in("puppet", &component);
+    comes_to(&runner, "kept", 1).await;
+    let version = run(&runner, "kept", Script::end(End::Version)).await;
     assert!(version.ends_with("0000000001"), "{version}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_stay_until_their_own_topics_settings_change() {
-    let mill = mill().await;
-    assert_eq!((count(&mill, "kept").await, count(&mill, "beside").await), (1, 1));
-    mill.rewrite(&MANIFEST.replacen("reuse = 2", "reuse = 3", 1));
+    let runner = runner().await;
+    assert_eq!((count(&runner, "kept").await, count(&runner, "beside").await), (1, 1));
+    runner.rewrite(&MANIFEST.replacen("reuse = 2", "reuse = 3", 1));
     // Once a topic shows that the manifest was read, the others have it too.
-    until("three jobs on an instance", SOON, async || (count(&mill, "twice").await == 3).then_some(())).await;
-    assert_eq!((count(&mill, "kept").await, count(&mill, "beside").await), (2, 2));
-    mill.rewrite(&MANIFEST.replacen("reuse = 1000000", "reuse = 999999", 1));
-    comes_to(&mill, "kept", 1).await;
-    assert!(count(&mill, "beside").await > 2);
+    until("three jobs on an instance", SOON, async || (count(&runner, "twice").await == 3).then_some(())).await;
+    assert_eq!((count(&runner, "kept").await, count(&runner, "beside").await), (2, 2));
+    runner.rewrite(&MANIFEST.replacen("reuse = 1000000", "reuse = 999999", 1));
+    comes_to(&runner, "kept", 1).await;
+    assert!(count(&runner, "beside").await > 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,15 +190,15 @@ async fn many_topics_with_idle_instances_leave_room_for_others() {
     let topics: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
     let sections = topics.iter().map(|topic| format!("[topics.{topic}]\nhandler = \"puppet\"\nreuse = 100\n"));
     let manifest = format!("[defaults]\nmemory = \"16MiB\"\n{}", sections.collect::<String>());
-    let mill = Mill::start(&manifest, &[("puppet", guests::PUPPET)]).await;
+    let runner = TestRunner::start(&manifest, &[("puppet", guests::PUPPET)]).await;
     let mut jobs = Vec::new();
     for topic in &topics {
-        jobs.push(mill.push(topic, &Script::end(End::JobCount).to_json()).await);
+        jobs.push(runner.push(topic, &Script::end(End::JobCount).to_json()).await);
     }
     for job in &jobs {
-        mill.end_of(job).await;
+        runner.end_of(job).await;
     }
-    let records = mill.records();
+    let records = runner.records();
     assert_eq!(records.len(), topics.len());
     assert!(records.iter().all(|record| record.verdict == "ack"), "nobody found the pool full");
 }

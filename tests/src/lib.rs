@@ -1,16 +1,16 @@
 //! What the tests share: guests built from source, a Redis of one's own, stores of every kind, runners in this process and
 //! in others, commands.
 
-pub mod asker;
+pub mod http_client;
 pub mod load;
-pub mod mill;
 pub mod mutants;
 pub mod parts;
 pub mod process;
-pub mod queue;
 pub mod redis;
 pub mod server;
-pub mod site;
+pub mod test_project;
+pub mod test_runner;
+pub mod test_store;
 pub mod text;
 pub mod wait;
 

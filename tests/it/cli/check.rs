@@ -1,23 +1,23 @@
 //! `check`: what is good, and what is said of the rest.
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Site, fields};
+use gristmill_tests::test_project::{TestProject, fields};
 use serde_json::json;
 
 const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-async fn site(topics: &str) -> Site {
-    Site::new(topics, &[("echo", guests::ECHO)]).await
+async fn project(topics: &str) -> TestProject {
+    TestProject::new(topics, &[("echo", guests::ECHO)]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_good_folder_has_no_problems() {
-    let site = site("[topics.shout]\nhandler = \"echo\"").await;
-    let said = site.run(&["check"]);
+    let project = project("[topics.shout]\nhandler = \"echo\"").await;
+    let said = project.run(&["check"]);
     assert!(said.done().ends_with("\n1 component, 2 topics, no problems\n"), "{}", said.text());
     assert!(said.text().contains("shout echo"), "the topics that it serves: {}", said.text());
 
-    let document = site.run(&["check", "--json"]).ended(0).document();
+    let document = project.run(&["check", "--json"]).ended(0).document();
     let documented = "component_bytes core_module exports grants_needed handler imports kind language path problem self_test \
                       start_fuel start_memory_bytes tools topics version";
     assert_eq!(fields(&document).join(" "), documented);
@@ -32,7 +32,7 @@ async fn a_good_folder_has_no_problems() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
-    let site = site("").await;
+    let project = project("").await;
     let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];
     let bad: [(&str, &[u8], &str); 5] = [
         ("garbage", b"garbage", "this is no WebAssembly"),
@@ -42,10 +42,10 @@ async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
         ("bad name", b"", "`bad name` is no name"),
     ];
     for (name, bytes, _) in bad {
-        site.drop_in(name, bytes);
+        project.drop_in(name, bytes);
     }
-    let text = site.run(&["check"]).ended(1).text();
-    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    let text = project.run(&["check"]).ended(1).text();
+    let documents = project.run(&["check", "--json"]).ended(1).documents();
     for (name, _, problem) in bad {
         let headline = format!("handlers/{name}.wasm cannot be used\n");
         let told = text.split_once(&headline).and_then(|(_, rest)| rest.lines().next()).unwrap_or_default();
@@ -59,11 +59,11 @@ async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_handler_is_pointed_at_with_the_nearest_name() {
-    let site = site("[topics.shout]\nhandler = \"ecko\"").await;
-    let text = site.run(&["check"]).ended(1).text();
+    let project = project("[topics.shout]\nhandler = \"ecko\"").await;
+    let text = project.run(&["check"]).ended(1).text();
     assert!(text.contains("topic `shout` has no handler"), "{text}");
     assert!(text.contains("gristmill.toml:6:11") && text.contains("did you mean `echo`?"), "{text}");
-    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    let documents = project.run(&["check", "--json"]).ended(1).documents();
     let problem = documents.iter().find(|document| document["kind"] == "problem").unwrap();
     assert_eq!(fields(problem), ["column", "kind", "line", "message", "path", "title"]);
     assert_eq!((&problem["line"], &problem["column"]), (&json!(6), &json!(11)));
@@ -71,9 +71,9 @@ async fn a_missing_handler_is_pointed_at_with_the_nearest_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_mistake_in_the_manifest_is_shown_at_its_place() {
-    let site = site("").await;
-    site.write_manifest("[topics.echo]\ntimout = \"1s\"\nfuel = 1\n");
-    let path = site.manifest();
+    let project = project("").await;
+    project.write_manifest("[topics.echo]\ntimout = \"1s\"\nfuel = 1\n");
+    let path = project.manifest();
     let expected = format!(
         "error: unknown key `timout` in [topics.echo]
  --> {path}:2:1
@@ -91,21 +91,21 @@ the manifest {path} has 2 problems
 ",
         path = path.display()
     );
-    assert_eq!(site.run(&["check"]).ended(1).text(), expected);
-    let documents = site.run(&["check", "--json"]).ended(1).documents();
+    assert_eq!(project.run(&["check"]).ended(1).text(), expected);
+    let documents = project.run(&["check", "--json"]).ended(1).documents();
     let places: Vec<_> =
         documents.iter().map(|problem| (problem["line"].as_u64(), problem["column"].as_u64())).collect();
     assert_eq!(places, [(Some(2), Some(1)), (Some(3), Some(8))]);
     // Whoever needs a manifest to work refuses this one.
-    assert_eq!(site.run(&["stats"]).ended(2).err, expected);
+    assert_eq!(project.run(&["stats"]).ended(2).err, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
-    let site = site("").await;
-    std::fs::remove_file(site.manifest()).unwrap();
+    let project = project("").await;
+    std::fs::remove_file(project.manifest()).unwrap();
     for command in ["check", "stats", "run"] {
-        let said = site.run(&[command]);
+        let said = project.run(&[command]);
         assert!(said.ended(2).err.contains("gristmill.toml cannot be read"), "{command}: {}", said.err);
         assert!(said.err.contains("No such file"), "{command}: {}", said.err);
     }
@@ -113,8 +113,8 @@ async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_named_is_told_all_about_wherever_it_is() {
-    let site = site("").await;
-    let said = site.run(&["check", guests::PUPPET]);
+    let project = project("").await;
+    let said = project.run(&["check", guests::PUPPET]);
     let text = said.done();
     for part in
         ["language  Rust", "gristmill:job/handler@0.1.0", "wasi:clocks/monotonic-clock@0.2", "clock\n", "to start"]
@@ -122,5 +122,5 @@ async fn a_file_that_is_named_is_told_all_about_wherever_it_is() {
         assert!(text.contains(part), "{part} is missing from\n{text}");
     }
     assert!(!text.contains("echo"), "the folder is left alone: {text}");
-    assert!(site.run(&["check", "/no/such/file.wasm"]).ended(1).err.contains("/no/such/file.wasm"));
+    assert!(project.run(&["check", "/no/such/file.wasm"]).ended(1).err.contains("/no/such/file.wasm"));
 }

@@ -1,7 +1,7 @@
 //! Components that are too much for the compiler: it is a process of its own, and dies alone.
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Said, Site};
+use gristmill_tests::test_project::{Said, TestProject};
 use gristmill_tests::wait::{SOON, until};
 
 const LITTLE_MEMORY: &str = "[handlers]\ncompile-memory = \"256MiB\"";
@@ -40,9 +40,9 @@ fn sized(content: Vec<u8>) -> Vec<u8> {
 }
 
 async fn check(manifest: &str) -> Said {
-    let site = Site::new(manifest, &[]).await;
-    site.drop_in("heavy", &heavy());
-    site.run(&["check"])
+    let project = TestProject::new(manifest, &[]).await;
+    project.drop_in("heavy", &heavy());
+    project.run(&["check"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,9 +61,9 @@ async fn what_takes_too_long_to_compile_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_survives_what_kills_its_compiler() {
-    let site = Site::new(LITTLE_MEMORY, &[("echo", guests::ECHO)]).await;
-    let runner = site.serve().await;
-    site.drop_in("echo", &heavy());
+    let project = TestProject::new(LITTLE_MEMORY, &[("echo", guests::ECHO)]).await;
+    let runner = project.serve().await;
+    project.drop_in("echo", &heavy());
     until("the refusal", SOON, async || runner.log().contains("the compiler died").then_some(())).await;
-    assert_eq!(site.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+    assert_eq!(project.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
 }

@@ -3,9 +3,9 @@
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, TopicCounts};
 use gristmill_tests::guests;
-use gristmill_tests::mill::tenant;
 use gristmill_tests::redis::Redis;
-use gristmill_tests::site::{Said, Site};
+use gristmill_tests::test_project::{Said, TestProject};
+use gristmill_tests::test_runner::tenant;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
@@ -16,22 +16,22 @@ const KILLS: usize = 3;
 /// Copies that may be over before they are killed.
 const TOO_LATE: usize = 20;
 
-async fn site() -> Site {
-    Site::new(MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn project() -> TestProject {
+    TestProject::new(MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
-fn file(site: &Site) -> String {
-    format!("sqlite:{}", site.file().display())
+fn file(project: &TestProject) -> String {
+    format!("sqlite:{}", project.file().display())
 }
 
-fn copy(site: &Site, from: &str, to: &str, options: &[&str]) -> Said {
-    site.run(&[&["store", "copy", "--from", from, "--to", to], options].concat())
+fn copy(project: &TestProject, from: &str, to: &str, options: &[&str]) -> Said {
+    project.run(&[&["store", "copy", "--from", from, "--to", to], options].concat())
 }
 
 /// What a store holds of each job that could tell a difference.
-fn views(site: &Site, store: &str) -> Vec<Value> {
+fn views(project: &TestProject, store: &str) -> Vec<Value> {
     let show = |id: &str| {
-        let mut view = site.run(&["--store", store, "job", "show", id, "--json"]).ended(0).document();
+        let mut view = project.run(&["--store", store, "job", "show", id, "--json"]).ended(0).document();
         view.as_object_mut().unwrap().remove("result");
         view
     };
@@ -43,57 +43,57 @@ fn counts_of(documents: &[Value], topic: &str) -> [u64; 4] {
     ["ready", "delayed", "running", "dead"].map(|place| counts[place].as_u64().unwrap())
 }
 
-fn stats(site: &Site, store: &str) -> Vec<Value> {
-    site.run(&["--store", store, "stats", "--json"]).ended(0).documents()
+fn stats(project: &TestProject, store: &str) -> Vec<Value> {
+    project.run(&["--store", store, "stats", "--json"]).ended(0).documents()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_go_to_redis_and_back_as_they_are() {
-    let (site, redis) = (site().await, Redis::start().await);
-    let (file, redis) = (file(&site), redis.url());
-    let runner = site.serve().await;
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, redis) = (file(&project), redis.url());
+    let runner = project.serve().await;
     let panic = r#"{"do": [{"end": {"panic": "on fire"}}]}"#;
-    site.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
+    project.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
     drop(runner);
-    site.run(&["push", "parking", "--id", "low", "--priority", "low", "--unique", "u", "--data", "x"]).done();
-    site.run(&["push", "parking", "--id", "high", "--priority", "high", "--meta", "a=b", "--ttl", "1d"]).done();
-    site.run(&["push", "parking", "--id", "delayed", "--delay", "1h", "--key", "k"]).done();
-    let before = views(&site, &file);
+    project.run(&["push", "parking", "--id", "low", "--priority", "low", "--unique", "u", "--data", "x"]).done();
+    project.run(&["push", "parking", "--id", "high", "--priority", "high", "--meta", "a=b", "--ttl", "1d"]).done();
+    project.run(&["push", "parking", "--id", "delayed", "--delay", "1h", "--key", "k"]).done();
+    let before = views(&project, &file);
 
-    let said = copy(&site, &file, &redis, &[]);
+    let said = copy(&project, &file, &redis, &[]);
     assert!(said.done().ends_with("moved 4 jobs\n"), "{}", said.text());
     assert!(said.text().contains("parking: moved 2 ready, 1 delayed, 0 dead\n"), "{}", said.text());
-    assert_eq!(views(&site, &redis), before);
-    assert_eq!(counts_of(&stats(&site, &file), "parking"), [0; 4]);
-    let held = site.run(&["--store", &redis, "push", "parking", "--unique", "u", "--json"]).document();
+    assert_eq!(views(&project, &redis), before);
+    assert_eq!(counts_of(&stats(&project, &file), "parking"), [0; 4]);
+    let held = project.run(&["--store", &redis, "push", "parking", "--unique", "u", "--json"]).document();
     assert_eq!((&held["status"], &held["id"]), (&json!("duplicate"), &json!("low")), "its value went along");
 
-    let documents = copy(&site, &redis, &file, &["--json"]).ended(0).documents();
+    let documents = copy(&project, &redis, &file, &["--json"]).ended(0).documents();
     let moved = |topic: &str| documents.iter().find(|told| told["topic"] == topic).unwrap().clone();
     assert_eq!((&moved("parking")["ready"], &moved("parking")["delayed"]), (&json!(2), &json!(1)));
     assert_eq!((&moved("puppet")["dead"], &moved("puppet")["paused"]), (&json!(1), &json!(false)));
-    assert_eq!(views(&site, &file), before);
-    assert_eq!(copy(&site, &redis, &file, &[]).done().lines().last(), Some("moved 0 jobs"));
+    assert_eq!(views(&project, &file), before);
+    assert_eq!(copy(&project, &redis, &file, &[]).done().lines().last(), Some("moved 0 jobs"));
 }
 
 async fn in_redis(store: &RedisStore) -> Option<TopicCounts> {
     store.counts(&tenant()).await.unwrap().into_iter().find(|counts| counts.topic.topic.as_str() == "parking")
 }
 
-fn push_many(site: &Site, store: &str) {
-    site.run(&["--store", store, "push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
+fn push_many(project: &TestProject, store: &str) {
+    project.run(&["--store", store, "push", "parking", "--data", "x", "--count", &MANY.to_string()]).done();
 }
 
 /// Copies, and is killed each time Redis holds another number of jobs than at first; then copies to the end. A copy that
 /// was over before gets more to do. How many jobs that were in all.
-async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) -> u64 {
+async fn copy_with_kills(project: &TestProject, redis: &Redis, from: &str, to: &str) -> u64 {
     let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
     let ready = async || in_redis(&store).await.map_or(0, |counts| counts.ready);
-    push_many(site, from);
+    push_many(project, from);
     let (mut jobs, mut interrupted, mut too_late) = (MANY, 0, 0);
     while interrupted < KILLS {
         let before = ready().await;
-        let mut copying = site.spawn(&["store", "copy", "--from", from, "--to", to]);
+        let mut copying = project.spawn(&["store", "copy", "--from", from, "--to", to]);
         until("some to be moved", SOON, async || {
             (ready().await != before || copying.try_wait().unwrap().is_some()).then_some(())
         })
@@ -105,67 +105,67 @@ async fn copy_with_kills(site: &Site, redis: &Redis, from: &str, to: &str) -> u6
         } else {
             too_late += 1;
             assert!(too_late < TOO_LATE, "copies are over before they are killed");
-            push_many(site, from);
+            push_many(project, from);
             jobs += MANY;
         }
     }
-    copy(site, from, to, &[]).done();
+    copy(project, from, to, &[]).done();
     jobs
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_redis_that_is_killed_loses_and_doubles_nothing() {
-    let (site, redis) = (site().await, Redis::start().await);
-    let (file, url) = (file(&site), redis.url());
-    let jobs = copy_with_kills(&site, &redis, &file, &url).await;
-    assert_eq!(counts_of(&stats(&site, &file), "parking"), [0; 4]);
-    assert_eq!(counts_of(&stats(&site, &url), "parking"), [jobs, 0, 0, 0]);
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, url) = (file(&project), redis.url());
+    let jobs = copy_with_kills(&project, &redis, &file, &url).await;
+    assert_eq!(counts_of(&stats(&project, &file), "parking"), [0; 4]);
+    assert_eq!(counts_of(&stats(&project, &url), "parking"), [jobs, 0, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_out_of_redis_that_is_killed_loses_and_doubles_nothing() {
-    let (site, redis) = (site().await, Redis::start().await);
-    let (file, url) = (file(&site), redis.url());
-    let jobs = copy_with_kills(&site, &redis, &url, &file).await;
-    assert_eq!(counts_of(&stats(&site, &file), "parking"), [jobs, 0, 0, 0]);
-    assert_eq!(counts_of(&stats(&site, &url), "parking"), [0; 4]);
-    let paused = stats(&site, &url).iter().any(|counts| counts["paused"] == json!(true));
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, url) = (file(&project), redis.url());
+    let jobs = copy_with_kills(&project, &redis, &url, &file).await;
+    assert_eq!(counts_of(&stats(&project, &file), "parking"), [jobs, 0, 0, 0]);
+    assert_eq!(counts_of(&stats(&project, &url), "parking"), [0; 4]);
+    let paused = stats(&project, &url).iter().any(|counts| counts["paused"] == json!(true));
     assert!(paused, "whoever paused it was killed: nobody knows whether it was meant");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_with_a_server_is_not_copied() {
-    let (site, redis) = (site().await, Redis::start().await);
-    let runner = site.serve().await;
-    for (from, to) in [(file(&site), redis.url()), (redis.url(), file(&site))] {
-        let said = copy(&site, &from, &to, &[]);
+    let (project, redis) = (project().await, Redis::start().await);
+    let runner = project.serve().await;
+    for (from, to) in [(file(&project), redis.url()), (redis.url(), file(&project))] {
+        let said = copy(&project, &from, &to, &[]);
         let pid = format!("process {}", runner.pid());
         assert!(said.ended(3).err.contains("end its server first") && said.err.contains(&pid), "{}", said.err);
     }
     drop(runner);
     for (from, to) in [("sqlite::memory:", "sqlite:b.db"), ("sqlite:b.db", "sqlite:b.db"), ("x", "sqlite:b.db")] {
-        copy(&site, from, to, &[]).ended(2);
+        copy(&project, from, to, &[]).ended(2);
     }
-    let said = copy(&site, "sqlite:nowhere.db", &redis.url(), &[]);
+    let said = copy(&project, "sqlite:nowhere.db", &redis.url(), &[]);
     assert!(said.ended(1).err.contains("there is no store at nowhere.db"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_stays_and_is_told_of() {
-    let site = Site::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    let redis = site.redis.as_ref().unwrap().url();
-    let _runner = site.serve().await;
+    let project = TestProject::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let redis = project.redis.as_ref().unwrap().url();
+    let _runner = project.serve().await;
     let sleeper = r#"{"do": [{"sleep-ms": 3600000}]}"#;
-    site.run(&["push", "puppet", "--id", "runs", "--data", sleeper]).done();
+    project.run(&["push", "puppet", "--id", "runs", "--data", sleeper]).done();
     until("the job to run", SOON, async || {
-        (site.run(&["job", "show", "runs", "--json"]).document()["state"] == "running").then_some(())
+        (project.run(&["job", "show", "runs", "--json"]).document()["state"] == "running").then_some(())
     })
     .await;
-    site.run(&["push", "puppet", "--id", "waits", "--delay", "1h"]).done();
-    let said = copy(&site, &redis, &file(&site), &["--keep-paused"]);
+    project.run(&["push", "puppet", "--id", "waits", "--delay", "1h"]).done();
+    let said = copy(&project, &redis, &file(&project), &["--keep-paused"]);
     let expected = "puppet: moved 0 ready, 1 delayed, 0 dead; 1 still running stay in the old store";
     assert!(said.done().contains(expected), "{}", said.text());
     assert!(said.text().contains("gristmill resume puppet"), "{}", said.text());
-    assert_eq!(counts_of(&stats(&site, &redis), "puppet"), [0, 0, 1, 0]);
-    assert_eq!(counts_of(&stats(&site, &file(&site)), "puppet"), [0, 1, 0, 0]);
+    assert_eq!(counts_of(&stats(&project, &redis), "puppet"), [0, 0, 1, 0]);
+    assert_eq!(counts_of(&stats(&project, &file(&project)), "puppet"), [0, 1, 0, 0]);
 }

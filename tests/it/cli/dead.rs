@@ -2,7 +2,7 @@
 
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
-use gristmill_tests::site::{Site, fields};
+use gristmill_tests::test_project::{TestProject, fields};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use serde_json::{Value, json};
@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 const MANIFEST: &str = "[defaults]\nattempts = 1\n[topics.puppet]";
 
 /// Jobs that die, and a runner that lets them.
-async fn graveyard(ids: &[&str]) -> (Site, Process) {
-    let site = Site::new(MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    let runner = site.serve().await;
+async fn graveyard(ids: &[&str]) -> (TestProject, Process) {
+    let project = TestProject::new(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let runner = project.serve().await;
     let panic = Script::end(End::Panic("on fire".into())).to_json();
     for id in ids {
-        site.pipe(&panic, &["push", "puppet", "--id", id, "--wait"]).ended(4);
+        project.pipe(&panic, &["push", "puppet", "--id", id, "--wait"]).ended(4);
     }
-    (site, runner)
+    (project, runner)
 }
 
-fn listed(site: &Site) -> Vec<Value> {
-    site.run(&["dead", "list", "puppet", "--json"]).ended(0).documents()
+fn listed(project: &TestProject) -> Vec<Value> {
+    project.run(&["dead", "list", "puppet", "--json"]).ended(0).documents()
 }
 
 fn ids(dead: &[Value]) -> Vec<&str> {
@@ -30,75 +30,75 @@ fn ids(dead: &[Value]) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dead_are_listed_the_latest_first() {
-    let (site, _runner) = graveyard(&["a", "b", "c"]).await;
-    let dead = listed(&site);
+    let (project, _runner) = graveyard(&["a", "b", "c"]).await;
+    let dead = listed(&project);
     assert_eq!(ids(&dead), ["c", "b", "a"]);
     for document in &dead {
         assert_eq!(fields(document), ["attempts", "failure", "job", "since_ms"]);
         assert_eq!(document["failure"]["reason"], "trap");
     }
-    let some = site.run(&["dead", "list", "puppet", "--skip", "1", "--limit", "1", "--json"]).documents();
+    let some = project.run(&["dead", "list", "puppet", "--skip", "1", "--limit", "1", "--json"]).documents();
     assert_eq!(ids(&some), ["b"]);
 
-    let table = site.run(&["dead", "list", "puppet"]).done();
+    let table = project.run(&["dead", "list", "puppet"]).done();
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["ID", "DIED", "ATTEMPTS", "REASON", "MESSAGE"]);
     assert!(
         lines.len() == 4 && lines[1].starts_with("c ") && lines[1].ends_with(": on fire"),
         "one line a job: {table}"
     );
-    let said = site.run(&["dead", "list", "nothing"]);
+    let said = project.run(&["dead", "list", "nothing"]);
     assert_eq!((said.done().as_str(), said.err.as_str()), ("", "`nothing` has no dead jobs\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_job_is_shown_with_its_body_and_backtrace() {
-    let (site, _runner) = graveyard(&["a"]).await;
-    let document = site.run(&["dead", "show", "puppet", "a", "--json"]).ended(0).document();
+    let (project, _runner) = graveyard(&["a"]).await;
+    let document = project.run(&["dead", "show", "puppet", "a", "--json"]).ended(0).document();
     assert_eq!((&document["job"]["id"], &document["attempts"]), (&json!("a"), &json!(1)));
-    let shown = site.run(&["dead", "show", "puppet", "a"]).done();
+    let shown = project.run(&["dead", "show", "puppet", "a"]).done();
     for text in ["on fire", "puppet::evil::panic", r#"{"do":[{"end":{"panic""#] {
         assert!(shown.contains(text), "no {text:?} in\n{shown}");
     }
-    let said = site.run(&["dead", "show", "puppet", "b"]);
+    let said = project.run(&["dead", "show", "puppet", "b"]);
     assert!(said.ended(1).err.contains("not among the dead"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_respawned_run_again_with_all_their_attempts() {
-    let site = Site::new(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let project = TestProject::new(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let script = Script::new([Step::RetryUntilCheckpoint("half way".into()), Step::End(End::Text("alive".into()))]);
-    let runner = site.serve().await;
+    let runner = project.serve().await;
     let push = ["push", "puppet", "--id", "a", "--keep-result", "1h", "--wait"];
-    site.pipe(&script.to_json(), &push).ended(4);
+    project.pipe(&script.to_json(), &push).ended(4);
     drop(runner);
 
-    let documents = site.run(&["dead", "respawn", "puppet", "a", "nobody", "--json"]).ended(1).documents();
+    let documents = project.run(&["dead", "respawn", "puppet", "a", "nobody", "--json"]).ended(1).documents();
     let expected = [("a", "respawned"), ("nobody", "not-dead")];
     assert_eq!(documents, expected.map(|(id, status)| json!({"id": id, "topic": "puppet", "status": status})));
-    let view = site.run(&["job", "show", "a", "--json"]).document();
+    let view = project.run(&["job", "show", "a", "--json"]).document();
     assert_eq!((&view["state"], &view["attempts"]), (&json!("ready"), &json!(0)));
-    let said = site.run(&["dead", "respawn", "puppet", "a"]);
+    let said = project.run(&["dead", "respawn", "puppet", "a"]);
     assert!(said.ended(1).err.contains("job a is not among the dead"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_the_dead_are_respawned_at_once() {
-    let (site, _runner) = graveyard(&["a", "b"]).await;
-    assert_eq!(site.run(&["dead", "respawn", "puppet", "--all"]).done(), "respawned 2 jobs of `puppet`\n");
+    let (project, _runner) = graveyard(&["a", "b"]).await;
+    assert_eq!(project.run(&["dead", "respawn", "puppet", "--all"]).done(), "respawned 2 jobs of `puppet`\n");
     // They have learned nothing.
-    until("both to die again", SOON, async || (listed(&site).len() == 2).then_some(())).await;
-    let counts = site.run(&["stats", "--json"]).document();
+    until("both to die again", SOON, async || (listed(&project).len() == 2).then_some(())).await;
+    let counts = project.run(&["stats", "--json"]).document();
     assert_eq!(counts["totals"]["dead-trap"], 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deleted_are_gone_for_good() {
-    let (site, _runner) = graveyard(&["a", "b", "c"]).await;
-    assert_eq!(site.run(&["dead", "delete", "puppet", "b"]).done(), "deleted 1 job of `puppet`\n");
-    assert_eq!(ids(&listed(&site)), ["c", "a"]);
-    let documents = site.run(&["dead", "delete", "puppet", "--all", "--json"]).ended(0).documents();
+    let (project, _runner) = graveyard(&["a", "b", "c"]).await;
+    assert_eq!(project.run(&["dead", "delete", "puppet", "b"]).done(), "deleted 1 job of `puppet`\n");
+    assert_eq!(ids(&listed(&project)), ["c", "a"]);
+    let documents = project.run(&["dead", "delete", "puppet", "--all", "--json"]).ended(0).documents();
     assert!(documents.len() == 2 && documents.iter().all(|job| job["status"] == "deleted"), "{documents:?}");
-    assert!(listed(&site).is_empty());
-    assert_eq!(site.run(&["dead", "delete", "puppet", "--all"]).done(), "deleted 0 jobs of `puppet`\n");
+    assert!(listed(&project).is_empty());
+    assert_eq!(project.run(&["dead", "delete", "puppet", "--all"]).done(), "deleted 0 jobs of `puppet`\n");
 }

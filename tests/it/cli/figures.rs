@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use gristmill_tests::guests;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use serde_json::Value;
 
 /// One line of JSON for each figure.
 async fn bench(arguments: &[&str]) -> Vec<Value> {
-    let site = Site::new("", &[]).await;
+    let project = TestProject::new("", &[]).await;
     let usual = ["bench", "--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE];
-    site.run(&[&usual, arguments].concat()).ended(0).documents()
+    project.run(&[&usual, arguments].concat()).ended(0).documents()
 }
 
 fn scenarios(figures: &[Value]) -> BTreeSet<&str> {
@@ -73,9 +73,9 @@ async fn redis_is_told_as_a_share_of_what_it_can_do_and_with_a_journal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn components_are_measured_by_themselves() {
-    let site = Site::new("[topics.echo]\nmemory = \"8MiB\"\n", &[]).await;
+    let project = TestProject::new("[topics.echo]\nmemory = \"8MiB\"\n", &[]).await;
     let measured = ["bench", "components", guests::ECHO, guests::SIMULATE, "--topic", "echo", "--data", "{}"];
-    let figures = site.run(&[&measured[..], &["--rounds", "3", "--json"]].concat()).ended(0).documents();
+    let figures = project.run(&[&measured[..], &["--rounds", "3", "--json"]].concat()).ended(0).documents();
     assert_eq!(figures.len(), 2);
     for figure in &figures {
         assert_eq!((&figure["language"], &figure["outcome"]), (&"Rust".into(), &"complete".into()));
@@ -88,16 +88,16 @@ async fn components_are_measured_by_themselves() {
         assert!(figure["memory_bytes"].as_u64() >= figure["start_memory_bytes"].as_u64());
         assert_eq!(figure["rounds"], 3);
     }
-    let table = site.run(&[&measured[..], &["--rounds", "1"]].concat()).done();
+    let table = project.run(&[&measured[..], &["--rounds", "1"]].concat()).done();
     assert!(table.lines().next().unwrap().contains("KEPT CALL") && table.lines().count() == 3, "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_measured_is_named_with_the_remedy() {
-    let site = Site::new("", &[]).await;
-    let said = site.run(&["bench", "components", "nowhere.wasm"]);
+    let project = TestProject::new("", &[]).await;
+    let said = project.run(&["bench", "components", "nowhere.wasm"]);
     assert!(said.ended(1).err.contains("nowhere.wasm"), "{}", said.err);
     let unreachable = r#"{"do": [{"end": "unreachable"}]}"#;
-    let said = site.run(&["bench", "components", guests::PUPPET, "--data", unreachable]);
+    let said = project.run(&["bench", "components", guests::PUPPET, "--data", unreachable]);
     assert!(said.ended(1).err.contains("puppet.wasm") && said.err.contains("--data"), "{}", said.err);
 }

@@ -1,19 +1,19 @@
 //! `invoke`: one attempt, with no queue and no store.
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Said, Site, fields};
+use gristmill_tests::test_project::{Said, TestProject, fields};
 use puppet::{End, Enqueue, Script, Step};
 use serde_json::json;
 
-/// A site whose store is away: nobody here needs it.
-async fn site() -> Site {
-    let mut site = Site::on_redis("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
-    site.redis.as_mut().unwrap().stop();
-    site
+/// A project whose store is away: nobody here needs it.
+async fn project() -> TestProject {
+    let mut project = TestProject::on_redis("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
+    project.redis.as_mut().unwrap().stop();
+    project
 }
 
-fn play(site: &Site, script: &Script, options: &[&str]) -> Said {
-    site.pipe(&script.to_json(), &[&["invoke", guests::PUPPET], options].concat())
+fn play(project: &TestProject, script: &Script, options: &[&str]) -> Said {
+    project.pipe(&script.to_json(), &[&["invoke", guests::PUPPET], options].concat())
 }
 
 /// Says something in every way there is.
@@ -25,8 +25,8 @@ fn talkative(end: End) -> Script {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_result_goes_to_standard_output_and_the_report_to_standard_error() {
-    let site = site().await;
-    let said = play(&site, &talkative(End::Text("flour".into())), &[]);
+    let project = project().await;
+    let said = play(&project, &talkative(End::Text("flour".into())), &[]);
     assert_eq!(said.done(), "flour");
     let report = &said.err;
     let lines = [
@@ -48,8 +48,8 @@ async fn the_result_goes_to_standard_output_and_the_report_to_standard_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn json_is_one_document_with_everything_in_it() {
-    let site = site().await;
-    let document = play(&site, &talkative(End::Text("flour".into())), &["--json"]).ended(0).document();
+    let project = project().await;
+    let document = play(&project, &talkative(End::Text("flour".into())), &["--json"]).ended(0).document();
     let documented = [
         "duration_us",
         "follow_ups",
@@ -71,8 +71,8 @@ async fn json_is_one_document_with_everything_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trap_ends_with_4_and_its_backtrace() {
-    let site = site().await;
-    let said = play(&site, &talkative(End::Panic("on fire".into())), &[]);
+    let project = project().await;
+    let said = play(&project, &talkative(End::Panic("on fire".into())), &[]);
     assert!(said.ended(4).out.is_empty());
     for text in ["outcome  trap: ", "\n         on fire\n", "puppet::evil::panic", "stderr   on fire"] {
         assert!(said.err.contains(text), "no {text:?} in\n{}", said.err);
@@ -82,12 +82,12 @@ async fn a_trap_ends_with_4_and_its_backtrace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_on_the_command_line_are_those_of_the_attempt() {
-    let site = site().await;
+    let project = project().await;
     let spin = Script::end(End::InfiniteLoop);
     let cases = [
-        (play(&site, &spin, &["--fuel", "10k"]), "fuel-exhausted"),
-        (play(&site, &spin, &["--fuel", "100T", "--timeout", "50ms"]), "timeout"),
-        (play(&site, &Script::end(End::MemoryBomb), &["--memory", "2MiB"]), "memory-exceeded"),
+        (play(&project, &spin, &["--fuel", "10k"]), "fuel-exhausted"),
+        (play(&project, &spin, &["--fuel", "100T", "--timeout", "50ms"]), "timeout"),
+        (play(&project, &Script::end(End::MemoryBomb), &["--memory", "2MiB"]), "memory-exceeded"),
     ];
     for (said, outcome) in cases {
         assert!(said.ended(4).err.starts_with(&format!("outcome  {outcome}: ")), "{}", said.err);
@@ -96,22 +96,22 @@ async fn limits_on_the_command_line_are_those_of_the_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_attempt_and_its_settings_may_be_chosen() {
-    let site = site().await;
+    let project = project().await;
     let report = Script::end(End::Report { config: vec!["colour".into()], secrets: vec![] });
-    let options = ["--topic", "acme/mill", "--attempt", "3", "--meta", "a=1", "--config", "colour=green"];
-    let report: puppet::Report = serde_json::from_str(&play(&site, &report, &options).done()).unwrap();
-    assert_eq!((report.tenant.as_str(), report.topic.as_str(), report.attempt), ("acme", "mill", 3));
+    let options = ["--topic", "acme/runner", "--attempt", "3", "--meta", "a=1", "--config", "colour=green"];
+    let report: puppet::Report = serde_json::from_str(&play(&project, &report, &options).done()).unwrap();
+    assert_eq!((report.tenant.as_str(), report.topic.as_str(), report.attempt), ("acme", "runner", 3));
     assert_eq!(report.metadata, [("a".to_owned(), "1".to_owned())]);
     assert_eq!(report.config["colour"].as_deref(), Some("green"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_component_is_refused_by_name() {
-    let site = site().await;
-    let bad = site.manifest().with_file_name("bad.wasm");
+    let project = project().await;
+    let bad = project.manifest().with_file_name("bad.wasm");
     std::fs::write(&bad, "garbage").unwrap();
-    let said = site.run(&["invoke", bad.to_str().unwrap()]);
+    let said = project.run(&["invoke", bad.to_str().unwrap()]);
     assert!(said.ended(1).err.contains("bad.wasm: this is no WebAssembly"), "{}", said.err);
-    let said = site.run(&["invoke", "nowhere.wasm"]);
+    let said = project.run(&["invoke", "nowhere.wasm"]);
     assert!(said.ended(1).err.contains("nowhere.wasm: No such file"), "{}", said.err);
 }

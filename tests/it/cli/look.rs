@@ -1,7 +1,7 @@
 //! `stats`, `topics` and `job show`: for people, and for programs.
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Site, fields};
+use gristmill_tests::test_project::{TestProject, fields};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = r#"
@@ -14,15 +14,15 @@ const MANIFEST: &str = r#"
 "#;
 
 /// One job in every place where a job can stay.
-async fn site() -> Site {
-    let site = Site::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
-    let _runner = site.serve().await;
-    site.run(&["push", "parking", "--id", "ready", "--data", "hello", "--key", "k", "--meta", "a=b"]).done();
-    site.run(&["push", "echo", "--id", "delayed", "--delay", "1h", "--data", "x"]).done();
+async fn project() -> TestProject {
+    let project = TestProject::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
+    let _runner = project.serve().await;
+    project.run(&["push", "parking", "--id", "ready", "--data", "hello", "--key", "k", "--meta", "a=b"]).done();
+    project.run(&["push", "echo", "--id", "delayed", "--delay", "1h", "--data", "x"]).done();
     let panic = r#"{"do": [{"end": {"panic": "on fire"}}]}"#;
-    site.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
-    site.run(&["push", "echo", "--id", "finished", "--data", "flour", "--wait"]).done();
-    site
+    project.run(&["push", "puppet", "--id", "dead", "--data", panic, "--wait"]).ended(4);
+    project.run(&["push", "echo", "--id", "finished", "--data", "flour", "--wait"]).done();
+    project
 }
 
 fn of_topic(documents: &[Value], topic: &str) -> Value {
@@ -31,8 +31,8 @@ fn of_topic(documents: &[Value], topic: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stats_count_jobs_by_place_and_by_fate() {
-    let site = site().await;
-    let documents = site.run(&["stats", "--json"]).ended(0).documents();
+    let project = project().await;
+    let documents = project.run(&["stats", "--json"]).ended(0).documents();
     for document in &documents {
         assert_eq!(fields(document), ["dead", "delayed", "paused", "ready", "running", "tenant", "topic", "totals"]);
     }
@@ -44,7 +44,7 @@ async fn stats_count_jobs_by_place_and_by_fate() {
     assert_eq!(of_topic(&documents, "echo")["totals"], json!({"pushed": 2, "acked": 1}));
     assert_eq!(of_topic(&documents, "puppet")["totals"]["dead-trap"], 1);
 
-    let table = site.run(&["stats"]).done();
+    let table = project.run(&["stats"]).done();
     let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0][..6], ["TOPIC", "READY", "DELAYED", "RUNNING", "DEAD", "PUSHED"]);
     assert_eq!(rows[1][..6], ["echo", "0", "1", "0", "0", "2"]);
@@ -52,9 +52,9 @@ async fn stats_count_jobs_by_place_and_by_fate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_join_manifest_folder_and_store() {
-    let site = site().await;
-    site.run(&["push", "stray", "--data", "x"]).done();
-    let documents = site.run(&["topics", "--json"]).ended(0).documents();
+    let project = project().await;
+    project.run(&["push", "stray", "--data", "x"]).done();
+    let documents = project.run(&["topics", "--json"]).ended(0).documents();
     let documented = [
         "attempts_max",
         "concurrency",
@@ -83,23 +83,23 @@ async fn topics_join_manifest_folder_and_store() {
     assert_eq!((&puppet["timeout_ms"], &puppet["attempts_max"]), (&json!(7000), &json!(1)));
     assert!(puppet["version"].is_string() && parking["version"].is_null(), "{puppet} {parking}");
 
-    let table = site.run(&["topics"]).done();
+    let table = project.run(&["topics"]).done();
     let parking = table.lines().find(|line| line.starts_with("parking")).unwrap();
     assert!(parking.contains("missing"), "a topic without a handler stands out: {table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_does_not_grant_what_its_component_imports_stands_out() {
-    let site = Site::new("[topics.puppet]\nclock = false\n", &[("puppet", guests::PUPPET)]).await;
-    assert_eq!(site.run(&["topics", "--json"]).ended(0).document()["lacking"], json!(["clock"]));
-    let table = site.run(&["topics"]).done();
+    let project = TestProject::new("[topics.puppet]\nclock = false\n", &[("puppet", guests::PUPPET)]).await;
+    assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["lacking"], json!(["clock"]));
+    let table = project.run(&["topics"]).done();
     assert!(table.contains("(lacks clock)"), "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_shown_wherever_it_is() {
-    let site = site().await;
-    let show = |id: &str| site.run(&["job", "show", id, "--json"]).ended(0).document();
+    let project = project().await;
+    let show = |id: &str| project.run(&["job", "show", id, "--json"]).ended(0).document();
     for id in ["ready", "delayed", "dead", "finished"] {
         let view = show(id);
         assert_eq!(fields(&view), ["attempts", "id", "job", "last_failure", "place", "result", "state"]);
@@ -118,7 +118,7 @@ async fn a_job_is_shown_wherever_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_shown_in_words() {
-    let site = site().await;
+    let project = project().await;
     let expected: [(&str, &[&str]); 4] = [
         ("ready", &["ready: waits for a free runner", "parking", "a=b", "hello"]),
         ("delayed", &["delayed until ", "(in 59m"]),
@@ -126,21 +126,21 @@ async fn a_job_is_shown_in_words() {
         ("finished", &["finished", "complete: 5B", "flour"]),
     ];
     for (id, texts) in expected {
-        let shown = site.run(&["job", "show", id]).done();
+        let shown = project.run(&["job", "show", id]).done();
         for text in texts {
             assert!(shown.contains(text), "no {text:?} in\n{shown}");
         }
     }
-    let dead = site.run(&["job", "show", "dead"]).done();
+    let dead = project.run(&["job", "show", "dead"]).done();
     assert_eq!(
         dead.matches("puppet::evil::panic").count(),
         1,
         "what its result says, its last failure has said: {dead}"
     );
-    let said = site.run(&["job", "show", "nobody"]);
+    let said = project.run(&["job", "show", "nobody"]);
     assert!(said.ended(1).err.contains("not known"), "{}", said.err);
     assert_eq!(
-        site.run(&["job", "show", "ready", "--tenant", "acme"]).code,
+        project.run(&["job", "show", "ready", "--tenant", "acme"]).code,
         1,
         "another tenant's job is nobody's business"
     );

@@ -14,11 +14,11 @@ mod push;
 mod run;
 mod wait;
 
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 
-/// A runner of this site that is told to end waits for what runs, however long a busy machine takes.
-fn give_grace(site: &Site) {
-    let manifest = std::fs::read_to_string(site.manifest()).unwrap();
+/// A runner of this project that is told to end waits for what runs, however long a busy machine takes.
+fn give_grace(project: &TestProject) {
+    let manifest = std::fs::read_to_string(project.manifest()).unwrap();
     assert!(manifest.contains("[server]\n"), "{manifest}");
-    site.write_manifest(&manifest.replacen("[server]\n", "[server]\nshutdown-grace = \"10m\"\n", 1));
+    project.write_manifest(&manifest.replacen("[server]\n", "[server]\nshutdown-grace = \"10m\"\n", 1));
 }

@@ -2,7 +2,7 @@
 
 use gristmill_tests::guests;
 use gristmill_tests::process::{Process, command};
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use rustix::process::Signal;
 use serde_json::json;
@@ -13,13 +13,13 @@ use super::give_grace;
 
 const MANIFEST: &str = "[topics.parking]\nhandler = \"nobody\"\n[topics.puppet]\ntimeout = \"10m\"";
 
-async fn site() -> Site {
-    Site::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+async fn project() -> TestProject {
+    TestProject::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
 }
 
 /// `GET path`: status and body; none if nobody answers.
-async fn get(site: &Site, path: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(site.address()?).await.ok()?;
+async fn get(project: &TestProject, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(project.address()?).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.ok()?;
     let mut answer = String::new();
@@ -30,36 +30,36 @@ async fn get(site: &Site, path: &str) -> Option<(u16, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_before_the_first_run_makes_the_store_and_the_run_finds_it() {
-    let site = site().await;
-    assert!(!site.file().exists());
-    site.run(&["push", "echo", "--id", "early", "--data", "x", "--keep-result", "1h"]).done();
-    assert_eq!(site.run(&["job", "show", "early", "--json"]).document()["state"], "ready");
-    let _runner = site.serve().await;
+    let project = project().await;
+    assert!(!project.file().exists());
+    project.run(&["push", "echo", "--id", "early", "--data", "x", "--keep-result", "1h"]).done();
+    assert_eq!(project.run(&["job", "show", "early", "--json"]).document()["state"], "ready");
+    let _runner = project.serve().await;
     until("the early job to be done", SOON, async || {
-        (site.run(&["job", "show", "early", "--json"]).document()["state"] == "finished").then_some(())
+        (project.run(&["job", "show", "early", "--json"]).document()["state"] == "finished").then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_only_looks_makes_no_store() {
-    let site = site().await;
+    let project = project().await;
     for looking in [&["job", "show", "j"][..], &["job", "cancel", "j"], &["dead", "list", "echo"], &["pause", "echo"]] {
-        let said = site.run(looking);
+        let said = project.run(looking);
         assert!(said.ended(1).err.contains("there is no store yet at "), "{looking:?}: {}", said.err);
     }
-    let said = site.run(&["stats"]);
+    let said = project.run(&["stats"]);
     assert!(said.done().is_empty() && said.err.contains("there is no store yet"), "{}", said.err);
-    let topics = site.run(&["topics"]);
+    let topics = project.run(&["topics"]);
     assert!(topics.done().contains("echo") && topics.err.contains("there is no store yet"), "{}", topics.err);
-    assert!(!site.file().exists());
+    assert!(!project.file().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_say_the_same_with_a_server_and_without() {
-    let site = site().await;
+    let project = project().await;
     for (id, options) in [("a", &["--priority", "high"][..]), ("b", &["--delay", "1h"]), ("c", &["--key", "k"])] {
-        site.run(&[&["push", "parking", "--id", id, "--data", "x", "--meta", "a=b"], options].concat()).done();
+        project.run(&[&["push", "parking", "--id", id, "--data", "x", "--meta", "a=b"], options].concat()).done();
     }
     let looks: [&[&str]; 5] = [
         &["job", "show", "a", "--json"],
@@ -68,52 +68,52 @@ async fn commands_say_the_same_with_a_server_and_without() {
         &["stats", "--json"],
         &["topics", "--json"],
     ];
-    let without = looks.map(|look| site.run(look).done());
-    let runner = site.serve().await;
-    assert_eq!(looks.map(|look| site.run(look).done()), without);
+    let without = looks.map(|look| project.run(look).done());
+    let runner = project.serve().await;
+    assert_eq!(looks.map(|look| project.run(look).done()), without);
     drop(runner);
-    assert_eq!(looks.map(|look| site.run(look).done()), without);
+    assert_eq!(looks.map(|look| project.run(look).done()), without);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_run_on_the_same_file_is_refused_by_name() {
-    let site = site().await;
-    let runner = site.serve().await;
-    let said = site.run(&["run"]);
+    let project = project().await;
+    let runner = project.serve().await;
+    let said = project.run(&["run"]);
     let pid = format!("belongs to process {}", runner.pid());
     assert!(said.ended(3).err.contains(&pid), "{}", said.err);
-    assert_eq!(site.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+    assert_eq!(project.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_does_not_listen_is_named_with_the_remedy() {
-    let site = site().await;
-    site.write_manifest("[http]\nlisten = \"off\"");
-    let runner = site.serve().await;
-    let said = site.run(&["stats"]);
+    let project = project().await;
+    project.write_manifest("[http]\nlisten = \"off\"");
+    let runner = project.serve().await;
+    let said = project.run(&["stats"]);
     let pid = format!("process {}", runner.pid());
     assert!(said.ended(3).err.contains(&pid) && said.err.contains("[http]"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_without_a_server_leaves_the_store_to_the_one_that_comes() {
-    let site = site().await;
-    let mut waiting = site.spawn(&["push", "echo", "--id", "patient", "--data", "x", "--wait"]);
-    until("the push", SOON, async || (site.run(&["job", "show", "patient"]).code == 0).then_some(())).await;
-    let _runner = site.serve().await;
+    let project = project().await;
+    let mut waiting = project.spawn(&["push", "echo", "--id", "patient", "--data", "x", "--wait"]);
+    until("the push", SOON, async || (project.run(&["job", "show", "patient"]).code == 0).then_some(())).await;
+    let _runner = project.serve().await;
     let status = until("the end of the wait", SOON, async || waiting.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_hears_of_a_job_that_ends_with_its_server() {
-    let site = site().await;
-    give_grace(&site);
-    let mut runner = site.serve().await;
+    let project = project().await;
+    give_grace(&project);
+    let mut runner = project.serve().await;
     let script = r#"{"do": ["wait-until-cancelled", {"end": {"text": "at last"}}]}"#;
-    let mut waiting = site.spawn(&["push", "puppet", "--id", "slow", "--data", script, "--wait"]);
+    let mut waiting = project.spawn(&["push", "puppet", "--id", "slow", "--data", script, "--wait"]);
     until("the job to run", SOON, async || {
-        let said = site.run(&["job", "show", "slow", "--json"]);
+        let said = project.run(&["job", "show", "slow", "--json"]);
         (said.code == 0 && said.document()["state"] == "running").then_some(())
     })
     .await;
@@ -121,80 +121,80 @@ async fn who_waits_hears_of_a_job_that_ends_with_its_server() {
     let status = until("the end of the wait", SOON, async || waiting.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(0));
     until("the runner to end", SOON, async || runner.ended()).await;
-    assert!(site.address().is_none(), "the file is nobody's again");
+    assert!(project.address().is_none(), "the file is nobody's again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_server_had_taken_on_is_there_when_it_is_back() {
-    let site = site().await;
-    let runner = site.serve().await;
-    site.run(&["push", "parking", "--data", "x", "--count", "300"]).done();
+    let project = project().await;
+    let runner = project.serve().await;
+    project.run(&["push", "parking", "--data", "x", "--count", "300"]).done();
     runner.kill();
-    let stats = site.run(&["stats", "--json"]).document();
+    let stats = project.run(&["stats", "--json"]).document();
     assert_eq!(stats["ready"], 300);
-    let _runner = site.serve().await;
-    assert_eq!(site.run(&["push", "echo", "--data", "on we go", "--wait"]).done(), "on we go");
+    let _runner = project.serve().await;
+    assert_eq!(project.run(&["push", "echo", "--data", "on we go", "--wait"]).done(), "on we go");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_in_memory_is_reached_through_its_server() {
-    let site = site().await;
+    let project = project().await;
     // A port that was free a moment ago: commands must know it beforehand. At an address where no other test listens.
     let address = std::net::TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap();
     let manifest = format!("[store]\nurl = \"sqlite::memory:\"\n[http]\nlisten = \"{address}\"");
-    site.write_manifest(&manifest);
-    let said = site.run(&["push", "echo", "--data", "x"]);
+    project.write_manifest(&manifest);
+    let said = project.run(&["push", "echo", "--data", "x"]);
     assert!(said.ended(3).err.contains("start it first"), "{}", said.err);
-    let _runner = site.serve().await;
-    assert_eq!(site.run(&["push", "echo", "--data", "in memory", "--wait"]).done(), "in memory");
-    assert!(!site.file().exists());
+    let _runner = project.serve().await;
+    assert_eq!(project.run(&["push", "echo", "--data", "in memory", "--wait"]).done(), "in memory");
+    assert!(!project.file().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taken_port_that_was_asked_for_ends_the_run() {
-    let site = site().await;
+    let project = project().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    site.write_manifest(&format!("[http]\nlisten = \"{address}\""));
-    let said = site.run(&["run"]);
+    project.write_manifest(&format!("[http]\nlisten = \"{address}\""));
+    let said = project.run(&["run"]);
     let remedy = "name another `listen` in [http]";
     assert!(said.ended(1).err.contains(&address.to_string()) && said.err.contains(remedy), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_door_tells_whether_the_runner_is_ready() {
-    let site = site().await;
+    let project = project().await;
     // It must still be ending when it is asked.
-    give_grace(&site);
-    let mut runner = site.serve().await;
-    let listening = format!("listening on http://{}", site.address().unwrap());
+    give_grace(&project);
+    let mut runner = project.serve().await;
+    let listening = format!("listening on http://{}", project.address().unwrap());
     assert!(runner.log().contains(&listening), "{}", runner.log());
-    until("readiness", SOON, async || (get(&site, "/readyz").await?.0 == 200).then_some(())).await;
-    assert_eq!(get(&site, "/healthz").await.unwrap().0, 200);
+    until("readiness", SOON, async || (get(&project, "/readyz").await?.0 == 200).then_some(())).await;
+    assert_eq!(get(&project, "/healthz").await.unwrap().0, 200);
 
     let script = r#"{"do": [{"sleep-ms": 3600000}]}"#;
-    site.run(&["push", "puppet", "--id", "j", "--data", script]).done();
+    project.run(&["push", "puppet", "--id", "j", "--data", script]).done();
     until("the job to run", SOON, async || {
-        (site.run(&["job", "show", "j", "--json"]).document()["state"] == "running").then_some(())
+        (project.run(&["job", "show", "j", "--json"]).document()["state"] == "running").then_some(())
     })
     .await;
     runner.signal(Signal::TERM);
     let problem = until("the end to begin", SOON, async || {
-        let (status, body) = get(&site, "/readyz").await?;
+        let (status, body) = get(&project, "/readyz").await?;
         (status == 503).then_some(body)
     })
     .await;
     let problem: serde_json::Value = serde_json::from_str(&problem).unwrap();
     assert_eq!(problem["code"], json!("ending"));
-    assert_eq!(get(&site, "/healthz").await.unwrap().0, 200);
+    assert_eq!(get(&project, "/healthz").await.unwrap().0, 200);
     runner.signal(Signal::TERM);
     until("the runner to end", SOON, async || runner.ended()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
-    let mut site = Site::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
-    let runner = site.serve().await;
+    let mut project = TestProject::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
+    let runner = project.serve().await;
     let address = listening(&runner).await;
     let ask = async |path: &str| {
         let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -205,7 +205,7 @@ async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
         answer
     };
     until("readiness", SOON, async || ask("/readyz").await.contains(" 200 ").then_some(())).await;
-    site.redis.as_mut().unwrap().stop();
+    project.redis.as_mut().unwrap().stop();
     let answer = until("the loss to be seen", SOON, async || {
         let answer = ask("/readyz").await;
         answer.contains(" 503 ").then_some(answer)
@@ -226,8 +226,8 @@ async fn listening(runner: &Process) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_command_the_help_is_shown_whatever_the_environment_says() {
-    let site = site().await;
-    let mut bare = command(&site.manifest());
+    let project = project().await;
+    let mut bare = command(&project.manifest());
     let output = bare.env("GRISTMILL_STORE", "sqlite:elsewhere.db").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -1,7 +1,7 @@
 //! `push`: where a body comes from, which jobs are made of it, and what is refused.
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Site, fields};
+use gristmill_tests::test_project::{TestProject, fields};
 use serde_json::json;
 
 const MANIFEST: &str = r#"
@@ -13,51 +13,51 @@ const MANIFEST: &str = r#"
     payload-limit = "100B"
 "#;
 
-async fn site() -> Site {
-    Site::new(MANIFEST, &[("echo", guests::ECHO)]).await
+async fn project() -> TestProject {
+    TestProject::new(MANIFEST, &[("echo", guests::ECHO)]).await
 }
 
 /// The body as the store has it.
-fn body(site: &Site, id: &str) -> String {
-    let job = site.run(&["job", "show", id.trim(), "--json"]).ended(0).document();
+fn body(project: &TestProject, id: &str) -> String {
+    let job = project.run(&["job", "show", id.trim(), "--json"]).ended(0).document();
     job["job"]["body"]["text"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_comes_from_an_option_a_file_or_a_pipe() {
-    let site = site().await;
-    let file = site.manifest().with_file_name("body.txt");
+    let project = project().await;
+    let file = project.manifest().with_file_name("body.txt");
     std::fs::write(&file, "from a file").unwrap();
     let file = file.to_str().unwrap();
     let pushed = [
-        (site.run(&["push", "parking", "--data", "from an option"]), "from an option"),
-        (site.run(&["push", "parking", "--file", file]), "from a file"),
-        (site.pipe(b"from a pipe", &["push", "parking"]), "from a pipe"),
-        (site.pipe(b"from a pipe", &["push", "parking", "--file", "-"]), "from a pipe"),
-        (site.run(&["push", "parking"]), ""),
+        (project.run(&["push", "parking", "--data", "from an option"]), "from an option"),
+        (project.run(&["push", "parking", "--file", file]), "from a file"),
+        (project.pipe(b"from a pipe", &["push", "parking"]), "from a pipe"),
+        (project.pipe(b"from a pipe", &["push", "parking", "--file", "-"]), "from a pipe"),
+        (project.run(&["push", "parking"]), ""),
     ];
     for (said, expected) in pushed {
-        assert_eq!(body(&site, &said.done()), expected);
+        assert_eq!(body(&project, &said.done()), expected);
     }
-    let said = site.run(&["push", "parking", "--file", "nowhere.txt"]);
+    let said = project.run(&["push", "parking", "--file", "nowhere.txt"]);
     assert!(said.ended(1).err.contains("nowhere.txt"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_makes_as_many_jobs_each_with_its_own_id() {
-    let site = site().await;
+    let project = project().await;
     // More than are sent at once.
-    let said = site.run(&["push", "parking", "--data", "x", "--count", "501"]).done();
+    let said = project.run(&["push", "parking", "--data", "x", "--count", "501"]).done();
     let ids: std::collections::HashSet<_> = said.lines().collect();
     assert_eq!(ids.len(), 501);
-    let counts = site.run(&["stats", "--json"]).document();
+    let counts = project.run(&["stats", "--json"]).document();
     assert_eq!(counts["ready"], 501);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn json_says_what_became_of_each_job() {
-    let site = site().await;
-    let said = site.run(&["push", "acme/parking", "--data", "x", "--count", "2", "--json"]);
+    let project = project().await;
+    let said = project.run(&["push", "acme/parking", "--data", "x", "--count", "2", "--json"]);
     let documents = said.ended(0).documents();
     assert_eq!(documents.len(), 2);
     for document in documents {
@@ -68,20 +68,20 @@ async fn json_says_what_became_of_each_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_pushed_again_changes_nothing() {
-    let site = site().await;
-    let push = |data: &str| site.run(&["push", "parking", "--id", "order-7", "--data", data, "--json"]);
+    let project = project().await;
+    let push = |data: &str| project.run(&["push", "parking", "--id", "order-7", "--data", data, "--json"]);
     assert_eq!(push("first").document()["status"], "stored");
     assert_eq!(push("second").ended(0).document()["status"], "exists");
-    assert_eq!(body(&site, "order-7"), "first");
+    assert_eq!(body(&project, "order-7"), "first");
 
-    let said = site.run(&["push", "parking", "--id", "order-7", "--data", "third"]);
+    let said = project.run(&["push", "parking", "--id", "order-7", "--data", "third"]);
     assert_eq!((said.done().as_str(), said.err.contains("stored already")), ("order-7\n", true));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unique_value_waits_once() {
-    let site = site().await;
-    let push = |topic: &str| site.run(&["push", topic, "--unique", "u", "--data", "x", "--json"]).document();
+    let project = project().await;
+    let push = |topic: &str| project.run(&["push", topic, "--unique", "u", "--data", "x", "--json"]).document();
     let first = push("parking");
     let second = push("parking");
     assert_eq!((&second["status"], &second["id"]), (&json!("duplicate"), &first["id"]));
@@ -90,11 +90,12 @@ async fn a_unique_value_waits_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_producer_says_of_a_job_goes_along() {
-    let site = site().await;
+    let project = project().await;
     let options = ["--meta", "a=1", "--meta", "a=2=3", "--key", "k", "--attempts", "9", "--ttl", "1h"];
-    let said = site.run(&[&["push", "parking", "--id", "j", "--content-type", "text/x"], options.as_slice()].concat());
+    let said =
+        project.run(&[&["push", "parking", "--id", "j", "--content-type", "text/x"], options.as_slice()].concat());
     said.done();
-    let job = &site.run(&["job", "show", "j", "--json"]).document()["job"];
+    let job = &project.run(&["job", "show", "j", "--json"]).document()["job"];
     assert_eq!(job["metadata"], json!([["a", "1"], ["a", "2=3"]]));
     assert_eq!((&job["key"], &job["attempts_max"], &job["ttl_ms"]), (&json!("k"), &json!(9), &json!(3_600_000)));
     assert_eq!(job["body"]["content_type"], "text/x");
@@ -102,33 +103,33 @@ async fn what_the_producer_says_of_a_job_goes_along() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mistyped_topic_gets_a_hint_and_is_pushed_all_the_same() {
-    let site = site().await;
+    let project = project().await;
     for (topic, hint) in [("praking", "did you mean `parking`?"), ("ehco", "did you mean `echo`?")] {
-        let said = site.run(&["push", topic, "--data", "x"]);
+        let said = project.run(&["push", topic, "--data", "x"]);
         said.done();
         assert!(said.err.contains(topic) && said.err.contains(hint), "{}", said.err);
     }
     for topic in ["parking", "echo", "something-else"] {
-        assert_eq!(site.run(&["push", topic, "--data", "x"]).ended(0).err, "", "{topic}");
+        assert_eq!(project.run(&["push", topic, "--data", "x"]).ended(0).err, "", "{topic}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_over_the_topics_limit_is_refused_and_not_pushed() {
-    let site = site().await;
+    let project = project().await;
     // One that the manifest names, and one that a file makes.
     for (topic, limit) in [("parking", 100), ("echo", 1024)] {
-        site.pipe(&vec![b'x'; limit], &["push", topic]).ended(0);
-        let said = site.pipe(&vec![b'x'; limit + 1], &["push", topic]);
+        project.pipe(&vec![b'x'; limit], &["push", topic]).ended(0);
+        let said = project.pipe(&vec![b'x'; limit + 1], &["push", topic]);
         assert!(said.ended(2).err.contains("payload-limit"), "{}", said.err);
     }
-    let counts = site.run(&["stats", "--json"]).documents();
+    let counts = project.run(&["stats", "--json"]).documents();
     assert!(counts.iter().all(|topic| topic["ready"] == 1), "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_line_that_makes_no_sense_ends_with_2() {
-    let site = site().await;
+    let project = project().await;
     let wrong: [(&[&str], &str); 9] = [
         (&["push"], "<TOPIC>"),
         (&["push", "no topic"], "no topic"),
@@ -141,23 +142,23 @@ async fn a_command_line_that_makes_no_sense_ends_with_2() {
         (&["dead", "delete", "parking"], "<IDS>"),
     ];
     for (arguments, expected) in wrong {
-        let said = site.run(arguments);
+        let said = project.run(arguments);
         assert!(said.ended(2).err.contains(expected), "{arguments:?}: {}", said.err);
         assert!(said.out.is_empty());
     }
-    let said = site.run(&["--store", "postgres://me:hunter2@db/x", "stats"]);
+    let said = project.run(&["--store", "postgres://me:hunter2@db/x", "stats"]);
     assert!(said.ended(2).err.contains("redis://") && !said.err.contains("hunter2"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_is_said_at_once() {
-    let mut site = Site::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
-    site.redis.as_mut().unwrap().stop();
+    let mut project = TestProject::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
+    project.redis.as_mut().unwrap().stop();
     let begun = std::time::Instant::now();
     for command in [&["push", "echo", "--data", "x"][..], &["push", "echo", "--wait"], &["stats"], &["topics"]] {
-        let said = site.run(command);
+        let said = project.run(command);
         assert!(said.ended(3).err.starts_with("error: the store at "), "{}", said.err);
-        let said = site.run(&[command, &["--json"]].concat());
+        let said = project.run(&[command, &["--json"]].concat());
         let error: serde_json::Value = serde_json::from_str(&said.ended(3).err).unwrap();
         assert_eq!(error["error"]["code"], "store-away");
     }

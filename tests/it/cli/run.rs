@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use gristmill_tests::guests;
 use gristmill_tests::process::{Process, command};
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use rustix::process::Signal;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-async fn site() -> Site {
+async fn project() -> TestProject {
     let manifest = "[topics.puppet]\nattempts = 2\nbackoff = \"10ms\"";
-    Site::new(manifest, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+    TestProject::new(manifest, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
 }
 
 /// The first line of the log that has all of this in it.
@@ -27,16 +27,16 @@ async fn line_with(runner: &Process, texts: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verbose_shows_each_jobs_life() {
-    let site = site().await;
-    let runner = site.serve_with(&["-v"]).await;
+    let project = project().await;
+    let runner = project.serve_with(&["-v"]).await;
     line_with(&runner, &["handler loaded", "handler=echo"]).await;
     let script = Script::new([
         Step::Log("grinding".into()),
         Step::RetryUntilAttempt { attempt: 2, after_ms: None },
         Step::End(End::Panic("on fire".into())),
     ]);
-    site.pipe(&script.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
-    site.run(&["push", "echo", "--id", "glad", "--wait"]).done();
+    project.pipe(&script.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
+    project.run(&["push", "echo", "--id", "glad", "--wait"]).done();
 
     let named = |level, message, job| [level, message, job, "tenant=default", "version="];
     line_with(&runner, &named("DEBUG", "done ", "topic=echo job=glad attempt=1")).await;
@@ -51,14 +51,14 @@ async fn verbose_shows_each_jobs_life() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guests_line_reads_like_any_other_and_cannot_pass_for_one() {
-    let site = site().await;
-    let runner = site.serve_with(&["-v"]).await;
+    let project = project().await;
+    let runner = project.serve_with(&["-v"]).await;
     let script = Script::new([
         Step::Log("grinding".into()),
         Step::Log("x\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J".into()),
         Step::Stdout("plain\n\n".into()),
     ]);
-    site.pipe(&script.to_json(), &["push", "puppet", "--wait"]).done();
+    project.pipe(&script.to_json(), &["push", "puppet", "--wait"]).done();
 
     let line = line_with(&runner, &["grinding"]).await;
     assert!(line.contains("gristmill::guest: grinding puppet=yes tenant=default topic=puppet job="), "{line}");
@@ -71,16 +71,16 @@ async fn a_guests_line_reads_like_any_other_and_cannot_pass_for_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn json_lines_name_the_attempt_they_are_about() {
-    let site = site().await;
-    let runner = site.serve_with(&["-v", "--log-format", "json"]).await;
-    site.run(&["push", "echo", "--id", "glad", "--wait"]).done();
+    let project = project().await;
+    let runner = project.serve_with(&["-v", "--log-format", "json"]).await;
+    project.run(&["push", "echo", "--id", "glad", "--wait"]).done();
     let panic = Script::new([Step::Log("grinding".into()), Step::End(End::Panic("on\nfire".into()))]);
-    site.pipe(&panic.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
+    project.pipe(&panic.to_json(), &["push", "puppet", "--id", "sad", "--wait"]).ended(4);
     line_with(&runner, &["\"dead: "]).await;
 
     let log = runner.log();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let version = site.run(&["topics", "--json"]).documents()[0]["version"].clone();
+    let version = project.run(&["topics", "--json"]).documents()[0]["version"].clone();
     let done = lines.iter().find(|line| line["message"] == "done").unwrap();
     assert_eq!(done["version"], version);
     let about_attempts = lines.iter().filter(|line| !line["job"].is_null());
@@ -98,36 +98,36 @@ async fn json_lines_name_the_attempt_they_are_about() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_with_a_mistake_stops_it_before_it_begins() {
-    let site = site().await;
-    site.write_manifest("[topics.echo]\ntimout = \"1s\"\n");
-    let said = site.run(&["run"]);
+    let project = project().await;
+    project.write_manifest("[topics.echo]\ntimout = \"1s\"\n");
+    let said = project.run(&["run"]);
     assert!(said.ended(2).err.contains("gristmill.toml:2:1"), "{}", said.err);
     assert!(said.err.contains("did you mean `timeout`?"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_dropped_in_is_refused_aloud_and_the_old_one_keeps_serving() {
-    let site = site().await;
-    let runner = site.serve_with(&[]).await;
-    site.drop_in("echo", b"garbage");
+    let project = project().await;
+    let runner = project.serve_with(&[]).await;
+    project.drop_in("echo", b"garbage");
     let line = line_with(&runner, &["ERROR", "component refused: this is no WebAssembly"]).await;
     assert!(line.contains("handler=echo") && line.contains("echo.wasm"), "{line}");
     let serving = line.split("serving=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     assert!(runner.log().contains(&format!("handler loaded handler=echo version={serving}")), "{}", runner.log());
-    assert_eq!(site.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+    assert_eq!(project.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_of_the_log_that_goes_away_takes_nothing_along() {
-    let site = site().await;
-    let mut server = tokio::process::Command::from(command(&site.manifest()));
+    let project = project().await;
+    let mut server = tokio::process::Command::from(command(&project.manifest()));
     let mut server = server.args(["-v", "run"]).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
     let ready = async { while !log.next_line().await.unwrap().expect("a line").contains("ready for jobs") {} };
     timeout(4 * SOON, ready).await.expect("it begins");
     drop(log);
     for _ in 0..3 {
-        site.run(&["push", "echo", "--wait"]).done();
+        project.run(&["push", "echo", "--wait"]).done();
     }
     assert_eq!(server.try_wait().unwrap(), None, "it runs on");
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_tests::guests;
-use gristmill_tests::site::{Said, Site, fields};
+use gristmill_tests::test_project::{Said, TestProject, fields};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use rustix::process::Signal;
@@ -21,13 +21,13 @@ const MANIFEST: &str = r#"
     fuel = "20G"
 "#;
 
-async fn site() -> Site {
+async fn project() -> TestProject {
     let handlers = [("echo", guests::ECHO), ("puppet", guests::PUPPET), ("resize-image", guests::RESIZE_IMAGE)];
-    Site::new(MANIFEST, &handlers).await
+    TestProject::new(MANIFEST, &handlers).await
 }
 
-fn play(site: &Site, script: &Script, options: &[&str]) -> Said {
-    site.pipe(&script.to_json(), &[&["push", "puppet", "--wait"], options].concat())
+fn play(project: &TestProject, script: &Script, options: &[&str]) -> Said {
+    project.pipe(&script.to_json(), &[&["push", "puppet", "--wait"], options].concat())
 }
 
 /// Width and height from a JPEG's frame header (ITU-T T.81, B.2.2).
@@ -44,24 +44,24 @@ fn jpeg_size(bytes: &[u8]) -> (u16, u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_picture_goes_in_and_a_smaller_one_comes_out() {
-    let site = site().await;
-    let _runner = site.serve().await;
+    let project = project().await;
+    let _runner = project.serve().await;
     let photo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/photo.jpg");
     assert_eq!(jpeg_size(&std::fs::read(&photo).unwrap()), (1600, 1067));
 
     let photo = photo.to_str().unwrap();
-    let said = site.run(&["push", "resize-image", "--file", photo, "--meta", "width=320", "--wait"]);
+    let said = project.run(&["push", "resize-image", "--file", photo, "--meta", "width=320", "--wait"]);
     assert_eq!((jpeg_size(&said.ended(0).out), said.err.as_str()), ((320, 213), ""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_written_as_it_is_or_as_a_document() {
-    let site = site().await;
-    let _runner = site.serve().await;
+    let project = project().await;
+    let _runner = project.serve().await;
     let binary = [0xff, 0, b'\n', 0xfe];
-    assert_eq!(site.pipe(&binary, &["push", "echo", "--wait"]).ended(0).out, binary);
+    assert_eq!(project.pipe(&binary, &["push", "echo", "--wait"]).ended(0).out, binary);
 
-    let said = site.pipe(b"{}", &["push", "echo", "--wait", "--json", "--content-type", "application/json"]);
+    let said = project.pipe(b"{}", &["push", "echo", "--wait", "--json", "--content-type", "application/json"]);
     let document = said.ended(0).document();
     assert_eq!(fields(&document), ["failure", "id", "outcome", "output", "tenant", "topic"]);
     assert_eq!(document["outcome"], "complete");
@@ -70,13 +70,13 @@ async fn a_result_is_written_as_it_is_or_as_a_document() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_parse_ends_with_4_and_the_reason() {
-    let site = site().await;
-    let _runner = site.serve().await;
-    let said = site.pipe(b"{\"do\": 7}", &["push", "puppet", "--wait"]);
+    let project = project().await;
+    let _runner = project.serve().await;
+    let said = project.pipe(b"{\"do\": 7}", &["push", "puppet", "--wait"]);
     assert!(said.ended(4).err.contains("rejected (bad-payload)") && said.err.contains("line 1"), "{}", said.err);
     assert!(said.out.is_empty());
 
-    let document = site.pipe(b"{\"do\": 7}", &["push", "puppet", "--wait", "--json"]).ended(4).document();
+    let document = project.pipe(b"{\"do\": 7}", &["push", "puppet", "--wait", "--json"]).ended(4).document();
     assert_eq!(document["outcome"], "dead");
     assert_eq!(fields(&document["failure"]), ["backtrace", "code", "context", "message", "reason"]);
     assert_eq!(
@@ -87,52 +87,52 @@ async fn a_body_that_does_not_parse_ends_with_4_and_the_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_is_told_on_lines_that_can_be_read() {
-    let site = site().await;
-    let _runner = site.serve().await;
-    let said = play(&site, &Script::end(End::Panic("the mill is on fire".into())), &[]);
+    let project = project().await;
+    let _runner = project.serve().await;
+    let said = play(&project, &Script::end(End::Panic("the runner is on fire".into())), &[]);
     let lines: Vec<_> = said.ended(4).err.lines().collect();
     assert!(lines[0].contains("is dead: trap: ") && lines[0].contains("panicked at"), "{}", said.err);
-    assert_eq!(lines[1], "  the mill is on fire");
+    assert_eq!(lines[1], "  the runner is on fire");
     assert!(lines[2].starts_with("      0: "), "the backtrace follows: {}", said.err);
     assert!(!said.err.contains("RUST_BACKTRACE"), "advice that nobody can follow: {}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_no_longer_is_told_how_to_ask_later() {
-    let site = site().await;
-    give_grace(&site);
-    let mut runner = site.serve().await;
+    let project = project().await;
+    give_grace(&project);
+    let mut runner = project.serve().await;
     let waiter = Script::new([Step::WaitUntilCancelled, Step::End(End::Text("at last".into()))]);
-    let said = play(&site, &waiter, &["--wait-timeout", "50ms", "--id", "slow", "--keep-result", "1h"]);
+    let said = play(&project, &waiter, &["--wait-timeout", "50ms", "--id", "slow", "--keep-result", "1h"]);
     assert!(said.ended(5).err.contains("gristmill job show slow"), "{}", said.err);
-    let document = play(&site, &waiter, &["--wait-timeout", "50ms", "--json"]).ended(5).document();
+    let document = play(&project, &waiter, &["--wait-timeout", "50ms", "--json"]).ended(5).document();
     assert_eq!(document["outcome"], "timed-out");
 
     // The wait is over, the job is not.
     runner.signal(Signal::TERM);
     until("the runner to end", SOON, async || runner.ended()).await;
-    let job = site.run(&["job", "show", "slow", "--json"]).ended(0).document();
+    let job = project.run(&["job", "show", "slow", "--json"]).ended(0).document();
     assert_eq!(job["result"]["output"]["text"], "at last");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_past_its_time_to_live_ends_with_4() {
-    let site = Arc::new(site().await);
-    let waiting = Arc::clone(&site);
+    let project = Arc::new(project().await);
+    let waiting = Arc::clone(&project);
     let waiting =
         tokio::task::spawn_blocking(move || waiting.run(&["push", "echo", "--id", "late", "--ttl", "1ms", "--wait"]));
     // Nobody is there to start it in time, by the store's clock.
     let pushed_at = |id: &str| {
-        let said = site.run(&["job", "show", id, "--json"]);
+        let said = project.run(&["job", "show", id, "--json"]);
         (said.code == 0).then(|| said.document()["job"]["enqueued_at_ms"].as_u64().unwrap())
     };
     until("its time to be over", SOON, async || {
         let late = pushed_at("late")?;
-        let probe = site.run(&["push", "parking"]).done();
+        let probe = project.run(&["push", "parking"]).done();
         (pushed_at(probe.trim())? > late + 1).then_some(())
     })
     .await;
-    let _runner = site.serve().await;
+    let _runner = project.serve().await;
     let said = waiting.await.unwrap();
     assert!(said.ended(4).err.contains("expired before it could start"), "{}", said.err);
 }

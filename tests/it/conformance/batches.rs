@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{Due, JobId, NewJob, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, Pushed, Settled, Settlement};
-use gristmill_tests::queue::{LEASE, Queue, claimed, failure, ids, job, settlement, tenant, topic};
+use gristmill_tests::test_store::{LEASE, TestStore, claimed, failure, ids, job, settlement, tenant, topic};
 
 super::cases![
     large_batches_arrive_whole_and_in_order,
@@ -19,7 +19,7 @@ fn jobs(n: usize) -> Vec<NewJob> {
     (0..n).map(|_| job("mail")).collect()
 }
 
-async fn large_batches_arrive_whole_and_in_order(queue: Queue) {
+async fn large_batches_arrive_whole_and_in_order(queue: TestStore) {
     let jobs = jobs(2300);
     assert!(queue.push(&jobs).await.iter().all(|pushed| *pushed == Pushed::Stored));
     let claims = queue.claim(3000).await;
@@ -33,7 +33,7 @@ async fn large_batches_arrive_whole_and_in_order(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("acked").await), ([767, 0, 0, 0], 1533));
 }
 
-async fn large_bodies_arrive_whole(queue: Queue) {
+async fn large_bodies_arrive_whole(queue: TestStore) {
     let mut jobs = jobs(3);
     for (n, job) in jobs.iter_mut().enumerate() {
         job.spec.body = Payload { data: vec![n as u8; 3 << 20], content_type: None };
@@ -43,7 +43,7 @@ async fn large_bodies_arrive_whole(queue: Queue) {
     assert!(claims.iter().map(|claim| &claim.job.spec).eq(jobs.iter().map(|job| &job.spec)));
 }
 
-async fn a_job_may_have_many_follow_ups(queue: Queue) {
+async fn a_job_may_have_many_follow_ups(queue: TestStore) {
     let claim = queue.running().await;
     let follow_ups = jobs(1500);
     let ack = Settlement { follow_ups: follow_ups.clone(), ..settlement(&claim, Verdict::Ack(None)) };
@@ -51,7 +51,7 @@ async fn a_job_may_have_many_follow_ups(queue: Queue) {
     assert_eq!(claimed(&queue.claim(2000).await), ids(&follow_ups));
 }
 
-async fn a_large_batch_migrates_in_one_call(queue: Queue) {
+async fn a_large_batch_migrates_in_one_call(queue: TestStore) {
     let mut jobs = jobs(2100);
     for job in &mut jobs {
         job.due = Due::After(Duration::from_millis(5));
@@ -62,7 +62,7 @@ async fn a_large_batch_migrates_in_one_call(queue: Queue) {
     assert_eq!(queue.places().await, [2100, 0, 0, 0]);
 }
 
-async fn large_batches_of_ids_are_answered_in_order(queue: Queue) {
+async fn large_batches_of_ids_are_answered_in_order(queue: TestStore) {
     let jobs = jobs(1300);
     queue.push(&jobs).await;
     let claims = queue.claim(700).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gristmill::job::{JobId, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, JobState, Migrated, Pushed, ResultView, Settled, Settlement, Wanted};
-use gristmill_tests::queue::{
-    DEAD_AFTER, LEASE, Queue, delayed, failure, foreign, job, retry, settlement, tenant, topic,
+use gristmill_tests::test_store::{
+    DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, retry, settlement, tenant, topic,
 };
 
 super::cases![
@@ -30,21 +30,21 @@ super::cases![
     a_cancelled_id_may_be_pushed_again,
 ];
 
-async fn cancel(queue: &Queue, id: &JobId) -> Cancelled {
+async fn cancel(queue: &TestStore, id: &JobId) -> Cancelled {
     queue.store.cancel(&tenant(), std::slice::from_ref(id)).await.unwrap().remove(0)
 }
 
-async fn a_ready_job_is_gone_at_once(queue: Queue) {
+async fn a_ready_job_is_gone_at_once(queue: TestStore) {
     let pushed = [job("mail"), job("mail")];
     queue.push(&pushed).await;
     assert_eq!(cancel(&queue, &pushed[0].spec.id).await, Cancelled::Gone);
     assert_eq!(queue.state(&pushed[0].spec.id).await, None);
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([1, 0, 0, 0], 1));
-    let took = queue.claim_as(&gristmill_tests::queue::worker(), "mail", 9).await;
+    let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
     assert_eq!((took.claims.len(), took.strays), (1, 0));
 }
 
-async fn a_delayed_job_is_gone_at_once(queue: Queue) {
+async fn a_delayed_job_is_gone_at_once(queue: TestStore) {
     let (pushed, later) = (delayed("mail", 10), delayed("mail", 30));
     queue.push(&[pushed.clone(), later]).await;
     assert_eq!(cancel(&queue, &pushed.spec.id).await, Cancelled::Gone);
@@ -53,7 +53,7 @@ async fn a_delayed_job_is_gone_at_once(queue: Queue) {
     assert_eq!(queue.migrate().await, Migrated { moved: 0, next_due_in: Some(Duration::from_millis(20)) });
 }
 
-async fn a_running_job_is_marked(queue: Queue) {
+async fn a_running_job_is_marked(queue: TestStore) {
     let claim = queue.running().await;
     assert_eq!(cancel(&queue, &claim.lease.job).await, Cancelled::Stopping);
     let state = JobState::Running {
@@ -67,7 +67,7 @@ async fn a_running_job_is_marked(queue: Queue) {
     assert_eq!(queue.store.extend(&[claim.lease], LEASE).await.unwrap(), [true], "its deadline stops it");
 }
 
-async fn what_is_cancelled_is_told_to_whoever_looks(queue: Queue) {
+async fn what_is_cancelled_is_told_to_whoever_looks(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     assert!(queue.claim(1).await.is_empty());
@@ -77,7 +77,7 @@ async fn what_is_cancelled_is_told_to_whoever_looks(queue: Queue) {
     assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap(), Wanted::default());
 }
 
-async fn whatever_is_not_an_ack_ends_a_cancelled_job(queue: Queue) {
+async fn whatever_is_not_an_ack_ends_a_cancelled_job(queue: TestStore) {
     let wait = Duration::from_millis(5);
     let verdicts =
         [retry(0), retry(5), Verdict::Snooze(wait), Verdict::Release(wait), Verdict::Bury(failure(Reason::Trap))];
@@ -92,7 +92,7 @@ async fn whatever_is_not_an_ack_ends_a_cancelled_job(queue: Queue) {
     assert_eq!(totals.into_iter().filter(|(_, n)| *n > 0).count(), 2, "pushed and cancelled, nothing else");
 }
 
-async fn an_ack_is_stronger_than_a_cancel(queue: Queue) {
+async fn an_ack_is_stronger_than_a_cancel(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     let ack = Settlement { keep_result: LEASE, ..settlement(&claim, Verdict::Ack(None)) };
@@ -102,14 +102,14 @@ async fn an_ack_is_stronger_than_a_cancel(queue: Queue) {
     assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().cancelled.is_empty());
 }
 
-async fn an_expiry_is_stronger_than_a_cancel(queue: Queue) {
+async fn an_expiry_is_stronger_than_a_cancel(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     assert_eq!(queue.settle(&claim, Verdict::Expire).await, Settled::Done);
     assert_eq!((queue.total("expired").await, queue.total("cancelled").await), (1, 0));
 }
 
-async fn a_dead_an_over_and_an_unknown_job_are_left_alone(queue: Queue) {
+async fn a_dead_an_over_and_an_unknown_job_are_left_alone(queue: TestStore) {
     let dead = queue.dead().await.lease.job;
     let over = queue.running().await;
     let kept = Settlement { keep_result: LEASE, ..settlement(&over, Verdict::Ack(None)) };
@@ -121,7 +121,7 @@ async fn a_dead_an_over_and_an_unknown_job_are_left_alone(queue: Queue) {
     assert!(matches!(queue.state(&dead).await, Some(JobState::Dead { .. })));
 }
 
-async fn cancelling_twice_counts_once(queue: Queue) {
+async fn cancelling_twice_counts_once(queue: TestStore) {
     let claim = queue.running().await;
     assert_eq!(cancel(&queue, &claim.lease.job).await, Cancelled::Stopping);
     assert_eq!(cancel(&queue, &claim.lease.job).await, Cancelled::Stopping);
@@ -134,7 +134,7 @@ async fn cancelling_twice_counts_once(queue: Queue) {
     assert_eq!(queue.total("cancelled").await, 2);
 }
 
-async fn follow_ups_of_a_cancelled_job_do_not_appear(queue: Queue) {
+async fn follow_ups_of_a_cancelled_job_do_not_appear(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     let mut snooze = settlement(&claim, Verdict::Snooze(Duration::ZERO));
@@ -144,7 +144,7 @@ async fn follow_ups_of_a_cancelled_job_do_not_appear(queue: Queue) {
     assert!(topics.iter().all(|counts| counts.topic != topic("next") || counts.ready == 0));
 }
 
-async fn a_reaped_job_that_was_cancelled_is_gone(queue: Queue) {
+async fn a_reaped_job_that_was_cancelled_is_gone(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     let reap = Settlement { only_if_overdue: Some(DEAD_AFTER), ..settlement(&claim, retry(0)) };
@@ -154,7 +154,7 @@ async fn a_reaped_job_that_was_cancelled_is_gone(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([0; 4], 1));
 }
 
-async fn the_mark_does_not_outlive_the_job(queue: Queue) {
+async fn the_mark_does_not_outlive_the_job(queue: TestStore) {
     let pushed = job("mail");
     for verdict in [retry(0), Verdict::Ack(None), Verdict::Expire] {
         queue.push(std::slice::from_ref(&pushed)).await;
@@ -169,7 +169,7 @@ async fn the_mark_does_not_outlive_the_job(queue: Queue) {
     assert_eq!(queue.settle(&claim, retry(0)).await, Settled::Done);
 }
 
-async fn the_fence_holds_for_cancelled_jobs(queue: Queue) {
+async fn the_fence_holds_for_cancelled_jobs(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     let second = queue.claim_one().await;
@@ -180,7 +180,7 @@ async fn the_fence_holds_for_cancelled_jobs(queue: Queue) {
     assert_eq!(queue.settle(&second, retry(0)).await, Settled::LeaseLost);
 }
 
-async fn a_cancelled_jobs_end_is_kept_as_its_producer_asked(queue: Queue) {
+async fn a_cancelled_jobs_end_is_kept_as_its_producer_asked(queue: TestStore) {
     let mut waiting = job("mail");
     waiting.spec.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&waiting)).await;
@@ -192,7 +192,7 @@ async fn a_cancelled_jobs_end_is_kept_as_its_producer_asked(queue: Queue) {
     assert_eq!(view.attempts, 1);
 }
 
-async fn a_cancelled_running_jobs_end_is_kept(queue: Queue) {
+async fn a_cancelled_running_jobs_end_is_kept(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     let snooze = Settlement { keep_result: LEASE, ..settlement(&claim, Verdict::Snooze(LEASE)) };
@@ -201,7 +201,7 @@ async fn a_cancelled_running_jobs_end_is_kept(queue: Queue) {
     assert_eq!((view.state, view.result, view.attempts), (JobState::Finished, Some(ResultView::Cancelled), 1));
 }
 
-async fn answers_keep_the_order_of_the_ids(queue: Queue) {
+async fn answers_keep_the_order_of_the_ids(queue: TestStore) {
     let running = queue.running().await.lease.job;
     let (waiting, later) = (job("mail"), delayed("audit", 10));
     queue.push(&[waiting.clone(), later.clone()]).await;
@@ -211,7 +211,7 @@ async fn answers_keep_the_order_of_the_ids(queue: Queue) {
     assert!(queue.store.cancel(&tenant(), &[]).await.unwrap().is_empty());
 }
 
-async fn a_tenant_cancels_its_own_jobs_only(queue: Queue) {
+async fn a_tenant_cancels_its_own_jobs_only(queue: TestStore) {
     let theirs = foreign("mail");
     queue.push(std::slice::from_ref(&theirs)).await;
     assert_eq!(cancel(&queue, &theirs.spec.id).await, Cancelled::TooLate);
@@ -219,7 +219,7 @@ async fn a_tenant_cancels_its_own_jobs_only(queue: Queue) {
     assert_eq!(view.unwrap().state, JobState::Ready);
 }
 
-async fn a_cancelled_id_may_be_pushed_again(queue: Queue) {
+async fn a_cancelled_id_may_be_pushed_again(queue: TestStore) {
     let pushed = Payload { data: b"again".to_vec(), content_type: None };
     let mut waiting = job("mail");
     queue.push(std::slice::from_ref(&waiting)).await;

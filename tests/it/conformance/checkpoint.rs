@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gristmill::outcome::{Reason, Verdict};
-use gristmill_tests::queue::{Queue, failure, job, retry, topic};
+use gristmill_tests::test_store::{TestStore, failure, job, retry, topic};
 
 super::cases![
     the_next_attempt_sees_the_last_checkpoint,
@@ -14,7 +14,7 @@ super::cases![
     a_respawned_job_sees_its_checkpoint,
 ];
 
-async fn the_next_attempt_sees_the_last_checkpoint(queue: Queue) {
+async fn the_next_attempt_sees_the_last_checkpoint(queue: TestStore) {
     let first = queue.running().await;
     assert!(queue.store.checkpoint(&first.lease, b"step 1").await.unwrap());
     assert!(queue.store.checkpoint(&first.lease, b"step 2").await.unwrap());
@@ -22,7 +22,7 @@ async fn the_next_attempt_sees_the_last_checkpoint(queue: Queue) {
     assert_eq!(queue.claim_one().await.checkpoint.as_deref(), Some(&b"step 2"[..]));
 }
 
-async fn a_checkpoint_is_bytes_of_any_kind(queue: Queue) {
+async fn a_checkpoint_is_bytes_of_any_kind(queue: TestStore) {
     let bytes: Vec<u8> = (0..=255).collect();
     let first = queue.running().await;
     queue.store.checkpoint(&first.lease, &bytes).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_checkpoint_is_bytes_of_any_kind(queue: Queue) {
     assert_eq!(queue.claim_one().await.checkpoint, Some(bytes));
 }
 
-async fn a_checkpoint_stays_until_another_replaces_it(queue: Queue) {
+async fn a_checkpoint_stays_until_another_replaces_it(queue: TestStore) {
     let first = queue.running().await;
     queue.store.checkpoint(&first.lease, b"step 1").await.unwrap();
     queue.settle(&first, retry(0)).await;
@@ -41,7 +41,7 @@ async fn a_checkpoint_stays_until_another_replaces_it(queue: Queue) {
     }
 }
 
-async fn a_checkpoint_of_a_lost_lease_is_refused(queue: Queue) {
+async fn a_checkpoint_of_a_lost_lease_is_refused(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     assert!(!queue.store.checkpoint(&first.lease, b"too late").await.unwrap());
@@ -52,7 +52,7 @@ async fn a_checkpoint_of_a_lost_lease_is_refused(queue: Queue) {
     assert_eq!(queue.claim_one().await.checkpoint, None);
 }
 
-async fn a_checkpoint_goes_with_its_job(queue: Queue) {
+async fn a_checkpoint_goes_with_its_job(queue: TestStore) {
     let pushed = job("mail");
     for verdict in [Verdict::Ack(None), Verdict::Expire, Verdict::Ack(None)] {
         queue.push(std::slice::from_ref(&pushed)).await;
@@ -65,7 +65,7 @@ async fn a_checkpoint_goes_with_its_job(queue: Queue) {
     }
 }
 
-async fn a_respawned_job_sees_its_checkpoint(queue: Queue) {
+async fn a_respawned_job_sees_its_checkpoint(queue: TestStore) {
     let claim = queue.running().await;
     queue.store.checkpoint(&claim.lease, b"step 1").await.unwrap();
     queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use gristmill::job::{NewJob, WorkerId};
 use gristmill::outcome::Verdict;
 use gristmill::store::JobState;
-use gristmill_tests::queue::{Queue, claimed, ids, job, line, retry, tenant, topic, worker};
+use gristmill_tests::test_store::{TestStore, claimed, ids, job, line, retry, tenant, topic, worker};
 
 super::cases![
     the_oldest_ready_job_comes_first,
@@ -20,7 +20,7 @@ super::cases![
     each_line_of_a_claim_has_a_lease_of_its_own,
 ];
 
-async fn the_oldest_ready_job_comes_first(queue: Queue) {
+async fn the_oldest_ready_job_comes_first(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..5).map(|_| job("mail")).collect();
     for job in &jobs {
         queue.push(std::slice::from_ref(job)).await;
@@ -29,7 +29,7 @@ async fn the_oldest_ready_job_comes_first(queue: Queue) {
     assert_eq!(claimed(&queue.claim(9).await), ids(&jobs[2..]));
 }
 
-async fn a_job_that_comes_back_joins_the_end(queue: Queue) {
+async fn a_job_that_comes_back_joins_the_end(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..3).map(|_| job("mail")).collect();
     queue.push(&jobs).await;
     let first = queue.claim_one().await;
@@ -37,7 +37,7 @@ async fn a_job_that_comes_back_joins_the_end(queue: Queue) {
     assert_eq!(claimed(&queue.claim(9).await), ids([&jobs[1], &jobs[2], &jobs[0]]));
 }
 
-async fn one_claim_serves_many_topics_and_names_the_drained(queue: Queue) {
+async fn one_claim_serves_many_topics_and_names_the_drained(queue: TestStore) {
     let jobs = [job("a"), job("b"), job("b"), job("b")];
     queue.push(&jobs).await;
     let lines = [line("b", 2), line("a", 2), line("c", 1)];
@@ -46,26 +46,26 @@ async fn one_claim_serves_many_topics_and_names_the_drained(queue: Queue) {
     assert_eq!((took.drained, took.strays), (vec![topic("a"), topic("c")], 0));
 }
 
-async fn a_topic_with_as_many_as_asked_for_is_not_called_drained(queue: Queue) {
+async fn a_topic_with_as_many_as_asked_for_is_not_called_drained(queue: TestStore) {
     queue.push(&[job("mail"), job("mail")]).await;
     assert!(queue.claim_as(&worker(), "mail", 2).await.drained.is_empty());
     assert_eq!(queue.claim_as(&worker(), "mail", 1).await.drained, [topic("mail")]);
 }
 
-async fn a_claim_of_none_takes_none(queue: Queue) {
+async fn a_claim_of_none_takes_none(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let took = queue.claim_as(&worker(), "mail", 0).await;
     assert!(took.claims.is_empty() && took.drained.is_empty());
     assert_eq!(queue.places().await, [1, 0, 0, 0]);
 }
 
-async fn the_attempt_is_counted_at_the_claim(queue: Queue) {
+async fn the_attempt_is_counted_at_the_claim(queue: TestStore) {
     let claim = queue.running().await;
     let view = queue.view(&claim.lease.job).await.unwrap();
     assert_eq!(view.attempts, 1);
 }
 
-async fn a_claimed_job_is_running_and_nowhere_else(queue: Queue) {
+async fn a_claimed_job_is_running_and_nowhere_else(queue: TestStore) {
     let claim = queue.running().await;
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
     let state = JobState::Running {
@@ -80,7 +80,7 @@ async fn a_claimed_job_is_running_and_nowhere_else(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 0, 0]);
 }
 
-async fn claims_at_once_share_the_jobs_and_double_none(queue: Queue) {
+async fn claims_at_once_share_the_jobs_and_double_none(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..60).map(|_| job("mail")).collect();
     queue.push(&jobs).await;
     let claims = (0..12).map(|n| {
@@ -95,13 +95,13 @@ async fn claims_at_once_share_the_jobs_and_double_none(queue: Queue) {
     assert_eq!(taken.into_iter().collect::<HashSet<_>>(), ids(&jobs).into_iter().collect());
 }
 
-async fn an_empty_claim_is_answered_with_nothing(queue: Queue) {
+async fn an_empty_claim_is_answered_with_nothing(queue: TestStore) {
     let took = queue.store.claim(&worker(), &[]).await.unwrap();
     assert!(took.claims.is_empty() && took.drained.is_empty());
     assert!(queue.store.counts(&tenant()).await.unwrap().is_empty());
 }
 
-async fn each_line_of_a_claim_has_a_lease_of_its_own(queue: Queue) {
+async fn each_line_of_a_claim_has_a_lease_of_its_own(queue: TestStore) {
     queue.push(&[job("a"), job("b")]).await;
     let mut lines = [line("a", 1), line("b", 1)];
     lines[1].lease *= 2;

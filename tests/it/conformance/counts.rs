@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, TopicCounts};
-use gristmill_tests::queue::{Queue, claimed, delayed, failure, foreign, job, retry, tenant, topic};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, foreign, job, retry, tenant, topic};
 
 super::cases![
     every_job_is_counted_where_it_is,
@@ -18,7 +18,7 @@ super::cases![
     a_store_of_nothing_counts_nothing,
 ];
 
-async fn every_job_is_counted_where_it_is(queue: Queue) {
+async fn every_job_is_counted_where_it_is(queue: TestStore) {
     queue.dead().await;
     queue.push(&[job("mail"), job("mail"), delayed("mail", 10)]).await;
     queue.claim(1).await;
@@ -28,7 +28,7 @@ async fn every_job_is_counted_where_it_is(queue: Queue) {
     assert_eq!(totals, [("dead-trap", 1), ("pushed", 4)]);
 }
 
-async fn what_became_of_jobs_is_counted_by_name(queue: Queue) {
+async fn what_became_of_jobs_is_counted_by_name(queue: TestStore) {
     queue.push(&[job("mail"), job("mail")]).await;
     let verdicts = [
         ("retried", retry(0)),
@@ -46,7 +46,7 @@ async fn what_became_of_jobs_is_counted_by_name(queue: Queue) {
     assert_eq!(queue.places().await, [0; 4]);
 }
 
-async fn every_reason_of_death_has_its_count(queue: Queue) {
+async fn every_reason_of_death_has_its_count(queue: TestStore) {
     for reason in Reason::ALL {
         let claim = queue.running().await;
         queue.settle(&claim, Verdict::Bury(failure(reason))).await;
@@ -55,7 +55,7 @@ async fn every_reason_of_death_has_its_count(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 0, Reason::ALL.len() as u64]);
 }
 
-async fn a_topic_is_listed_for_good_once_it_held_a_job(queue: Queue) {
+async fn a_topic_is_listed_for_good_once_it_held_a_job(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Ack(None)).await;
     let counts = queue.store.counts(&tenant()).await.unwrap();
@@ -64,14 +64,14 @@ async fn a_topic_is_listed_for_good_once_it_held_a_job(queue: Queue) {
     assert_eq!((ready, delayed, running, dead, paused), (0, 0, 0, 0, false));
 }
 
-async fn topics_are_listed_by_name(queue: Queue) {
+async fn topics_are_listed_by_name(queue: TestStore) {
     queue.push(&[job("mail"), delayed("audit", 10), job("Z"), job("a.b"), job("a")]).await;
     let counts = queue.store.counts(&tenant()).await.unwrap();
     let topics: Vec<String> = counts.iter().map(|counts| counts.topic.to_string()).collect();
     assert_eq!(topics, ["acme/Z", "acme/a", "acme/a.b", "acme/audit", "acme/mail"]);
 }
 
-async fn every_tenant_counts_by_itself(queue: Queue) {
+async fn every_tenant_counts_by_itself(queue: TestStore) {
     queue.push(&[job("mail"), foreign("mail"), foreign("mail"), foreign("audit")]).await;
     assert_eq!(queue.store.counts(&tenant()).await.unwrap().len(), 1);
     let theirs = queue.store.counts(&foreign("mail").spec.topic.tenant).await.unwrap();
@@ -79,7 +79,7 @@ async fn every_tenant_counts_by_itself(queue: Queue) {
     assert_eq!(theirs, [(1, 1), (2, 2)]);
 }
 
-async fn a_job_is_seen_wherever_it_is(queue: Queue) {
+async fn a_job_is_seen_wherever_it_is(queue: TestStore) {
     let pushed = delayed("mail", 10);
     let id = &pushed.spec.id;
     assert_eq!(queue.state(id).await, None);
@@ -101,7 +101,7 @@ async fn a_job_is_seen_wherever_it_is(queue: Queue) {
     assert_eq!(queue.state(id).await, Some(JobState::Dead { since: queue.now() }));
 }
 
-async fn every_tenant_that_had_jobs_is_named(queue: Queue) {
+async fn every_tenant_that_had_jobs_is_named(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Ack(None)).await;
     let mut theirs = foreign("mail");
@@ -111,7 +111,7 @@ async fn every_tenant_that_had_jobs_is_named(queue: Queue) {
     assert_eq!(tenants, ["acme", "other"]);
 }
 
-async fn a_store_of_nothing_counts_nothing(queue: Queue) {
+async fn a_store_of_nothing_counts_nothing(queue: TestStore) {
     assert!(queue.store.counts(&tenant()).await.unwrap().is_empty());
     assert!(queue.store.tenants().await.unwrap().is_empty());
     assert!(queue.store.dead(&topic("mail"), 0, 9).await.unwrap().is_empty());

@@ -3,7 +3,7 @@
 use gristmill::job::JobId;
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Settled};
-use gristmill_tests::queue::{Queue, failure, foreign, job, retry, topic};
+use gristmill_tests::test_store::{TestStore, failure, foreign, job, retry, topic};
 
 super::cases![
     dead_jobs_are_listed_latest_first_in_pages,
@@ -18,16 +18,16 @@ super::cases![
     a_deleted_job_is_gone_and_its_id_is_free,
 ];
 
-async fn respawn(queue: &Queue, ids: &[JobId]) -> Vec<bool> {
+async fn respawn(queue: &TestStore, ids: &[JobId]) -> Vec<bool> {
     queue.store.respawn(&topic("mail"), ids).await.unwrap()
 }
 
-async fn page(queue: &Queue, skip: usize, limit: usize) -> Vec<JobId> {
+async fn page(queue: &TestStore, skip: usize, limit: usize) -> Vec<JobId> {
     let dead = queue.store.dead(&topic("mail"), skip, limit).await.unwrap();
     dead.into_iter().map(|dead| dead.job.spec.id).collect()
 }
 
-async fn dead_jobs_are_listed_latest_first_in_pages(queue: Queue) {
+async fn dead_jobs_are_listed_latest_first_in_pages(queue: TestStore) {
     let mut buried = Vec::new();
     for _ in 0..5 {
         buried.insert(0, queue.dead().await.lease.job);
@@ -41,7 +41,7 @@ async fn dead_jobs_are_listed_latest_first_in_pages(queue: Queue) {
     assert!(page(&queue, 0, 0).await.is_empty());
 }
 
-async fn jobs_that_died_in_the_same_millisecond_are_listed_by_id(queue: Queue) {
+async fn jobs_that_died_in_the_same_millisecond_are_listed_by_id(queue: TestStore) {
     for id in ["b", "c", "a"] {
         let mut job = job("mail");
         job.spec.id = id.parse().unwrap();
@@ -52,13 +52,13 @@ async fn jobs_that_died_in_the_same_millisecond_are_listed_by_id(queue: Queue) {
     assert_eq!(page(&queue, 0, 9).await, ["c", "b", "a"].map(|id| id.parse().unwrap()));
 }
 
-async fn dead_jobs_are_listed_by_topic(queue: Queue) {
+async fn dead_jobs_are_listed_by_topic(queue: TestStore) {
     queue.dead().await;
     assert!(queue.store.dead(&topic("audit"), 0, 9).await.unwrap().is_empty());
     assert!(queue.store.dead(&foreign("mail").spec.topic, 0, 9).await.unwrap().is_empty());
 }
 
-async fn a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence(queue: Queue) {
+async fn a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence(queue: TestStore) {
     let first = queue.dead().await;
     queue.pass(1000);
     let ids = [first.lease.job.clone(), "unknown".parse().unwrap()];
@@ -73,23 +73,23 @@ async fn a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence(queue: Q
     assert_eq!(queue.places().await, [0; 4]);
 }
 
-async fn a_respawned_job_knows_no_failure(queue: Queue) {
+async fn a_respawned_job_knows_no_failure(queue: TestStore) {
     let dead = queue.dead().await.lease.job;
     respawn(&queue, std::slice::from_ref(&dead)).await;
     assert_eq!(queue.view(&dead).await.unwrap().last_failure, None);
     assert_eq!(queue.claim_one().await.previous, None);
 }
 
-async fn a_respawned_job_joins_the_end(queue: Queue) {
+async fn a_respawned_job_joins_the_end(queue: TestStore) {
     let dead = [queue.dead().await.lease.job, queue.dead().await.lease.job];
     let waiting = job("mail");
     queue.push(std::slice::from_ref(&waiting)).await;
     assert_eq!(respawn(&queue, &dead).await, [true, true]);
-    let order = gristmill_tests::queue::claimed(&queue.claim(9).await);
+    let order = gristmill_tests::test_store::claimed(&queue.claim(9).await);
     assert_eq!(order, [&waiting.spec.id, &dead[0], &dead[1]].map(Clone::clone));
 }
 
-async fn only_dead_jobs_of_the_topic_are_respawned(queue: Queue) {
+async fn only_dead_jobs_of_the_topic_are_respawned(queue: TestStore) {
     let dead = queue.dead().await.lease.job;
     let running = queue.running().await;
     let waiting = job("mail");
@@ -102,7 +102,7 @@ async fn only_dead_jobs_of_the_topic_are_respawned(queue: Queue) {
     assert_eq!(queue.settle(&running, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn a_job_may_die_again(queue: Queue) {
+async fn a_job_may_die_again(queue: TestStore) {
     let first = queue.dead().await;
     respawn(&queue, std::slice::from_ref(&first.lease.job)).await;
     let second = queue.claim_one().await;
@@ -115,7 +115,7 @@ async fn a_job_may_die_again(queue: Queue) {
     assert_eq!((queue.total("dead-trap").await, queue.total("dead-limit").await), (1, 1));
 }
 
-async fn dead_jobs_are_deleted_and_only_they(queue: Queue) {
+async fn dead_jobs_are_deleted_and_only_they(queue: TestStore) {
     let dead = queue.dead().await.lease.job;
     let running = queue.running().await.lease.job;
     let waiting = job("mail");
@@ -129,7 +129,7 @@ async fn dead_jobs_are_deleted_and_only_they(queue: Queue) {
     assert_eq!(queue.places().await, [1, 0, 1, 0]);
 }
 
-async fn a_deleted_job_is_gone_and_its_id_is_free(queue: Queue) {
+async fn a_deleted_job_is_gone_and_its_id_is_free(queue: TestStore) {
     let claim = queue.dead().await;
     queue.store.delete_dead(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
     assert_eq!(queue.view(&claim.lease.job).await, None);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gristmill::job::{Due, NewJob};
 use gristmill::store::{JobState, Migrated, Wanted};
 use gristmill::time::Timestamp;
-use gristmill_tests::queue::{Queue, claimed, delayed, foreign, ids, job, retry, tenant};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, foreign, ids, job, retry, tenant};
 use gristmill_tests::wait::SOON;
 
 super::cases![
@@ -24,7 +24,7 @@ super::cases![
     a_retried_job_waits_in_the_same_line,
 ];
 
-async fn a_delayed_job_is_never_early(queue: Queue) {
+async fn a_delayed_job_is_never_early(queue: TestStore) {
     queue.push(&[delayed("mail", 1000)]).await;
     queue.pass(999);
     assert_eq!(queue.migrate().await, Migrated { moved: 0, next_due_in: Some(Duration::from_millis(1)) });
@@ -35,7 +35,7 @@ async fn a_delayed_job_is_never_early(queue: Queue) {
     assert_eq!(claim.job.due_at.since(claim.job.enqueued_at), Duration::from_secs(1));
 }
 
-async fn a_fraction_of_a_millisecond_is_waited_for(queue: Queue) {
+async fn a_fraction_of_a_millisecond_is_waited_for(queue: TestStore) {
     queue.push(&[NewJob { due: Due::After(Duration::from_micros(1)), ..job("mail") }]).await;
     assert_eq!(queue.migrate().await.moved, 0);
     assert!(queue.claim(1).await.is_empty());
@@ -43,7 +43,7 @@ async fn a_fraction_of_a_millisecond_is_waited_for(queue: Queue) {
     assert_eq!(queue.migrate().await.moved, 1);
 }
 
-async fn a_due_time_in_the_past_is_now(queue: Queue) {
+async fn a_due_time_in_the_past_is_now(queue: TestStore) {
     let past = Due::At(Timestamp::from_millis(1));
     queue.push(&[NewJob { due: past, ..job("mail") }, NewJob { due: Due::At(queue.now()), ..job("mail") }]).await;
     let claims = queue.claim(3).await;
@@ -51,7 +51,7 @@ async fn a_due_time_in_the_past_is_now(queue: Queue) {
     assert!(claims.iter().all(|claim| claim.job.due_at == queue.now()));
 }
 
-async fn a_job_may_be_due_at_a_point_in_time(queue: Queue) {
+async fn a_job_may_be_due_at_a_point_in_time(queue: TestStore) {
     let at = queue.in_ms(70);
     let pushed = NewJob { due: Due::At(at), ..job("mail") };
     queue.push(std::slice::from_ref(&pushed)).await;
@@ -63,7 +63,7 @@ async fn a_job_may_be_due_at_a_point_in_time(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.due_at, at);
 }
 
-async fn by_the_stores_own_clock_nothing_is_early_either(queue: Queue) {
+async fn by_the_stores_own_clock_nothing_is_early_either(queue: TestStore) {
     let queue = queue.by_its_own_clock().await;
     // Often, because what is wrong by less than a millisecond does not show each time.
     for _ in 0..40 {
@@ -79,7 +79,7 @@ async fn by_the_stores_own_clock_nothing_is_early_either(queue: Queue) {
     }
 }
 
-async fn the_end_of_time_is_bounded(queue: Queue) {
+async fn the_end_of_time_is_bounded(queue: TestStore) {
     let late = NewJob { due: Due::At(Timestamp::from_millis(u64::MAX)), ..job("mail") };
     queue.push(&[late.clone(), NewJob { due: Due::After(Duration::MAX), ..job("mail") }]).await;
     let until = Timestamp::from_millis(99_999_999_999_999);
@@ -87,7 +87,7 @@ async fn the_end_of_time_is_bounded(queue: Queue) {
     assert_eq!(queue.places().await, [0, 2, 0, 0]);
 }
 
-async fn jobs_become_ready_in_the_order_in_which_they_come_due(queue: Queue) {
+async fn jobs_become_ready_in_the_order_in_which_they_come_due(queue: TestStore) {
     let jobs = [30, 10, 20].map(|ms| delayed("mail", ms));
     queue.push(&jobs).await;
     queue.pass(100);
@@ -98,7 +98,7 @@ async fn jobs_become_ready_in_the_order_in_which_they_come_due(queue: Queue) {
     assert_eq!(claimed(&queue.claim(9).await), ids(order), "ready first is first, however long it was delayed");
 }
 
-async fn jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids(queue: Queue) {
+async fn jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids(queue: TestStore) {
     let jobs = ["b", "c", "a"].map(|id| {
         let mut job = delayed("mail", 10);
         job.spec.id = id.parse().unwrap();
@@ -110,7 +110,7 @@ async fn jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids
     assert_eq!(claimed(&queue.claim(9).await), ids([&jobs[2], &jobs[0], &jobs[1]]));
 }
 
-async fn migration_is_bounded_and_shared_among_topics(queue: Queue) {
+async fn migration_is_bounded_and_shared_among_topics(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..30).map(|_| delayed("a", 1)).chain([delayed("b", 2)]).collect();
     queue.push(&jobs).await;
     queue.pass(10);
@@ -121,7 +121,7 @@ async fn migration_is_bounded_and_shared_among_topics(queue: Queue) {
     assert_eq!(queue.store.migrate(&tenant(), 0).await.unwrap().moved, 0);
 }
 
-async fn a_tenants_migration_is_its_own(queue: Queue) {
+async fn a_tenants_migration_is_its_own(queue: TestStore) {
     let mut theirs = foreign("mail");
     theirs.due = Due::After(Duration::from_millis(1));
     queue.push(std::slice::from_ref(&theirs)).await;
@@ -131,7 +131,7 @@ async fn a_tenants_migration_is_its_own(queue: Queue) {
     assert!(matches!(state, JobState::Delayed { .. }));
 }
 
-async fn the_next_due_time_is_told(queue: Queue) {
+async fn the_next_due_time_is_told(queue: TestStore) {
     queue.push(&[delayed("a", 1000), delayed("b", 300), delayed("c", 500)]).await;
     queue.pass(100);
     let in_ms = |ms| Some(Duration::from_millis(ms));
@@ -143,13 +143,13 @@ async fn the_next_due_time_is_told(queue: Queue) {
     assert_eq!(queue.migrate().await, Migrated { moved: 1, next_due_in: in_ms(200) });
 }
 
-async fn with_nothing_delayed_there_is_nothing_to_migrate(queue: Queue) {
+async fn with_nothing_delayed_there_is_nothing_to_migrate(queue: TestStore) {
     assert_eq!(queue.migrate().await, Migrated::default());
     queue.push(&[job("mail")]).await;
     assert_eq!(queue.migrate().await, Migrated::default());
 }
 
-async fn a_retried_job_waits_in_the_same_line(queue: Queue) {
+async fn a_retried_job_waits_in_the_same_line(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(20)).await;
     let jobs = [delayed("mail", 30), delayed("mail", 10)];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::WorkerId;
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Settled, Settlement};
-use gristmill_tests::queue::{LEASE, Queue, failure, job, retry, settlement, topic};
+use gristmill_tests::test_store::{LEASE, TestStore, failure, job, retry, settlement, topic};
 
 super::cases![
     a_late_settle_is_refused_and_changes_nothing,
@@ -19,7 +19,7 @@ super::cases![
     a_lost_lease_cannot_be_extended,
 ];
 
-async fn a_late_settle_is_refused_and_changes_nothing(queue: Queue) {
+async fn a_late_settle_is_refused_and_changes_nothing(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     let second = queue.claim_one().await;
@@ -31,7 +31,7 @@ async fn a_late_settle_is_refused_and_changes_nothing(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("acked").await), ([0; 4], 1));
 }
 
-async fn no_verdict_gets_past_the_fence(queue: Queue) {
+async fn no_verdict_gets_past_the_fence(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     let second = queue.claim_one().await;
@@ -51,7 +51,7 @@ async fn no_verdict_gets_past_the_fence(queue: Queue) {
     }
 }
 
-async fn a_settle_is_taken_once(queue: Queue) {
+async fn a_settle_is_taken_once(queue: TestStore) {
     for verdict in [Verdict::Ack(None), Verdict::Expire, retry(1000), Verdict::Bury(failure(Reason::Trap))] {
         let claim = queue.running().await;
         assert_eq!(queue.settle(&claim, verdict.clone()).await, Settled::Done);
@@ -61,7 +61,7 @@ async fn a_settle_is_taken_once(queue: Queue) {
     }
 }
 
-async fn the_same_lease_settles_once_in_a_batch(queue: Queue) {
+async fn the_same_lease_settles_once_in_a_batch(queue: TestStore) {
     for keep_result in [Duration::ZERO, LEASE] {
         let claim = queue.running().await;
         let ack = Settlement { keep_result, ..settlement(&claim, Verdict::Ack(None)) };
@@ -71,7 +71,7 @@ async fn the_same_lease_settles_once_in_a_batch(queue: Queue) {
     assert_eq!(queue.total("acked").await, 2);
 }
 
-async fn another_workers_lease_is_not_ours(queue: Queue) {
+async fn another_workers_lease_is_not_ours(queue: TestStore) {
     let mut claim = queue.running().await;
     claim.lease.worker = WorkerId::new("impostor");
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost);
@@ -81,7 +81,7 @@ async fn another_workers_lease_is_not_ours(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
 }
 
-async fn a_lease_of_an_unknown_job_is_lost(queue: Queue) {
+async fn a_lease_of_an_unknown_job_is_lost(queue: TestStore) {
     let mut claim = queue.running().await;
     claim.lease.job = "unknown".parse().unwrap();
     for verdict in [Verdict::Ack(None), retry(0), Verdict::Bury(failure(Reason::Trap))] {
@@ -90,14 +90,14 @@ async fn a_lease_of_an_unknown_job_is_lost(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
 }
 
-async fn a_released_job_is_not_the_old_workers_any_more(queue: Queue) {
+async fn a_released_job_is_not_the_old_workers_any_more(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Release(Duration::ZERO)).await;
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost, "though nobody else has it");
     assert_eq!(queue.places().await, [1, 0, 0, 0]);
 }
 
-async fn the_delivery_never_goes_down(queue: Queue) {
+async fn the_delivery_never_goes_down(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let bury = || Verdict::Bury(failure(Reason::Trap));
     let verdicts = [Verdict::Snooze(Duration::ZERO), Verdict::Release(Duration::ZERO), retry(0), bury(), bury()];
@@ -112,7 +112,7 @@ async fn the_delivery_never_goes_down(queue: Queue) {
     }
 }
 
-async fn a_lost_lease_cannot_be_extended(queue: Queue) {
+async fn a_lost_lease_cannot_be_extended(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     let second = queue.claim_one().await;

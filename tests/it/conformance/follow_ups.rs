@@ -5,8 +5,8 @@ use std::time::Duration;
 use gristmill::job::{NewJob, Unique};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Settled, Settlement};
-use gristmill_tests::queue::{
-    Queue, claimed, delayed, failure, foreign, ids, job, retry, settlement, tenant, topic, unique, worker,
+use gristmill_tests::test_store::{
+    TestStore, claimed, delayed, failure, foreign, ids, job, retry, settlement, tenant, topic, unique, worker,
 };
 
 super::cases![
@@ -26,7 +26,7 @@ fn with_follow_ups(claim: &gristmill::job::Claim, verdict: Verdict, jobs: &[NewJ
     Settlement { follow_ups: jobs.to_vec(), ..settlement(claim, verdict) }
 }
 
-async fn follow_ups_appear_with_the_ack(queue: Queue) {
+async fn follow_ups_appear_with_the_ack(queue: TestStore) {
     let claim = queue.running().await;
     let jobs = [job("next"), delayed("next", 10), job("mail")];
     assert_eq!(queue.settle_with(with_follow_ups(&claim, Verdict::Ack(None), &jobs)).await, Settled::Done);
@@ -39,7 +39,7 @@ async fn follow_ups_appear_with_the_ack(queue: Queue) {
     assert_eq!((&taken[0].job.spec, taken[0].job.enqueued_at), (&jobs[0].spec, queue.now()));
 }
 
-async fn follow_ups_appear_with_a_snooze(queue: Queue) {
+async fn follow_ups_appear_with_a_snooze(queue: TestStore) {
     let claim = queue.running().await;
     let jobs = [job("next")];
     queue.settle_with(with_follow_ups(&claim, Verdict::Snooze(Duration::from_secs(1)), &jobs)).await;
@@ -47,7 +47,7 @@ async fn follow_ups_appear_with_a_snooze(queue: Queue) {
     assert_eq!(queue.places().await, [0, 1, 0, 0]);
 }
 
-async fn follow_ups_of_any_other_verdict_do_not_appear(queue: Queue) {
+async fn follow_ups_of_any_other_verdict_do_not_appear(queue: TestStore) {
     for verdict in [retry(0), Verdict::Release(Duration::ZERO), Verdict::Bury(failure(Reason::Trap)), Verdict::Expire] {
         let claim = queue.running().await;
         assert_eq!(queue.settle_with(with_follow_ups(&claim, verdict, &[job("next")])).await, Settled::Done);
@@ -55,7 +55,7 @@ async fn follow_ups_of_any_other_verdict_do_not_appear(queue: Queue) {
     assert!(queue.claim_as(&worker(), "next", 1).await.claims.is_empty());
 }
 
-async fn follow_ups_of_a_lost_lease_do_not_appear(queue: Queue) {
+async fn follow_ups_of_a_lost_lease_do_not_appear(queue: TestStore) {
     let claim = queue.running().await;
     let mut late = with_follow_ups(&claim, Verdict::Ack(None), &[job("next")]);
     late.lease.delivery += 1;
@@ -64,7 +64,7 @@ async fn follow_ups_of_a_lost_lease_do_not_appear(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
 }
 
-async fn follow_ups_appear_once_however_often_their_attempt_is_settled(queue: Queue) {
+async fn follow_ups_appear_once_however_often_their_attempt_is_settled(queue: TestStore) {
     let claim = queue.running().await;
     let ack = with_follow_ups(&claim, Verdict::Ack(None), &[job("next")]);
     let settled = queue.store.settle(&[ack.clone(), ack.clone()]).await.unwrap();
@@ -73,7 +73,7 @@ async fn follow_ups_appear_once_however_often_their_attempt_is_settled(queue: Qu
     assert_eq!(queue.counts("next").await.totals["pushed"], 1);
 }
 
-async fn a_follow_up_of_another_tenant_is_refused_and_nothing_is_settled(queue: Queue) {
+async fn a_follow_up_of_another_tenant_is_refused_and_nothing_is_settled(queue: TestStore) {
     let claim = queue.running().await;
     let ack = with_follow_ups(&claim, Verdict::Ack(None), &[job("next"), foreign("next")]);
     let error = queue.store.settle(&[ack]).await.unwrap_err();
@@ -82,7 +82,7 @@ async fn a_follow_up_of_another_tenant_is_refused_and_nothing_is_settled(queue: 
     assert!(queue.claim_as(&worker(), "next", 1).await.claims.is_empty());
 }
 
-async fn a_follow_up_that_is_stored_already_is_not_stored_again(queue: Queue) {
+async fn a_follow_up_that_is_stored_already_is_not_stored_again(queue: TestStore) {
     let claim = queue.running().await;
     let known = delayed("next", 10);
     queue.push(std::slice::from_ref(&known)).await;
@@ -92,7 +92,7 @@ async fn a_follow_up_that_is_stored_already_is_not_stored_again(queue: Queue) {
     assert_eq!((next.ready, next.delayed, next.totals["pushed"]), (0, 1, 1));
 }
 
-async fn a_follow_up_respects_a_unique_value_that_is_taken(queue: Queue) {
+async fn a_follow_up_respects_a_unique_value_that_is_taken(queue: TestStore) {
     let claim = queue.running().await;
     queue.push(&[unique("next", "u")]).await;
     let jobs = [unique("next", "u"), unique("next", "v"), unique("next", "v")];
@@ -101,7 +101,7 @@ async fn a_follow_up_respects_a_unique_value_that_is_taken(queue: Queue) {
     assert_eq!((next.ready, next.totals["duplicate"]), (2, 2));
 }
 
-async fn a_job_may_follow_itself_up_with_its_own_unique_value(queue: Queue) {
+async fn a_job_may_follow_itself_up_with_its_own_unique_value(queue: TestStore) {
     queue.push(&[unique("mail", "u")]).await;
     let claim = queue.claim_one().await;
     let mut again = job("mail");
@@ -114,7 +114,7 @@ async fn a_job_may_follow_itself_up_with_its_own_unique_value(queue: Queue) {
     assert_eq!(queue.counts("mail").await.topic, topic("mail"));
 }
 
-async fn follow_ups_become_ready_in_the_order_in_which_they_were_enqueued(queue: Queue) {
+async fn follow_ups_become_ready_in_the_order_in_which_they_were_enqueued(queue: TestStore) {
     queue.push(&[job("mail"), job("mail")]).await;
     let claims = queue.claim(2).await;
     let jobs: Vec<NewJob> = (0..6).map(|_| job("next")).collect();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use gristmill::job::{JobId, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Overdue, Settled, Settlement};
-use gristmill_tests::queue::{
-    DEAD_AFTER, LEASE, Queue, claimed, failure, foreign, job, retry, settlement, tenant, worker,
+use gristmill_tests::test_store::{
+    DEAD_AFTER, LEASE, TestStore, claimed, failure, foreign, job, retry, settlement, tenant, worker,
 };
 
 super::cases![
@@ -31,7 +31,7 @@ super::cases![
     what_was_not_acked_with_others_is_still_held,
 ];
 
-async fn overdue(queue: &Queue) -> Vec<Overdue> {
+async fn overdue(queue: &TestStore) -> Vec<Overdue> {
     queue.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap()
 }
 
@@ -40,7 +40,7 @@ fn reap(overdue: &Overdue) -> Settlement {
     Settlement { only_if_overdue: Some(DEAD_AFTER), ..Settlement::new(lease, retry(0)) }
 }
 
-async fn a_lease_that_ran_out_is_found_and_reaped(queue: Queue) {
+async fn a_lease_that_ran_out_is_found_and_reaped(queue: TestStore) {
     let claim = queue.running().await;
     queue.pass(29_999);
     assert!(overdue(&queue).await.is_empty());
@@ -53,7 +53,7 @@ async fn a_lease_that_ran_out_is_found_and_reaped(queue: Queue) {
     assert_eq!(queue.claim_one().await.attempt, 2);
 }
 
-async fn overdue_jobs_are_found_with_all_that_is_known_about_them(queue: Queue) {
+async fn overdue_jobs_are_found_with_all_that_is_known_about_them(queue: TestStore) {
     let first = queue.running().await;
     queue.store.checkpoint(&first.lease, b"half").await.unwrap();
     queue.settle(&first, retry(0)).await;
@@ -65,7 +65,7 @@ async fn overdue_jobs_are_found_with_all_that_is_known_about_them(queue: Queue) 
     assert_eq!((found.previous, found.checkpoint.as_deref()), (Some(Reason::Failed), Some(&b"half"[..])));
 }
 
-async fn looking_for_overdue_jobs_changes_nothing(queue: Queue) {
+async fn looking_for_overdue_jobs_changes_nothing(queue: TestStore) {
     let claim = queue.running().await;
     queue.pass(30_000);
     let before = (queue.view(&claim.lease.job).await, queue.counts("mail").await);
@@ -73,7 +73,7 @@ async fn looking_for_overdue_jobs_changes_nothing(queue: Queue) {
     assert_eq!((queue.view(&claim.lease.job).await, queue.counts("mail").await), before);
 }
 
-async fn a_lease_that_was_extended_is_not_reaped(queue: Queue) {
+async fn a_lease_that_was_extended_is_not_reaped(queue: TestStore) {
     let claim = queue.running().await;
     queue.pass(29_000);
     assert_eq!(queue.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
@@ -90,7 +90,7 @@ async fn a_lease_that_was_extended_is_not_reaped(queue: Queue) {
     assert_eq!(overdue(&queue).await.len(), 1);
 }
 
-async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue: Queue) {
+async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue: TestStore) {
     let claim = queue.running().await;
     queue.pass(30_000);
     let found = overdue(&queue).await;
@@ -99,7 +99,7 @@ async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue:
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: Queue) {
+async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: TestStore) {
     let alive = WorkerId::new("alive");
     queue.heartbeat(&worker()).await;
     let claim = queue.running().await;
@@ -117,7 +117,7 @@ async fn a_dead_workers_jobs_are_found_before_their_leases_run_out(queue: Queue)
     assert_eq!(queue.settle_with(reap(&not_overdue)).await, Settled::LeaseLost);
 }
 
-async fn a_worker_that_comes_back_keeps_its_jobs(queue: Queue) {
+async fn a_worker_that_comes_back_keeps_its_jobs(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     let claim = queue.running().await;
     queue.pass(10_000);
@@ -128,13 +128,13 @@ async fn a_worker_that_comes_back_keeps_its_jobs(queue: Queue) {
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn a_worker_that_never_said_anything_is_not_dead(queue: Queue) {
+async fn a_worker_that_never_said_anything_is_not_dead(queue: TestStore) {
     queue.running().await;
     queue.pass(29_999);
     assert!(overdue(&queue).await.is_empty());
 }
 
-async fn a_retired_worker_is_never_called_dead(queue: Queue) {
+async fn a_retired_worker_is_never_called_dead(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.store.retire(&worker()).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_retired_worker_is_never_called_dead(queue: Queue) {
     assert!(overdue(&queue).await.is_empty());
 }
 
-async fn a_retired_workers_jobs_come_back_with_their_leases(queue: Queue) {
+async fn a_retired_workers_jobs_come_back_with_their_leases(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.store.retire(&worker()).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_retired_workers_jobs_come_back_with_their_leases(queue: Queue) {
     assert_eq!((found.len(), found[0].worker_died), (1, false));
 }
 
-async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: Queue) {
+async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     queue.push(&(0..5).map(|_| job("mail")).collect::<Vec<_>>()).await;
     let claims = queue.claim(5).await;
@@ -165,10 +165,10 @@ async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: Queue) {
     assert!(queue.store.overdue(&tenant(), DEAD_AFTER, 0).await.unwrap().is_empty());
 }
 
-async fn overdue_jobs_are_the_tenants_own(queue: Queue) {
+async fn overdue_jobs_are_the_tenants_own(queue: TestStore) {
     let theirs = foreign("mail");
     queue.push(std::slice::from_ref(&theirs)).await;
-    let mut line = gristmill_tests::queue::line("mail", 1);
+    let mut line = gristmill_tests::test_store::line("mail", 1);
     line.topic = theirs.spec.topic.clone();
     queue.heartbeat(&worker()).await;
     queue.store.claim(&worker(), &[line]).await.unwrap();
@@ -178,7 +178,7 @@ async fn overdue_jobs_are_the_tenants_own(queue: Queue) {
     assert_eq!(found[0].claim.job.spec, theirs.spec);
 }
 
-async fn reaping_twice_reaps_once(queue: Queue) {
+async fn reaping_twice_reaps_once(queue: TestStore) {
     queue.running().await;
     queue.pass(30_000);
     let found = overdue(&queue).await;
@@ -187,14 +187,14 @@ async fn reaping_twice_reaps_once(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("retried").await), ([1, 0, 0, 0], 1));
 }
 
-async fn the_owner_may_still_settle_what_is_overdue_and_not_reaped(queue: Queue) {
+async fn the_owner_may_still_settle_what_is_overdue_and_not_reaped(queue: TestStore) {
     let claim = queue.running().await;
     queue.pass(60_000);
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     assert!(overdue(&queue).await.is_empty());
 }
 
-async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: Queue) {
+async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.pass(86_400_000);
@@ -205,13 +205,13 @@ async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: Queue) {
     assert_eq!(queue.total("dead-worker-died").await, 1);
 }
 
-async fn held(queue: &Queue, except: &[JobId]) -> BTreeSet<(JobId, u64)> {
+async fn held(queue: &TestStore, except: &[JobId]) -> BTreeSet<(JobId, u64)> {
     let except: HashSet<JobId> = except.iter().cloned().collect();
     let leases = queue.store.held(&tenant(), &worker(), &except).await.unwrap();
     leases.into_iter().map(|lease| (lease.job, lease.delivery)).collect()
 }
 
-async fn what_a_worker_holds_can_be_asked_for(queue: Queue) {
+async fn what_a_worker_holds_can_be_asked_for(queue: TestStore) {
     queue.push(&[job("mail"), job("mail"), job("mail")]).await;
     let claims = queue.claim(2).await;
     queue.claim_as(&WorkerId::new("other"), "mail", 1).await;
@@ -227,7 +227,7 @@ async fn what_a_worker_holds_can_be_asked_for(queue: Queue) {
 }
 
 /// Acks of many jobs at once, in another order than they were claimed in.
-async fn what_was_not_acked_with_others_is_still_held(queue: Queue) {
+async fn what_was_not_acked_with_others_is_still_held(queue: TestStore) {
     queue.push(&(0..9).map(|_| job("mail")).collect::<Vec<_>>()).await;
     let claims = queue.claim(9).await;
     let ack = async |places: &[usize]| {
@@ -244,7 +244,7 @@ async fn what_was_not_acked_with_others_is_still_held(queue: Queue) {
     assert!(held(&queue, &[]).await.is_empty());
 }
 
-async fn what_a_worker_holds_is_asked_by_tenant(queue: Queue) {
+async fn what_a_worker_holds_is_asked_by_tenant(queue: TestStore) {
     let claim = queue.running().await;
     let nobody = foreign("mail").spec.topic.tenant;
     assert!(queue.store.held(&nobody, &worker(), &HashSet::new()).await.unwrap().is_empty());

@@ -3,7 +3,9 @@
 use gristmill::job::{JobId, Priority};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cursor, JobState, Page, Place};
-use gristmill_tests::queue::{Queue, claimed, delayed, failure, foreign, ids, job, of_priority, retry, topic, worker};
+use gristmill_tests::test_store::{
+    TestStore, claimed, delayed, failure, foreign, ids, job, of_priority, retry, topic, worker,
+};
 
 super::cases![
     ready_jobs_are_listed_as_they_will_be_claimed,
@@ -27,7 +29,7 @@ super::cases![
     the_oldest_ready_job_is_told,
 ];
 
-async fn page(queue: &Queue, place: Place, after: Option<&Cursor>, limit: usize) -> Page {
+async fn page(queue: &TestStore, place: Place, after: Option<&Cursor>, limit: usize) -> Page {
     queue.store.jobs(&topic("mail"), place, after, limit).await.unwrap()
 }
 
@@ -36,7 +38,7 @@ fn of(page: &Page) -> Vec<JobId> {
 }
 
 /// Everything from a page's end on.
-async fn rest(queue: &Queue, place: Place, page_before: &Page, limit: usize) -> Vec<JobId> {
+async fn rest(queue: &TestStore, place: Place, page_before: &Page, limit: usize) -> Vec<JobId> {
     let (mut seen, mut next) = (Vec::new(), page_before.next.clone());
     while let Some(cursor) = next {
         // As it would come over the wire.
@@ -48,19 +50,19 @@ async fn rest(queue: &Queue, place: Place, page_before: &Page, limit: usize) -> 
     seen
 }
 
-async fn all(queue: &Queue, place: Place, limit: usize) -> Vec<JobId> {
+async fn all(queue: &TestStore, place: Place, limit: usize) -> Vec<JobId> {
     let first = page(queue, place, None, limit).await;
     [of(&first), rest(queue, place, &first, limit).await].concat()
 }
 
 /// Pushes so many jobs of one name and a number.
-async fn push(queue: &Queue, count: usize) -> Vec<JobId> {
+async fn push(queue: &TestStore, count: usize) -> Vec<JobId> {
     let jobs: Vec<_> = (0..count).map(|_| job("mail")).collect();
     queue.push(&jobs).await;
     ids(&jobs)
 }
 
-async fn ready_jobs_are_listed_as_they_will_be_claimed(queue: Queue) {
+async fn ready_jobs_are_listed_as_they_will_be_claimed(queue: TestStore) {
     let jobs: Vec<_> = [Priority::Low, Priority::Normal, Priority::High].map(of_priority).into_iter().collect();
     queue
         .push(&[jobs.clone(), [Priority::Low, Priority::Normal, Priority::High].map(of_priority).to_vec()].concat())
@@ -73,7 +75,7 @@ async fn ready_jobs_are_listed_as_they_will_be_claimed(queue: Queue) {
     }
 }
 
-async fn delayed_jobs_are_listed_as_they_come_due(queue: Queue) {
+async fn delayed_jobs_are_listed_as_they_come_due(queue: TestStore) {
     let mut jobs: Vec<_> = [30, 10, 20, 10, 10].into_iter().map(|ms| delayed("mail", ms)).collect();
     for (job, id) in jobs.iter_mut().zip(["f", "b", "e", "Z", "a.1"]) {
         job.spec.id = id.parse().unwrap();
@@ -87,7 +89,7 @@ async fn delayed_jobs_are_listed_as_they_come_due(queue: Queue) {
     assert_eq!(first.jobs[0].state, JobState::Delayed { until: queue.in_ms(10) });
 }
 
-async fn running_jobs_are_listed_by_id_with_their_delivery(queue: Queue) {
+async fn running_jobs_are_listed_by_id_with_their_delivery(queue: TestStore) {
     push(&queue, 5).await;
     let mut running = claimed(&queue.claim(5).await);
     running.sort();
@@ -104,7 +106,7 @@ async fn running_jobs_are_listed_by_id_with_their_delivery(queue: Queue) {
     assert_eq!(first.jobs[0].state, state);
 }
 
-async fn bury(queue: &Queue, count: usize) -> Vec<JobId> {
+async fn bury(queue: &TestStore, count: usize) -> Vec<JobId> {
     push(queue, count).await;
     let claims = queue.claim(count).await;
     for claim in &claims {
@@ -113,7 +115,7 @@ async fn bury(queue: &Queue, count: usize) -> Vec<JobId> {
     claimed(&claims)
 }
 
-async fn dead_jobs_are_listed_the_latest_first(queue: Queue) {
+async fn dead_jobs_are_listed_the_latest_first(queue: TestStore) {
     let mut buried = Vec::new();
     for _ in 0..5 {
         buried.insert(0, queue.dead().await.lease.job);
@@ -126,14 +128,14 @@ async fn dead_jobs_are_listed_the_latest_first(queue: Queue) {
     assert_eq!(first.jobs[0].last_failure, Some(failure(Reason::Trap)));
 }
 
-async fn a_page_of_the_dead_goes_on_within_a_millisecond(queue: Queue) {
+async fn a_page_of_the_dead_goes_on_within_a_millisecond(queue: TestStore) {
     let mut buried = bury(&queue, 7).await;
     buried.sort();
     buried.reverse();
     assert_eq!(all(&queue, Place::Dead, 2).await, buried);
 }
 
-async fn jobs_are_listed_by_topic(queue: Queue) {
+async fn jobs_are_listed_by_topic(queue: TestStore) {
     queue.push(&[job("audit"), foreign("mail"), delayed("audit", 10)]).await;
     queue.push(&[job("audit")]).await;
     queue.claim_as(&worker(), "audit", 1).await;
@@ -142,7 +144,7 @@ async fn jobs_are_listed_by_topic(queue: Queue) {
     }
 }
 
-async fn a_page_is_never_longer_than_asked_for(queue: Queue) {
+async fn a_page_is_never_longer_than_asked_for(queue: TestStore) {
     push(&queue, 3).await;
     assert!(page(&queue, Place::Ready, None, 0).await.jobs.is_empty());
     let first = page(&queue, Place::Ready, None, 2).await;
@@ -151,14 +153,14 @@ async fn a_page_is_never_longer_than_asked_for(queue: Queue) {
     assert_eq!((last.jobs.len(), last.next), (1, None));
 }
 
-async fn no_page_has_more_than_a_thousand_jobs(queue: Queue) {
+async fn no_page_has_more_than_a_thousand_jobs(queue: TestStore) {
     let pushed = push(&queue, 1001).await;
     let first = page(&queue, Place::Ready, None, usize::MAX).await;
     assert_eq!(of(&first), pushed[..1000]);
     assert_eq!(rest(&queue, Place::Ready, &first, usize::MAX).await, pushed[1000..]);
 }
 
-async fn a_page_ends_where_it_would_become_too_long(queue: Queue) {
+async fn a_page_ends_where_it_would_become_too_long(queue: TestStore) {
     let mut jobs: Vec<_> = (0..3).map(|_| job("mail")).collect();
     for job in &mut jobs {
         job.spec.body.data = vec![7; 3 << 20];
@@ -169,7 +171,7 @@ async fn a_page_ends_where_it_would_become_too_long(queue: Queue) {
     assert_eq!(rest(&queue, Place::Ready, &first, 10).await, ids(&jobs[1..]));
 }
 
-async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: Queue) {
+async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestStore) {
     for (listed, taken) in [(5, 2), (5, 5), (5, 7), (20, 15), (1, 1)] {
         let pushed = push(&queue, 30).await;
         let first = page(&queue, Place::Ready, None, listed).await;
@@ -184,7 +186,7 @@ async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: Queue) 
     }
 }
 
-async fn cancelled_jobs_between_pages_neither_repeat_nor_skip_a_ready_job(queue: Queue) {
+async fn cancelled_jobs_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestStore) {
     let pushed = push(&queue, 30).await;
     let first = page(&queue, Place::Ready, None, 10).await;
     // Among them the one that the page ended with, and the one that the next would begin with.
@@ -194,7 +196,7 @@ async fn cancelled_jobs_between_pages_neither_repeat_nor_skip_a_ready_job(queue:
     assert_eq!(rest(&queue, Place::Ready, &first, 7).await.iter().collect::<Vec<_>>(), expected);
 }
 
-async fn a_ready_job_that_came_back_is_listed_at_its_new_place(queue: Queue) {
+async fn a_ready_job_that_came_back_is_listed_at_its_new_place(queue: TestStore) {
     let pushed = push(&queue, 10).await;
     let first = page(&queue, Place::Ready, None, 5).await;
     // So many are taken that the one that ended the page comes back in front of where it stood.
@@ -204,7 +206,7 @@ async fn a_ready_job_that_came_back_is_listed_at_its_new_place(queue: Queue) {
     assert_eq!(rest(&queue, Place::Ready, &first, 5).await, expected);
 }
 
-async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: Queue) {
+async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: TestStore) {
     let pushed = push(&queue, 50).await;
     let (mut next, mut seen) = (None, Vec::new());
     loop {
@@ -220,7 +222,7 @@ async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: Queue) {
     assert_eq!(queue.places().await, [0, 0, 0, 0]);
 }
 
-async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: Queue) {
+async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: TestStore) {
     let jobs: Vec<_> = (1..=20).map(|n| delayed("mail", 100 * n)).collect();
     queue.push(&jobs).await;
     let first = page(&queue, Place::Delayed, None, 10).await;
@@ -234,7 +236,7 @@ async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: Que
     assert_eq!(rest(&queue, Place::Delayed, &first, 3).await, expected);
 }
 
-async fn running_jobs_that_end_neither_repeat_nor_skip_others(queue: Queue) {
+async fn running_jobs_that_end_neither_repeat_nor_skip_others(queue: TestStore) {
     push(&queue, 20).await;
     let mut claims = queue.claim(20).await;
     claims.sort_by(|a, b| a.lease.job.cmp(&b.lease.job));
@@ -246,7 +248,7 @@ async fn running_jobs_that_end_neither_repeat_nor_skip_others(queue: Queue) {
     assert_eq!(rest(&queue, Place::Running, &first, 3).await, expected);
 }
 
-async fn dead_jobs_deleted_page_by_page_are_all_seen_once(queue: Queue) {
+async fn dead_jobs_deleted_page_by_page_are_all_seen_once(queue: TestStore) {
     let mut buried = bury(&queue, 25).await;
     let (mut next, mut seen) = (None, Vec::new());
     loop {
@@ -263,14 +265,14 @@ async fn dead_jobs_deleted_page_by_page_are_all_seen_once(queue: Queue) {
     assert_eq!(seen, buried);
 }
 
-async fn a_cursor_of_another_place_is_refused(queue: Queue) {
+async fn a_cursor_of_another_place_is_refused(queue: TestStore) {
     push(&queue, 2).await;
     let first = page(&queue, Place::Ready, None, 1).await;
     let refused = queue.store.jobs(&topic("mail"), Place::Dead, first.next.as_ref(), 1).await;
     assert!(refused.is_err_and(|error| !error.is_away()));
 }
 
-async fn a_listed_job_is_as_it_is_looked_up(queue: Queue) {
+async fn a_listed_job_is_as_it_is_looked_up(queue: TestStore) {
     queue.push(&[delayed("mail", 10_000)]).await;
     queue.dead().await;
     let claim = queue.running().await;
@@ -285,7 +287,7 @@ async fn a_listed_job_is_as_it_is_looked_up(queue: Queue) {
     }
 }
 
-async fn the_oldest_ready_job_is_told(queue: Queue) {
+async fn the_oldest_ready_job_is_told(queue: TestStore) {
     queue.push(&[delayed("mail", 10)]).await;
     assert_eq!(queue.counts("mail").await.oldest_ready, None);
     queue.pass(10);

@@ -1,6 +1,6 @@
 //! What every store promises, one case a rule: told once through the contract, and run on every kind of store.
 //!
-//! A new rule is an async function over a [`Queue`](gristmill_tests::queue::Queue), named after the behaviour, in the list
+//! A new rule is an async function over a [`TestStore`](gristmill_tests::test_store::TestStore), named after the behaviour, in the list
 //! at the top of its chapter. A new kind of store is a variant of `Kind` and a line of [`cases`].
 
 /// Makes a test of each case for each kind of store: `conformance::push::redis::a_job_is_pushed_claimed_and_acked`.
@@ -13,11 +13,11 @@ macro_rules! cases {
     };
     (in $store:ident for $kind:ident: $($case:ident)+) => {
         mod $store {
-            use gristmill_tests::queue::{Kind, Queue};
+            use gristmill_tests::test_store::{Kind, TestStore};
             $(
                 #[tokio::test]
                 async fn $case() {
-                    super::$case(Queue::new(Kind::$kind).await).await;
+                    super::$case(TestStore::new(Kind::$kind).await).await;
                 }
             )+
         }

@@ -3,7 +3,7 @@
 use gristmill::job::Name;
 use gristmill::outcome::Verdict;
 use gristmill::store::{Settled, Signal};
-use gristmill_tests::queue::{Queue, claimed, delayed, ids, job, line, retry, tenant, topic, worker};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, ids, job, line, retry, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 
 super::cases![
@@ -18,11 +18,11 @@ super::cases![
     a_pause_lasts_until_it_is_said_otherwise,
 ];
 
-async fn pause(queue: &Queue, paused: bool) -> bool {
+async fn pause(queue: &TestStore, paused: bool) -> bool {
     queue.store.set_paused(&topic("mail"), paused).await.unwrap()
 }
 
-async fn nothing_is_handed_out_of_a_paused_topic(queue: Queue) {
+async fn nothing_is_handed_out_of_a_paused_topic(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     pause(&queue, true).await;
     let took = queue.claim_as(&worker(), "mail", 5).await;
@@ -35,7 +35,7 @@ async fn nothing_is_handed_out_of_a_paused_topic(queue: Queue) {
     assert_eq!(queue.claim(5).await.len(), 1);
 }
 
-async fn what_becomes_ready_meanwhile_is_handed_out_afterwards(queue: Queue) {
+async fn what_becomes_ready_meanwhile_is_handed_out_afterwards(queue: TestStore) {
     let claim = queue.running().await;
     pause(&queue, true).await;
     let jobs = [job("mail"), delayed("mail", 10)];
@@ -50,21 +50,21 @@ async fn what_becomes_ready_meanwhile_is_handed_out_afterwards(queue: Queue) {
     assert_eq!(claimed(&queue.claim(9).await), order);
 }
 
-async fn running_jobs_of_a_paused_topic_go_on(queue: Queue) {
+async fn running_jobs_of_a_paused_topic_go_on(queue: TestStore) {
     let claim = queue.running().await;
     pause(&queue, true).await;
     assert!(queue.store.checkpoint(&claim.lease, b"half").await.unwrap());
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn whether_it_was_otherwise_before_is_told(queue: Queue) {
+async fn whether_it_was_otherwise_before_is_told(queue: TestStore) {
     assert!(!pause(&queue, false).await);
     assert!(pause(&queue, true).await);
     assert!(!pause(&queue, true).await);
     assert!(pause(&queue, false).await);
 }
 
-async fn a_topic_may_be_paused_before_it_has_a_job(queue: Queue) {
+async fn a_topic_may_be_paused_before_it_has_a_job(queue: TestStore) {
     pause(&queue, true).await;
     let counts = queue.counts("mail").await;
     assert_eq!((counts.paused, counts.ready, counts.totals.len()), (true, 0, 0));
@@ -73,7 +73,7 @@ async fn a_topic_may_be_paused_before_it_has_a_job(queue: Queue) {
     assert_eq!(queue.store.tenants().await.unwrap(), [tenant()]);
 }
 
-async fn other_topics_are_not_paused(queue: Queue) {
+async fn other_topics_are_not_paused(queue: TestStore) {
     pause(&queue, true).await;
     let jobs = [job("mail"), job("audit")];
     queue.push(&jobs).await;
@@ -82,7 +82,7 @@ async fn other_topics_are_not_paused(queue: Queue) {
     assert!(!queue.store.set_paused(&topic("audit"), false).await.unwrap());
 }
 
-async fn a_paused_topic_is_not_wanted(queue: Queue) {
+async fn a_paused_topic_is_not_wanted(queue: TestStore) {
     queue.push(&[job("mail"), job("audit")]).await;
     pause(&queue, true).await;
     assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("audit")]);
@@ -93,7 +93,7 @@ async fn a_paused_topic_is_not_wanted(queue: Queue) {
     assert_eq!(ready, [topic("audit"), topic("mail")]);
 }
 
-async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: Queue) {
+async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     pause(&queue, true).await;
     assert!(queue.claim(1).await.is_empty());
@@ -106,7 +106,7 @@ async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: Queue) {
     .await;
 }
 
-async fn a_pause_lasts_until_it_is_said_otherwise(mut queue: Queue) {
+async fn a_pause_lasts_until_it_is_said_otherwise(mut queue: TestStore) {
     queue.push(&[job("mail")]).await;
     pause(&queue, true).await;
     queue.pass(86_400_000 * 365);

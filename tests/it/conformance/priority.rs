@@ -2,7 +2,7 @@
 
 use gristmill::job::{Claim, NewJob, Priority};
 use gristmill::outcome::Verdict;
-use gristmill_tests::queue::{Queue, claimed, ids, job, of_priority, retry, settlement};
+use gristmill_tests::test_store::{TestStore, claimed, ids, job, of_priority, retry, settlement};
 
 use Priority::{High, Low, Normal};
 
@@ -31,17 +31,17 @@ fn priorities(claims: &[Claim]) -> Vec<Priority> {
 }
 
 /// A backlog of every priority.
-async fn backlog(queue: &Queue) {
+async fn backlog(queue: &TestStore) {
     queue.push(&[many(Low, 10), many(Normal, 10), many(High, 10)].concat()).await;
 }
 
-async fn of_eight_jobs_five_are_high_two_normal_and_one_low(queue: Queue) {
+async fn of_eight_jobs_five_are_high_two_normal_and_one_low(queue: TestStore) {
     backlog(&queue).await;
     assert_eq!(priorities(&queue.claim(8).await), [High, Normal, High, High, Normal, High, High, Low]);
     assert_eq!(priorities(&queue.claim(8).await), Priority::TURNS);
 }
 
-async fn turns_go_on_from_claim_to_claim(queue: Queue) {
+async fn turns_go_on_from_claim_to_claim(queue: TestStore) {
     backlog(&queue).await;
     let mut taken = Vec::new();
     for max in [1, 3, 1, 5, 6] {
@@ -50,21 +50,21 @@ async fn turns_go_on_from_claim_to_claim(queue: Queue) {
     assert_eq!(taken, [Priority::TURNS, Priority::TURNS].concat());
 }
 
-async fn turns_go_on_when_the_store_is_opened_again(mut queue: Queue) {
+async fn turns_go_on_when_the_store_is_opened_again(mut queue: TestStore) {
     backlog(&queue).await;
     queue.claim(4).await;
     queue.reopen().await;
     assert_eq!(priorities(&queue.claim(4).await), Priority::TURNS[4..]);
 }
 
-async fn the_highest_that_waits_takes_the_turn_of_one_that_does_not(queue: Queue) {
+async fn the_highest_that_waits_takes_the_turn_of_one_that_does_not(queue: TestStore) {
     queue.push(&[many(Low, 3), many(Normal, 2)].concat()).await;
     assert_eq!(priorities(&queue.claim(9).await), [Normal, Normal, Low, Low, Low]);
     queue.push(&many(High, 9)).await;
     assert_eq!(priorities(&queue.claim(9).await), [High; 9]);
 }
 
-async fn among_equals_the_one_that_became_ready_first_is_first(queue: Queue) {
+async fn among_equals_the_one_that_became_ready_first_is_first(queue: TestStore) {
     let (high, low) = (many(High, 5), many(Low, 5));
     for (high, low) in high.iter().zip(&low) {
         queue.push(&[low.clone(), high.clone()]).await;
@@ -74,14 +74,14 @@ async fn among_equals_the_one_that_became_ready_first_is_first(queue: Queue) {
     assert_eq!((claimed(first), claimed(last)), (ids(&high), ids(&low)));
 }
 
-async fn with_normal_jobs_alone_no_turn_is_counted(queue: Queue) {
+async fn with_normal_jobs_alone_no_turn_is_counted(queue: TestStore) {
     queue.push(&many(Normal, 3)).await;
     queue.claim(3).await;
     backlog(&queue).await;
     assert_eq!(priorities(&queue.claim(2).await), Priority::TURNS[..2]);
 }
 
-async fn a_turn_is_counted_for_each_job_of_a_claim_that_found_priorities(queue: Queue) {
+async fn a_turn_is_counted_for_each_job_of_a_claim_that_found_priorities(queue: TestStore) {
     // One low job: it is there when the claim begins, so all three of the claim are counted.
     queue.push(&[many(Normal, 2), many(Low, 1)].concat()).await;
     assert_eq!(priorities(&queue.claim(3).await), [Normal, Normal, Low]);
@@ -89,7 +89,7 @@ async fn a_turn_is_counted_for_each_job_of_a_claim_that_found_priorities(queue: 
     assert_eq!(priorities(&queue.claim(5).await), Priority::TURNS[3..]);
 }
 
-async fn each_topic_counts_its_own_turns(queue: Queue) {
+async fn each_topic_counts_its_own_turns(queue: TestStore) {
     backlog(&queue).await;
     queue.claim(7).await;
     let others: Vec<NewJob> = Priority::ALL
@@ -100,11 +100,14 @@ async fn each_topic_counts_its_own_turns(queue: Queue) {
         })
         .into();
     queue.push(&others).await;
-    assert_eq!(claimed(&queue.claim_as(&gristmill_tests::queue::worker(), "other", 1).await.claims), ids(&others[..1]));
+    assert_eq!(
+        claimed(&queue.claim_as(&gristmill_tests::test_store::worker(), "other", 1).await.claims),
+        ids(&others[..1])
+    );
     assert_eq!(priorities(&queue.claim(1).await), [Low]);
 }
 
-async fn a_delayed_job_keeps_its_priority(queue: Queue) {
+async fn a_delayed_job_keeps_its_priority(queue: TestStore) {
     let mut jobs = Priority::ALL.map(of_priority);
     jobs.reverse();
     for job in &mut jobs {
@@ -116,7 +119,7 @@ async fn a_delayed_job_keeps_its_priority(queue: Queue) {
     assert_eq!(priorities(&queue.claim(3).await), [High, Normal, Low]);
 }
 
-async fn a_job_that_comes_back_keeps_its_priority(queue: Queue) {
+async fn a_job_that_comes_back_keeps_its_priority(queue: TestStore) {
     queue.push(&many(High, 1)).await;
     let claim = queue.claim_one().await;
     queue.push(&many(Normal, 1)).await;
@@ -130,26 +133,26 @@ async fn a_job_that_comes_back_keeps_its_priority(queue: Queue) {
     assert_eq!(claimed(&queue.claim(1).await), [claim.lease.job]);
 }
 
-async fn a_respawned_job_keeps_its_priority(queue: Queue) {
+async fn a_respawned_job_keeps_its_priority(queue: TestStore) {
     queue.push(&many(Low, 1)).await;
     let claim = queue.claim_one().await;
-    let failure = gristmill_tests::queue::failure(gristmill::outcome::Reason::Trap);
+    let failure = gristmill_tests::test_store::failure(gristmill::outcome::Reason::Trap);
     queue.settle(&claim, Verdict::Bury(failure)).await;
-    let topic = gristmill_tests::queue::topic("mail");
+    let topic = gristmill_tests::test_store::topic("mail");
     queue.store.respawn(&topic, std::slice::from_ref(&claim.lease.job)).await.unwrap();
     queue.push(&many(High, 2)).await;
     assert_eq!(priorities(&queue.claim(3).await), [High, High, Low]);
 }
 
-async fn a_topic_is_drained_only_when_all_priorities_are(queue: Queue) {
+async fn a_topic_is_drained_only_when_all_priorities_are(queue: TestStore) {
     queue.push(&[many(High, 1), many(Low, 1)].concat()).await;
-    let worker = gristmill_tests::queue::worker();
+    let worker = gristmill_tests::test_store::worker();
     assert!(queue.claim_as(&worker, "mail", 1).await.drained.is_empty());
     let took = queue.claim_as(&worker, "mail", 2).await;
     assert_eq!((took.claims.len(), took.drained.len()), (1, 1));
 }
 
-async fn jobs_of_every_priority_are_counted_as_ready(queue: Queue) {
+async fn jobs_of_every_priority_are_counted_as_ready(queue: TestStore) {
     queue.push(&Priority::ALL.map(of_priority)).await;
     assert_eq!(queue.places().await, [3, 0, 0, 0]);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use gristmill::job::{Claim, JobId, NewJob, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{DeadLimits, JobState, Settled, Settlement};
-use gristmill_tests::queue::{
-    DEAD_AFTER, LEASE, Queue, claimed, delayed, failure, ids, job, line, retry, settlement, tenant, topic, unique,
+use gristmill_tests::test_store::{
+    DEAD_AFTER, LEASE, TestStore, claimed, delayed, failure, ids, job, line, retry, settlement, tenant, topic, unique,
     worker,
 };
 
@@ -24,7 +24,7 @@ super::cases![
 ];
 
 /// Takes back whatever is overdue, as every runner does.
-async fn reap(queue: &Queue, verdict: Verdict) -> usize {
+async fn reap(queue: &TestStore, verdict: Verdict) -> usize {
     let overdue = queue.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap();
     let settle = |overdue: &gristmill::store::Overdue| Settlement {
         only_if_overdue: Some(DEAD_AFTER),
@@ -35,7 +35,7 @@ async fn reap(queue: &Queue, verdict: Verdict) -> usize {
     settled.len()
 }
 
-async fn at_least_once_a_job_is_never_lost_whatever_dies(queue: Queue) {
+async fn at_least_once_a_job_is_never_lost_whatever_dies(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..10).map(|n| delayed("mail", n % 3)).collect();
     queue.push(&jobs).await;
     let mut done = BTreeSet::new();
@@ -57,7 +57,7 @@ async fn at_least_once_a_job_is_never_lost_whatever_dies(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("acked").await), ([0; 4], 10));
 }
 
-async fn fencing_a_worker_that_overran_its_lease_can_change_nothing(queue: Queue) {
+async fn fencing_a_worker_that_overran_its_lease_can_change_nothing(queue: TestStore) {
     let slow = queue.running().await;
     queue.pass(30_000);
     reap(&queue, retry(0)).await;
@@ -72,7 +72,7 @@ async fn fencing_a_worker_that_overran_its_lease_can_change_nothing(queue: Queue
     assert_eq!(queue.settle(&quick, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn atomic_in_no_state_is_a_job_nowhere_or_in_two_places(queue: Queue) {
+async fn atomic_in_no_state_is_a_job_nowhere_or_in_two_places(queue: TestStore) {
     let in_one_place = async |what: &str| assert_eq!(queue.places().await.iter().sum::<u64>(), 1, "{what}");
     queue.push(&[delayed("mail", 1)]).await;
     in_one_place("delayed").await;
@@ -100,7 +100,7 @@ async fn atomic_in_no_state_is_a_job_nowhere_or_in_two_places(queue: Queue) {
     assert_eq!(queue.claim(9).await.len(), 1, "and taken once");
 }
 
-async fn atomic_settles_that_race_end_the_job_once(queue: Queue) {
+async fn atomic_settles_that_race_end_the_job_once(queue: TestStore) {
     for _ in 0..10 {
         let claim = queue.running().await;
         let race = (0..8).map(|n| {
@@ -120,7 +120,7 @@ async fn atomic_settles_that_race_end_the_job_once(queue: Queue) {
     assert_eq!(next, queue.total("acked").await, "one follow-up an ack");
 }
 
-async fn poison_counters_survive_crashes(mut queue: Queue) {
+async fn poison_counters_survive_crashes(mut queue: TestStore) {
     queue.push(&[job("mail")]).await;
     for attempt in 1..=5 {
         let claim = queue.claim_one().await;
@@ -133,7 +133,7 @@ async fn poison_counters_survive_crashes(mut queue: Queue) {
     }
 }
 
-async fn the_stores_clock_rules_and_no_workers_does(queue: Queue) {
+async fn the_stores_clock_rules_and_no_workers_does(queue: TestStore) {
     let at = queue.in_ms(1000);
     queue.push(&[delayed("mail", 1000)]).await;
     // However much time passes for this process, nothing is due before the store's clock says so.
@@ -147,7 +147,7 @@ async fn the_stores_clock_rules_and_no_workers_does(queue: Queue) {
     assert_eq!(queue.state(&claim.lease.job).await, Some(JobState::Dead { since: at }));
 }
 
-async fn bounded_recovery_a_dead_workers_jobs_are_back_after_its_silence(queue: Queue) {
+async fn bounded_recovery_a_dead_workers_jobs_are_back_after_its_silence(queue: TestStore) {
     queue.push(&[job("a"), job("b"), job("b")]).await;
     queue.heartbeat(&worker()).await;
     let claims = queue.store.claim(&worker(), &[line("a", 9), line("b", 9)]).await.unwrap().claims;
@@ -160,7 +160,7 @@ async fn bounded_recovery_a_dead_workers_jobs_are_back_after_its_silence(queue: 
     assert_eq!(set(&again), set(&claims));
 }
 
-async fn bounded_recovery_an_overrun_lease_is_back_at_its_deadline(queue: Queue) {
+async fn bounded_recovery_an_overrun_lease_is_back_at_its_deadline(queue: TestStore) {
     queue.running().await;
     for (ms, back) in [(15_000, 0), (14_999, 0), (1, 1)] {
         queue.pass(ms);
@@ -170,7 +170,7 @@ async fn bounded_recovery_an_overrun_lease_is_back_at_its_deadline(queue: Queue)
     assert_eq!(queue.claim_one().await.attempt, 2);
 }
 
-async fn drops_are_counted_and_named(queue: Queue) {
+async fn drops_are_counted_and_named(queue: TestStore) {
     let expired = queue.running().await;
     queue.settle(&expired, Verdict::Expire).await;
     queue.dead().await;

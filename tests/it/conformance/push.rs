@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{Due, NewJob, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Pushed, Settled};
-use gristmill_tests::queue::{LEASE, Queue, claimed, delayed, failure, foreign, ids, job, line, worker};
+use gristmill_tests::test_store::{LEASE, TestStore, claimed, delayed, failure, foreign, ids, job, line, worker};
 
 super::cases![
     a_job_is_pushed_claimed_and_acked,
@@ -21,7 +21,7 @@ super::cases![
     what_was_pushed_is_there_when_the_store_is_opened_again,
 ];
 
-async fn a_job_is_pushed_claimed_and_acked(queue: Queue) {
+async fn a_job_is_pushed_claimed_and_acked(queue: TestStore) {
     let pushed = job("mail");
     assert_eq!(queue.push(std::slice::from_ref(&pushed)).await, [Pushed::Stored]);
     queue.pass(5);
@@ -40,7 +40,7 @@ async fn a_job_is_pushed_claimed_and_acked(queue: Queue) {
     assert!(queue.claim(10).await.is_empty());
 }
 
-async fn all_that_a_producer_says_comes_back(queue: Queue) {
+async fn all_that_a_producer_says_comes_back(queue: TestStore) {
     let mut pushed = job("mail");
     pushed.spec.id = "ORDER-7.a_b".parse().unwrap();
     pushed.spec.body = Payload { data: (0..=255).collect(), content_type: Some("image/png".into()) };
@@ -54,7 +54,7 @@ async fn all_that_a_producer_says_comes_back(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.spec, pushed.spec);
 }
 
-async fn jobs_come_out_in_the_order_in_which_they_were_pushed(queue: Queue) {
+async fn jobs_come_out_in_the_order_in_which_they_were_pushed(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..25).map(|_| job("mail")).collect();
     queue.push(&jobs[..3]).await;
     queue.push(&jobs[3..]).await;
@@ -62,7 +62,7 @@ async fn jobs_come_out_in_the_order_in_which_they_were_pushed(queue: Queue) {
     assert_eq!(claimed(&claims), ids(&jobs));
 }
 
-async fn pushing_the_same_id_again_changes_nothing(queue: Queue) {
+async fn pushing_the_same_id_again_changes_nothing(queue: TestStore) {
     let pushed = job("mail");
     let mut again = NewJob { due: Due::After(LEASE), ..pushed.clone() };
     again.spec.body.data = b"another body".to_vec();
@@ -73,7 +73,7 @@ async fn pushing_the_same_id_again_changes_nothing(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.spec, pushed.spec);
 }
 
-async fn an_id_is_known_wherever_its_job_is(queue: Queue) {
+async fn an_id_is_known_wherever_its_job_is(queue: TestStore) {
     let pushed = delayed("mail", 10);
     let again = NewJob { due: Due::Now, ..pushed.clone() };
     let known = async || assert_eq!(queue.push(std::slice::from_ref(&again)).await, [Pushed::Exists]);
@@ -89,7 +89,7 @@ async fn an_id_is_known_wherever_its_job_is(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("pushed").await), ([0, 0, 0, 1], 1));
 }
 
-async fn an_id_is_free_again_when_its_job_is_done(queue: Queue) {
+async fn an_id_is_free_again_when_its_job_is_done(queue: TestStore) {
     let pushed = job("mail");
     for _ in 0..2 {
         assert_eq!(queue.push(std::slice::from_ref(&pushed)).await, [Pushed::Stored]);
@@ -100,7 +100,7 @@ async fn an_id_is_free_again_when_its_job_is_done(queue: Queue) {
     assert_eq!((queue.total("pushed").await, queue.total("acked").await), (2, 2));
 }
 
-async fn an_id_is_known_across_topics_and_not_across_tenants(queue: Queue) {
+async fn an_id_is_known_across_topics_and_not_across_tenants(queue: TestStore) {
     let pushed = job("mail");
     let (mut elsewhere, mut theirs) = (job("audit"), foreign("mail"));
     elsewhere.spec.id = pushed.spec.id.clone();
@@ -113,7 +113,7 @@ async fn an_id_is_known_across_topics_and_not_across_tenants(queue: Queue) {
     assert_eq!(view.job.unwrap().spec, pushed.spec);
 }
 
-async fn tenants_are_kept_apart(queue: Queue) {
+async fn tenants_are_kept_apart(queue: TestStore) {
     let theirs = foreign("mail");
     queue.push(&[job("mail"), theirs.clone()]).await;
     assert_eq!(queue.claim(5).await.len(), 1);
@@ -127,19 +127,19 @@ async fn tenants_are_kept_apart(queue: Queue) {
     assert_eq!((queue.places().await, queue.total("acked").await), ([0, 0, 1, 0], 0));
 }
 
-async fn answers_keep_the_order_of_a_batch_of_many_tenants(queue: Queue) {
+async fn answers_keep_the_order_of_a_batch_of_many_tenants(queue: TestStore) {
     let (ours, theirs) = (job("mail"), foreign("mail"));
     let batch = [theirs.clone(), ours.clone(), theirs.clone(), foreign("mail"), ours.clone(), job("mail")];
     use Pushed::{Exists, Stored};
     assert_eq!(queue.push(&batch).await, [Stored, Stored, Exists, Stored, Exists, Stored]);
 }
 
-async fn an_empty_push_is_answered_with_nothing(queue: Queue) {
+async fn an_empty_push_is_answered_with_nothing(queue: TestStore) {
     assert!(queue.push(&[]).await.is_empty());
     assert!(queue.store.tenants().await.unwrap().is_empty());
 }
 
-async fn what_was_pushed_is_there_when_the_store_is_opened_again(mut queue: Queue) {
+async fn what_was_pushed_is_there_when_the_store_is_opened_again(mut queue: TestStore) {
     let (pushed, later) = (job("mail"), delayed("mail", 1000));
     queue.push(&[pushed.clone(), later.clone()]).await;
     let claim = queue.claim_one().await;

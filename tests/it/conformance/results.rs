@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{Claim, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, ResultView, Settlement};
-use gristmill_tests::queue::{Queue, failure, job, retry, settlement, topic};
+use gristmill_tests::test_store::{TestStore, failure, job, retry, settlement, topic};
 use gristmill_tests::wait::{SOON, until};
 
 super::cases![
@@ -26,7 +26,7 @@ fn kept(claim: &Claim, verdict: Verdict) -> Settlement {
     Settlement { keep_result: KEEP, ..settlement(claim, verdict) }
 }
 
-async fn a_result_is_kept_whole(queue: Queue) {
+async fn a_result_is_kept_whole(queue: TestStore) {
     let claim = queue.running().await;
     let payload = Payload { data: (0..=255).collect(), content_type: Some("text/plain".into()) };
     queue.settle_with(kept(&claim, Verdict::Ack(Some(payload.clone())))).await;
@@ -35,13 +35,13 @@ async fn a_result_is_kept_whole(queue: Queue) {
     assert_eq!(view.result, Some(ResultView::Complete(Some(payload))));
 }
 
-async fn a_result_of_nothing_is_a_result_too(queue: Queue) {
+async fn a_result_of_nothing_is_a_result_too(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle_with(kept(&claim, Verdict::Ack(None))).await;
     assert_eq!(queue.view(&claim.lease.job).await.unwrap().result, Some(ResultView::Complete(None)));
 }
 
-async fn a_result_is_gone_when_its_time_is_over(queue: Queue) {
+async fn a_result_is_gone_when_its_time_is_over(queue: TestStore) {
     let claim = queue.running().await;
     let brief = Settlement { keep_result: Duration::from_millis(40), ..settlement(&claim, Verdict::Ack(None)) };
     queue.settle_with(brief).await;
@@ -50,13 +50,13 @@ async fn a_result_is_gone_when_its_time_is_over(queue: Queue) {
     until("the result to be gone", SOON, async || queue.view(&claim.lease.job).await.is_none().then_some(())).await;
 }
 
-async fn a_result_is_kept_only_if_it_was_asked_for(queue: Queue) {
+async fn a_result_is_kept_only_if_it_was_asked_for(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Ack(Some(Payload::default()))).await;
     assert_eq!(queue.view(&claim.lease.job).await, None);
 }
 
-async fn the_end_of_a_dead_job_is_kept_beside_the_job(queue: Queue) {
+async fn the_end_of_a_dead_job_is_kept_beside_the_job(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle_with(kept(&claim, Verdict::Bury(failure(Reason::Trap)))).await;
     let view = queue.view(&claim.lease.job).await.unwrap();
@@ -65,7 +65,7 @@ async fn the_end_of_a_dead_job_is_kept_beside_the_job(queue: Queue) {
     assert_eq!((view.job.unwrap().spec, view.last_failure), (claim.job.spec.clone(), Some(failure(Reason::Trap))));
 }
 
-async fn the_result_of_a_dead_job_outlives_its_deletion(queue: Queue) {
+async fn the_result_of_a_dead_job_outlives_its_deletion(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle_with(kept(&claim, Verdict::Bury(failure(Reason::Trap)))).await;
     queue.store.delete_dead(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
@@ -74,7 +74,7 @@ async fn the_result_of_a_dead_job_outlives_its_deletion(queue: Queue) {
     assert_eq!(view.result, Some(ResultView::Dead(failure(Reason::Trap))));
 }
 
-async fn a_respawned_job_has_no_result(queue: Queue) {
+async fn a_respawned_job_has_no_result(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle_with(kept(&claim, Verdict::Bury(failure(Reason::Trap)))).await;
     queue.store.respawn(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_respawned_job_has_no_result(queue: Queue) {
     assert_eq!(queue.view(&claim.lease.job).await, None);
 }
 
-async fn an_attempt_that_is_not_the_last_leaves_no_result(queue: Queue) {
+async fn an_attempt_that_is_not_the_last_leaves_no_result(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     for verdict in [retry(0), Verdict::Snooze(Duration::ZERO), Verdict::Release(Duration::ZERO)] {
         let claim = queue.claim_one().await;
@@ -93,7 +93,7 @@ async fn an_attempt_that_is_not_the_last_leaves_no_result(queue: Queue) {
     }
 }
 
-async fn a_finished_job_tells_its_attempts(queue: Queue) {
+async fn a_finished_job_tells_its_attempts(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(0)).await;
     let claim = queue.claim_one().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::Payload;
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::{JobState, Settled, Settlement};
-use gristmill_tests::queue::{Queue, failure, foreign, job, line, retry, topic, worker};
+use gristmill_tests::test_store::{TestStore, failure, foreign, job, line, retry, topic, worker};
 
 super::cases![
     an_acked_job_is_gone,
@@ -23,14 +23,14 @@ super::cases![
     an_empty_settle_is_answered_with_nothing,
 ];
 
-async fn an_acked_job_is_gone(queue: Queue) {
+async fn an_acked_job_is_gone(queue: TestStore) {
     let claim = queue.running().await;
     assert_eq!(queue.settle(&claim, Verdict::Ack(Some(Payload::default()))).await, Settled::Done);
     assert_eq!(queue.state(&claim.lease.job).await, None);
     assert_eq!((queue.places().await, queue.total("acked").await), ([0; 4], 1));
 }
 
-async fn a_retried_job_waits_and_its_attempt_counts(queue: Queue) {
+async fn a_retried_job_waits_and_its_attempt_counts(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(10)).await;
     assert_eq!(queue.state(&claim.lease.job).await, Some(JobState::Delayed { until: queue.in_ms(10) }));
@@ -42,20 +42,20 @@ async fn a_retried_job_waits_and_its_attempt_counts(queue: Queue) {
     assert_eq!((second.attempt, second.lease.delivery, second.previous), (2, 2, Some(Reason::Failed)));
 }
 
-async fn a_retry_after_no_time_is_ready_at_once(queue: Queue) {
+async fn a_retry_after_no_time_is_ready_at_once(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(0)).await;
     assert_eq!(queue.places().await, [1, 0, 0, 0]);
     assert_eq!(queue.claim_one().await.attempt, 2);
 }
 
-async fn a_fraction_of_a_millisecond_is_waited_for_too(queue: Queue) {
+async fn a_fraction_of_a_millisecond_is_waited_for_too(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Snooze(Duration::from_nanos(1))).await;
     assert_eq!(queue.state(&claim.lease.job).await, Some(JobState::Delayed { until: queue.in_ms(1) }));
 }
 
-async fn snooze_and_release_give_the_attempt_back(queue: Queue) {
+async fn snooze_and_release_give_the_attempt_back(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, Verdict::Release(Duration::ZERO)).await;
     assert_eq!(queue.view(&first.lease.job).await.unwrap().attempts, 0);
@@ -69,7 +69,7 @@ async fn snooze_and_release_give_the_attempt_back(queue: Queue) {
     assert_eq!((third.attempt, third.lease.delivery), (1, 3));
 }
 
-async fn the_last_failure_stays_known_through_snooze_and_release(queue: Queue) {
+async fn the_last_failure_stays_known_through_snooze_and_release(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     for verdict in [Verdict::Snooze(Duration::ZERO), Verdict::Release(Duration::ZERO)] {
@@ -80,7 +80,7 @@ async fn the_last_failure_stays_known_through_snooze_and_release(queue: Queue) {
     assert_eq!(queue.view(&first.lease.job).await.unwrap().last_failure, Some(failure(Reason::Failed)));
 }
 
-async fn a_buried_job_is_dead_with_its_failure(queue: Queue) {
+async fn a_buried_job_is_dead_with_its_failure(queue: TestStore) {
     let first = queue.running().await;
     queue.settle(&first, retry(0)).await;
     let second = queue.claim_one().await;
@@ -94,14 +94,14 @@ async fn a_buried_job_is_dead_with_its_failure(queue: Queue) {
     assert!(queue.claim(1).await.is_empty());
 }
 
-async fn an_expired_job_is_counted_and_gone(queue: Queue) {
+async fn an_expired_job_is_counted_and_gone(queue: TestStore) {
     let claim = queue.running().await;
     assert_eq!(queue.settle(&claim, Verdict::Expire).await, Settled::Done);
     assert_eq!(queue.state(&claim.lease.job).await, None);
     assert_eq!((queue.places().await, queue.total("expired").await), ([0; 4], 1));
 }
 
-async fn a_failure_is_kept_whole(queue: Queue) {
+async fn a_failure_is_kept_whole(queue: TestStore) {
     let context = Payload { data: vec![0, 255, 10], content_type: Some("application/x".into()) };
     let detail = FailureDetail { code: "ä".into(), message: "long\nand\0odd".into(), context: Some(context) };
     let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("0: main".into()) };
@@ -111,7 +111,7 @@ async fn a_failure_is_kept_whole(queue: Queue) {
     assert_eq!(queue.claim_one().await.previous, Some(Reason::Trap));
 }
 
-async fn when_a_job_first_became_due_is_never_forgotten(queue: Queue) {
+async fn when_a_job_first_became_due_is_never_forgotten(queue: TestStore) {
     let first = queue.running().await;
     queue.pass(3);
     queue.settle(&first, retry(40)).await;
@@ -121,7 +121,7 @@ async fn when_a_job_first_became_due_is_never_forgotten(queue: Queue) {
     assert_eq!((second.job.due_at, second.job.enqueued_at), (first.job.due_at, first.job.enqueued_at));
 }
 
-async fn verdicts_of_a_batch_are_carried_out_and_answered_in_order(queue: Queue) {
+async fn verdicts_of_a_batch_are_carried_out_and_answered_in_order(queue: TestStore) {
     queue.push(&[(); 7].map(|()| job("mail"))).await;
     let claims = queue.claim(7).await;
     let wait = Duration::from_secs(1);
@@ -144,7 +144,7 @@ async fn verdicts_of_a_batch_are_carried_out_and_answered_in_order(queue: Queue)
     assert_eq!(queue.total("acked").await, 2);
 }
 
-async fn a_batch_may_be_of_many_tenants_and_workers(queue: Queue) {
+async fn a_batch_may_be_of_many_tenants_and_workers(queue: TestStore) {
     queue.push(&[job("mail"), job("audit"), foreign("mail")]).await;
     let mut theirs = line("mail", 1);
     theirs.topic = foreign("mail").spec.topic;
@@ -157,6 +157,6 @@ async fn a_batch_may_be_of_many_tenants_and_workers(queue: Queue) {
     assert_eq!((queue.places().await, queue.counts("audit").await.totals["acked"]), ([0; 4], 1));
 }
 
-async fn an_empty_settle_is_answered_with_nothing(queue: Queue) {
+async fn an_empty_settle_is_answered_with_nothing(queue: TestStore) {
     assert!(queue.store.settle(&[]).await.unwrap().is_empty());
 }

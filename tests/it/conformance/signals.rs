@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::Name;
 use gristmill::outcome::Verdict;
 use gristmill::store::{Settled, Settlement, Signal, Wanted};
-use gristmill_tests::queue::{Queue, delayed, foreign, job, retry, settlement, tenant, topic, worker};
+use gristmill_tests::test_store::{TestStore, delayed, foreign, job, retry, settlement, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ super::cases![
     a_slow_receiver_is_told_that_signals_were_lost,
 ];
 
-async fn listen(queue: &Queue) -> Receiver<Signal> {
+async fn listen(queue: &TestStore) -> Receiver<Signal> {
     let tenants: [Name; 1] = [tenant()];
     queue.signals(&tenants).await
 }
@@ -34,7 +34,7 @@ async fn next(signals: &mut Receiver<Signal>) -> Signal {
     timeout(SOON, signals.recv()).await.expect("a signal in time").expect("the store still speaks")
 }
 
-async fn ready_is_said_when_a_topic_was_empty_and_only_then(queue: Queue) {
+async fn ready_is_said_when_a_topic_was_empty_and_only_then(queue: TestStore) {
     let mut signals = listen(&queue).await;
     queue.push(&[job("mail"), job("mail")]).await;
     queue.push(&[job("mail")]).await;
@@ -43,7 +43,7 @@ async fn ready_is_said_when_a_topic_was_empty_and_only_then(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("other")), "nothing for what was not empty");
 }
 
-async fn ready_is_said_again_once_a_claim_found_the_topic_empty(queue: Queue) {
+async fn ready_is_said_again_once_a_claim_found_the_topic_empty(queue: TestStore) {
     queue.push(&[job("mail"), job("mail"), job("mail")]).await;
     assert_eq!(queue.claim(9).await.len(), 3);
     let mut signals = listen(&queue).await;
@@ -51,7 +51,7 @@ async fn ready_is_said_again_once_a_claim_found_the_topic_empty(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
 }
 
-async fn retry_migrate_follow_ups_and_respawn_say_ready_too(queue: Queue) {
+async fn retry_migrate_follow_ups_and_respawn_say_ready_too(queue: TestStore) {
     let claim = queue.running().await;
     assert!(queue.claim(1).await.is_empty());
     let mut signals = listen(&queue).await;
@@ -70,12 +70,12 @@ async fn retry_migrate_follow_ups_and_respawn_say_ready_too(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("later")));
 
     let dead = queue.claim_as(&worker(), "next", 2).await.claims.remove(0);
-    queue.settle(&dead, Verdict::Bury(gristmill_tests::queue::failure(gristmill::outcome::Reason::Trap))).await;
+    queue.settle(&dead, Verdict::Bury(gristmill_tests::test_store::failure(gristmill::outcome::Reason::Trap))).await;
     queue.store.respawn(&topic("next"), &[dead.lease.job]).await.unwrap();
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("next")));
 }
 
-async fn due_is_said_only_if_nothing_is_due_earlier(queue: Queue) {
+async fn due_is_said_only_if_nothing_is_due_earlier(queue: TestStore) {
     let mut signals = listen(&queue).await;
     for (of, ms) in [("a", 1000), ("b", 2000), ("a", 1500), ("b", 500)] {
         queue.push(&[delayed(of, ms)]).await;
@@ -84,7 +84,7 @@ async fn due_is_said_only_if_nothing_is_due_earlier(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(500)));
 }
 
-async fn whoever_waits_for_a_job_is_told_of_its_end(queue: Queue) {
+async fn whoever_waits_for_a_job_is_told_of_its_end(queue: TestStore) {
     let mut waited_for = job("mail");
     waited_for.spec.keep_result = Some(Duration::from_secs(60));
     queue.push(&[waited_for.clone(), job("mail")]).await;
@@ -96,7 +96,7 @@ async fn whoever_waits_for_a_job_is_told_of_its_end(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waited_for.spec.id));
 }
 
-async fn an_attempt_that_is_not_the_last_is_no_end(queue: Queue) {
+async fn an_attempt_that_is_not_the_last_is_no_end(queue: TestStore) {
     let claim = queue.running().await;
     let mut signals = listen(&queue).await;
     queue.settle_with(Settlement { notify: true, ..settlement(&claim, retry(0)) }).await;
@@ -109,7 +109,7 @@ async fn an_attempt_that_is_not_the_last_is_no_end(queue: Queue) {
     assert!(signals.try_recv().is_err(), "one end is told once");
 }
 
-async fn whoever_waits_for_a_cancelled_job_is_told(queue: Queue) {
+async fn whoever_waits_for_a_cancelled_job_is_told(queue: TestStore) {
     let mut waiting = job("mail");
     waiting.spec.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&waiting)).await;
@@ -118,7 +118,7 @@ async fn whoever_waits_for_a_cancelled_job_is_told(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waiting.spec.id));
 }
 
-async fn the_worker_of_a_cancelled_job_is_told(queue: Queue) {
+async fn the_worker_of_a_cancelled_job_is_told(queue: TestStore) {
     let claim = queue.running().await;
     let mut signals = listen(&queue).await;
     queue.store.cancel(&tenant(), std::slice::from_ref(&claim.lease.job)).await.unwrap();
@@ -128,7 +128,7 @@ async fn the_worker_of_a_cancelled_job_is_told(queue: Queue) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), claim.lease.job));
 }
 
-async fn signals_are_heard_by_every_listener(queue: Queue) {
+async fn signals_are_heard_by_every_listener(queue: TestStore) {
     let mut listeners = [listen(&queue).await, listen(&queue).await];
     queue.push(&[job("mail")]).await;
     for signals in &mut listeners {
@@ -136,7 +136,7 @@ async fn signals_are_heard_by_every_listener(queue: Queue) {
     }
 }
 
-async fn a_tenants_signals_are_its_own(queue: Queue) {
+async fn a_tenants_signals_are_its_own(queue: TestStore) {
     let mut signals = listen(&queue).await;
     let both = [tenant(), foreign("mail").spec.topic.tenant];
     let mut all = queue.signals(&both).await;
@@ -147,7 +147,7 @@ async fn a_tenants_signals_are_its_own(queue: Queue) {
     assert_eq!(next(&mut all).await, Signal::Ready(topic("mail")));
 }
 
-async fn wanted_names_ready_topics(queue: Queue) {
+async fn wanted_names_ready_topics(queue: TestStore) {
     assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap(), Wanted::default());
     queue.push(&[job("mail"), delayed("audit", 5), foreign("other")]).await;
     assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("mail")]);
@@ -155,7 +155,7 @@ async fn wanted_names_ready_topics(queue: Queue) {
     assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready.is_empty());
 }
 
-async fn a_slow_receiver_is_told_that_signals_were_lost(queue: Queue) {
+async fn a_slow_receiver_is_told_that_signals_were_lost(queue: TestStore) {
     let mut signals = listen(&queue).await;
     let mut topics = 0..;
     // More is said between two looks than may wait; so sooner or later something must have been dropped.

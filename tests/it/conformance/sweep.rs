@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{JobId, NewJob};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{DeadLimits, Settlement};
-use gristmill_tests::queue::{Queue, claimed, delayed, failure, ids, job, settlement, topic};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, ids, job, settlement, topic};
 use gristmill_tests::wait::{SOON, until};
 
 super::cases![
@@ -26,16 +26,16 @@ fn limits(of: &str, keep: u64, retention_ms: u64) -> DeadLimits {
 
 const LONG_MS: u64 = 86_400_000;
 
-async fn sweep(queue: &Queue, keep: u64, retention_ms: u64) -> u64 {
+async fn sweep(queue: &TestStore, keep: u64, retention_ms: u64) -> u64 {
     queue.store.sweep(&[limits("mail", keep, retention_ms)]).await.unwrap().remove(0)
 }
 
-async fn dead(queue: &Queue) -> Vec<JobId> {
+async fn dead(queue: &TestStore) -> Vec<JobId> {
     let dead = queue.store.dead(&topic("mail"), 0, 10_000).await.unwrap();
     dead.into_iter().map(|dead| dead.job.spec.id).collect()
 }
 
-async fn dead_jobs_over_age_are_dropped(queue: Queue) {
+async fn dead_jobs_over_age_are_dropped(queue: TestStore) {
     queue.dead().await;
     queue.pass(50);
     let young = queue.dead().await.lease.job;
@@ -46,7 +46,7 @@ async fn dead_jobs_over_age_are_dropped(queue: Queue) {
     assert_eq!(dead(&queue).await, [young]);
 }
 
-async fn dead_jobs_over_number_are_dropped_and_the_latest_stay(queue: Queue) {
+async fn dead_jobs_over_number_are_dropped_and_the_latest_stay(queue: TestStore) {
     let mut buried = Vec::new();
     for _ in 0..5 {
         buried.insert(0, queue.dead().await.lease.job);
@@ -59,7 +59,7 @@ async fn dead_jobs_over_number_are_dropped_and_the_latest_stay(queue: Queue) {
     assert!(dead(&queue).await.is_empty());
 }
 
-async fn drops_are_counted_as_discarded(queue: Queue) {
+async fn drops_are_counted_as_discarded(queue: TestStore) {
     for _ in 0..3 {
         queue.dead().await;
     }
@@ -70,7 +70,7 @@ async fn drops_are_counted_as_discarded(queue: Queue) {
     assert_eq!(queue.places().await, [0; 4]);
 }
 
-async fn nothing_but_dead_jobs_is_dropped(queue: Queue) {
+async fn nothing_but_dead_jobs_is_dropped(queue: TestStore) {
     queue.running().await;
     queue.push(&[job("mail"), delayed("mail", 10 * LONG_MS)]).await;
     queue.pass(LONG_MS);
@@ -79,15 +79,15 @@ async fn nothing_but_dead_jobs_is_dropped(queue: Queue) {
     assert_eq!(queue.total("discarded").await, 0);
 }
 
-async fn bury(queue: &Queue, jobs: &[NewJob], of: &str) {
+async fn bury(queue: &TestStore, jobs: &[NewJob], of: &str) {
     queue.push(jobs).await;
-    let claims = queue.claim_as(&gristmill_tests::queue::worker(), of, jobs.len()).await.claims;
+    let claims = queue.claim_as(&gristmill_tests::test_store::worker(), of, jobs.len()).await.claims;
     assert_eq!(claimed(&claims), ids(jobs));
     let bury = |claim| settlement(claim, Verdict::Bury(failure(Reason::Trap)));
     queue.store.settle(&claims.iter().map(bury).collect::<Vec<_>>()).await.unwrap();
 }
 
-async fn each_line_is_answered_by_itself(queue: Queue) {
+async fn each_line_is_answered_by_itself(queue: TestStore) {
     bury(&queue, &[job("a"), job("a"), job("a")], "a").await;
     bury(&queue, &[job("b"), job("b")], "b").await;
     let lines = [limits("b", 1, LONG_MS), limits("none", 0, 0), limits("a", 1, LONG_MS)];
@@ -95,14 +95,14 @@ async fn each_line_is_answered_by_itself(queue: Queue) {
     assert!(queue.store.sweep(&[]).await.unwrap().is_empty());
 }
 
-async fn topics_that_are_not_named_are_not_swept(queue: Queue) {
+async fn topics_that_are_not_named_are_not_swept(queue: TestStore) {
     queue.dead().await;
     queue.pass(LONG_MS);
     assert_eq!(queue.store.sweep(&[limits("audit", 0, 0)]).await.unwrap(), [0]);
     assert_eq!(dead(&queue).await.len(), 1);
 }
 
-async fn a_swept_job_is_gone_and_its_id_is_free(queue: Queue) {
+async fn a_swept_job_is_gone_and_its_id_is_free(queue: TestStore) {
     let claim = queue.dead().await;
     sweep(&queue, 0, LONG_MS).await;
     assert_eq!(queue.view(&claim.lease.job).await, None);
@@ -113,7 +113,7 @@ async fn a_swept_job_is_gone_and_its_id_is_free(queue: Queue) {
     assert_eq!((again.attempt, again.previous), (1, None));
 }
 
-async fn the_result_of_a_swept_job_is_kept_for_its_time(queue: Queue) {
+async fn the_result_of_a_swept_job_is_kept_for_its_time(queue: TestStore) {
     let claim = queue.running().await;
     let bury = settlement(&claim, Verdict::Bury(failure(Reason::Trap)));
     queue.settle_with(Settlement { keep_result: Duration::from_millis(LONG_MS), ..bury }).await;
@@ -122,7 +122,7 @@ async fn the_result_of_a_swept_job_is_kept_for_its_time(queue: Queue) {
     assert!(queue.view(&claim.lease.job).await.unwrap().result.is_some());
 }
 
-async fn sweeping_again_and_again_drops_all_that_is_over(queue: Queue) {
+async fn sweeping_again_and_again_drops_all_that_is_over(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..2500).map(|_| job("mail")).collect();
     bury(&queue, &jobs, "mail").await;
     let mut dropped = 0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gristmill::job::Name;
 use gristmill::store::{FoundToken, TokenAdded};
 use gristmill::token::{NewToken, Rate, Scope, TOKENS_PER_TENANT, Throttle, Token, TokenHash, TokenLimits};
-use gristmill_tests::queue::{Queue, tenant};
+use gristmill_tests::test_store::{TestStore, tenant};
 use gristmill_tests::wait::SOON;
 use tokio::time::timeout;
 
@@ -54,22 +54,22 @@ fn limits() -> TokenLimits {
     TokenLimits { requests, throttle: Some(Throttle { read: 1, write: 0, interval_s: some(60) }) }
 }
 
-async fn add(queue: &Queue, token: &NewToken) -> Token {
+async fn add(queue: &TestStore, token: &NewToken) -> Token {
     match queue.store.add_token(token).await.unwrap() {
         TokenAdded::Added(token) => token,
         answer => panic!("{answer:?}"),
     }
 }
 
-async fn find(queue: &Queue, text: &str) -> Option<FoundToken> {
+async fn find(queue: &TestStore, text: &str) -> Option<FoundToken> {
     queue.store.find_token(&TokenHash::of(text).id()).await.unwrap()
 }
 
-async fn listed(queue: &Queue, tenant: Option<&Name>) -> Vec<Token> {
+async fn listed(queue: &TestStore, tenant: Option<&Name>) -> Vec<Token> {
     queue.store.tokens(tenant).await.unwrap()
 }
 
-async fn a_token_is_found_as_it_was_added(queue: Queue) {
+async fn a_token_is_found_as_it_was_added(queue: TestStore) {
     assert!(!queue.store.has_tokens().await.unwrap());
     let full = NewToken { limits: limits(), expires_in: Some(Duration::from_secs(60)), ..new("a") };
     let operator = NewToken { tenant: None, scopes: BTreeSet::new(), description: String::new(), ..new("b") };
@@ -84,7 +84,7 @@ async fn a_token_is_found_as_it_was_added(queue: Queue) {
     assert!(queue.store.has_tokens().await.unwrap());
 }
 
-async fn a_text_that_is_a_token_already_stays_what_it_is(queue: Queue) {
+async fn a_text_that_is_a_token_already_stays_what_it_is(queue: TestStore) {
     let first = add(&queue, &new("a")).await;
     let again = NewToken { tenant: None, scopes: Scope::ALL.into(), limits: limits(), ..new("a") };
     assert_eq!(queue.store.add_token(&again).await.unwrap(), TokenAdded::Exists);
@@ -92,14 +92,14 @@ async fn a_text_that_is_a_token_already_stays_what_it_is(queue: Queue) {
     assert_eq!(listed(&queue, None).await, [first]);
 }
 
-async fn a_token_that_nobody_added_is_not_found(queue: Queue) {
+async fn a_token_that_nobody_added_is_not_found(queue: TestStore) {
     add(&queue, &new("a")).await;
     for text in ["", "A", "b", "a "] {
         assert!(find(&queue, text).await.is_none(), "{text}");
     }
 }
 
-async fn a_revoked_token_is_gone(queue: Queue) {
+async fn a_revoked_token_is_gone(queue: TestStore) {
     let (a, b) = (add(&queue, &NewToken { limits: limits(), ..new("a") }).await, add(&queue, &new("b")).await);
     assert!(queue.store.revoke_token(&a.id).await.unwrap());
     assert!(!queue.store.revoke_token(&a.id).await.unwrap());
@@ -111,7 +111,7 @@ async fn a_revoked_token_is_gone(queue: Queue) {
     assert!(!queue.store.has_tokens().await.unwrap());
 }
 
-async fn a_tenants_tokens_are_listed_without_those_of_others(queue: Queue) {
+async fn a_tenants_tokens_are_listed_without_those_of_others(queue: TestStore) {
     let mine = add(&queue, &new("a")).await;
     let theirs = add(&queue, &NewToken { tenant: Some(other()), ..new("b") }).await;
     let operators = add(&queue, &NewToken { tenant: None, ..new("c") }).await;
@@ -123,7 +123,7 @@ async fn a_tenants_tokens_are_listed_without_those_of_others(queue: Queue) {
     assert_eq!(listed(&queue, None).await, all);
 }
 
-async fn a_tenant_named_like_something_of_ours_has_tokens_of_its_own(queue: Queue) {
+async fn a_tenant_named_like_something_of_ours_has_tokens_of_its_own(queue: TestStore) {
     add(&queue, &NewToken { tenant: None, ..new("a") }).await;
     for name in ["operators", "all", "limits", "tokens", "null"] {
         let tenant: Name = name.parse().unwrap();
@@ -134,7 +134,7 @@ async fn a_tenant_named_like_something_of_ours_has_tokens_of_its_own(queue: Queu
     assert!(queue.store.tenants().await.unwrap().is_empty(), "a token makes no tenant");
 }
 
-async fn tokens_are_listed_in_the_order_in_which_they_were_made(queue: Queue) {
+async fn tokens_are_listed_in_the_order_in_which_they_were_made(queue: TestStore) {
     let mut made = Vec::new();
     for n in 0..20 {
         made.push(add(&queue, &new(&format!("t{n}"))).await);
@@ -144,7 +144,7 @@ async fn tokens_are_listed_in_the_order_in_which_they_were_made(queue: Queue) {
     assert_eq!(listed(&queue, None).await, made);
 }
 
-async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: Queue) {
+async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: TestStore) {
     add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
     queue.pass(9);
     assert_eq!(find(&queue, "a").await.unwrap().expires_in, Some(Duration::from_millis(1)));
@@ -152,7 +152,7 @@ async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: Queue) 
     assert!(find(&queue, "a").await.is_none());
 }
 
-async fn one_that_has_expired_is_listed_and_counts_until_it_is_revoked(queue: Queue) {
+async fn one_that_has_expired_is_listed_and_counts_until_it_is_revoked(queue: TestStore) {
     let token = add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
     queue.pass(86_400_000);
     assert_eq!(listed(&queue, Some(&tenant())).await, std::slice::from_ref(&token));
@@ -161,7 +161,7 @@ async fn one_that_has_expired_is_listed_and_counts_until_it_is_revoked(queue: Qu
     assert!(!queue.store.has_tokens().await.unwrap());
 }
 
-async fn limits_are_replaced_whole(queue: Queue) {
+async fn limits_are_replaced_whole(queue: TestStore) {
     let token = add(&queue, &NewToken { limits: limits(), ..new("a") }).await;
     let fewer = TokenLimits { throttle: None, ..limits() };
     for limits in [fewer, TokenLimits::default(), limits()] {
@@ -171,13 +171,13 @@ async fn limits_are_replaced_whole(queue: Queue) {
     }
 }
 
-async fn limits_of_no_token_are_not_kept(queue: Queue) {
+async fn limits_of_no_token_are_not_kept(queue: TestStore) {
     let id = TokenHash::of("a").id();
     assert!(!queue.store.set_token_limits(&id, limits()).await.unwrap());
     assert_eq!(add(&queue, &new("a")).await.limits, TokenLimits::default());
 }
 
-async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: Queue) {
+async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: TestStore) {
     for n in 0..TOKENS_PER_TENANT {
         add(&queue, &new(&format!("t{n}"))).await;
     }
@@ -191,7 +191,7 @@ async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: Queue) {
     add(&queue, &new("more")).await;
 }
 
-async fn whoever_listens_hears_of_every_change(queue: Queue) {
+async fn whoever_listens_hears_of_every_change(queue: TestStore) {
     let mut listeners = [queue.token_changes().await, queue.token_changes().await];
     let (a, b) = (add(&queue, &new("a")).await, add(&queue, &NewToken { tenant: None, ..new("b") }).await);
     queue.store.set_token_limits(&b.id, limits()).await.unwrap();
@@ -203,7 +203,7 @@ async fn whoever_listens_hears_of_every_change(queue: Queue) {
     }
 }
 
-async fn a_change_that_changed_nothing_is_not_told(queue: Queue) {
+async fn a_change_that_changed_nothing_is_not_told(queue: TestStore) {
     let a = add(&queue, &new("a")).await;
     let mut changes = queue.token_changes().await;
     queue.store.add_token(&new("a")).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_change_that_changed_nothing_is_not_told(queue: Queue) {
     assert!(changes.try_recv().is_err());
 }
 
-async fn a_listener_that_falls_behind_sees_the_end(queue: Queue) {
+async fn a_listener_that_falls_behind_sees_the_end(queue: TestStore) {
     let mut changes = queue.token_changes().await;
     let token = add(&queue, &new("a")).await;
     // More is said than may wait; what could not be said must not be taken for silence.
@@ -225,7 +225,7 @@ async fn a_listener_that_falls_behind_sees_the_end(queue: Queue) {
     timeout(SOON, heard).await.expect("the end of it");
 }
 
-async fn tokens_outlive_the_process(mut queue: Queue) {
+async fn tokens_outlive_the_process(mut queue: TestStore) {
     let token = add(&queue, &NewToken { limits: limits(), ..new("a") }).await;
     queue.reopen().await;
     assert_eq!(listed(&queue, None).await, [token]);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gristmill::job::{Job, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, JobState, Pushed, Settled, StoredJob, StoredPlace, TakenIn};
-use gristmill_tests::queue::{
-    Queue, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
+use gristmill_tests::test_store::{
+    TestStore, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
 };
 
 super::cases![
@@ -30,11 +30,11 @@ super::cases![
     a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing,
 ];
 
-async fn outgoing(queue: &Queue) -> Vec<StoredJob> {
+async fn outgoing(queue: &TestStore) -> Vec<StoredJob> {
     queue.store.outgoing(&topic("mail"), 10_000).await.unwrap()
 }
 
-async fn take_in(queue: &Queue, jobs: &[StoredJob]) -> Vec<TakenIn> {
+async fn take_in(queue: &TestStore, jobs: &[StoredJob]) -> Vec<TakenIn> {
     queue.store.take_in(jobs).await.unwrap()
 }
 
@@ -48,7 +48,7 @@ fn high(mut job: NewJob) -> NewJob {
 }
 
 /// Two dead jobs, then waiting ones of every kind: ids in the order in which they go out.
-async fn filled(queue: &Queue) -> Vec<JobId> {
+async fn filled(queue: &TestStore) -> Vec<JobId> {
     let dead = [queue.dead().await.lease.job, {
         queue.pass(1);
         queue.dead().await.lease.job
@@ -65,7 +65,7 @@ async fn filled(queue: &Queue) -> Vec<JobId> {
     [ids([&first, &normal, &again, &low, &soon, &late]), dead.into()].concat()
 }
 
-async fn waiting_and_dead_jobs_go_out_in_order(queue: Queue) {
+async fn waiting_and_dead_jobs_go_out_in_order(queue: TestStore) {
     let order = filled(&queue).await;
     let out = outgoing(&queue).await;
     assert_eq!(stored_ids(&out), order);
@@ -75,19 +75,19 @@ async fn waiting_and_dead_jobs_go_out_in_order(queue: Queue) {
     assert!(queue.store.outgoing(&topic("audit"), 9).await.unwrap().is_empty());
 }
 
-async fn running_jobs_stay(queue: Queue) {
+async fn running_jobs_stay(queue: TestStore) {
     queue.running().await;
     assert!(outgoing(&queue).await.is_empty());
 }
 
-async fn looking_at_what_goes_out_changes_nothing(queue: Queue) {
+async fn looking_at_what_goes_out_changes_nothing(queue: TestStore) {
     filled(&queue).await;
     let before = queue.counts("mail").await;
     assert_eq!(outgoing(&queue).await, outgoing(&queue).await);
     assert_eq!(queue.counts("mail").await, before);
 }
 
-async fn outgoing_jobs_are_read_in_bounded_numbers(queue: Queue) {
+async fn outgoing_jobs_are_read_in_bounded_numbers(queue: TestStore) {
     let order = filled(&queue).await;
     for limit in [0, 1, 3, 5, 7, 8] {
         let out = queue.store.outgoing(&topic("mail"), limit).await.unwrap();
@@ -95,7 +95,7 @@ async fn outgoing_jobs_are_read_in_bounded_numbers(queue: Queue) {
     }
 }
 
-async fn jobs_arrive_with_all_that_is_known_about_them(queue: Queue) {
+async fn jobs_arrive_with_all_that_is_known_about_them(queue: TestStore) {
     let mut pushed = job("mail");
     pushed.spec.metadata = vec![("trace".into(), "t1".into())];
     pushed.spec.ttl = Some(Duration::from_secs(1));
@@ -121,7 +121,7 @@ async fn jobs_arrive_with_all_that_is_known_about_them(queue: Queue) {
     assert_eq!(there.settle(&first, Verdict::Ack(None)).await, Settled::LeaseLost, "fenced in the new store too");
 }
 
-async fn arrived_jobs_keep_their_order(queue: Queue) {
+async fn arrived_jobs_keep_their_order(queue: TestStore) {
     let order = filled(&queue).await;
     let there = queue.another().await;
     let out = outgoing(&queue).await;
@@ -135,7 +135,7 @@ async fn arrived_jobs_keep_their_order(queue: Queue) {
     assert_eq!(dead, [&out[7], &out[6]].map(|stored| stored.job.clone()));
 }
 
-async fn arrived_jobs_are_not_counted_as_pushed(queue: Queue) {
+async fn arrived_jobs_are_not_counted_as_pushed(queue: TestStore) {
     filled(&queue).await;
     let there = queue.another().await;
     take_in(&there, &outgoing(&queue).await).await;
@@ -145,7 +145,7 @@ async fn arrived_jobs_are_not_counted_as_pushed(queue: Queue) {
     assert_eq!(there.store.tenants().await.unwrap(), [tenant()]);
 }
 
-async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: Queue) {
+async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let out = outgoing(&queue).await;
     let there = queue.another().await;
@@ -157,7 +157,7 @@ async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: Queue) {
     assert_eq!(there.places().await, [0; 4]);
 }
 
-async fn an_id_that_is_taken_is_not_taken_in(queue: Queue) {
+async fn an_id_that_is_taken_is_not_taken_in(queue: TestStore) {
     let pushed = job("mail");
     queue.push(std::slice::from_ref(&pushed)).await;
     let there = queue.another().await;
@@ -166,7 +166,7 @@ async fn an_id_that_is_taken_is_not_taken_in(queue: Queue) {
     assert_eq!(there.places().await, [1, 1, 0, 0]);
 }
 
-async fn forgotten_marks_let_a_job_come_again(queue: Queue) {
+async fn forgotten_marks_let_a_job_come_again(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let out = outgoing(&queue).await;
     let there = queue.another().await;
@@ -179,7 +179,7 @@ async fn forgotten_marks_let_a_job_come_again(queue: Queue) {
     assert_eq!(take_in(&there, &out).await, [TakenIn::Stored]);
 }
 
-async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten(queue: Queue) {
+async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let out = outgoing(&queue).await;
     let there = queue.another().await;
@@ -191,7 +191,7 @@ async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten
     assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
 }
 
-async fn a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id(queue: Queue) {
+async fn a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id(queue: TestStore) {
     let nightly = job("mail");
     queue.push(std::slice::from_ref(&nightly)).await;
     let out = outgoing(&queue).await;
@@ -206,14 +206,14 @@ async fn a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_
     assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
 }
 
-async fn a_store_that_is_moved_into_itself_keeps_its_jobs(queue: Queue) {
+async fn a_store_that_is_moved_into_itself_keeps_its_jobs(queue: TestStore) {
     let order = filled(&queue).await;
     let taken_in = take_in(&queue, &outgoing(&queue).await).await;
     assert!(taken_in.iter().all(|taken_in| *taken_in == TakenIn::IdTaken), "{taken_in:?}");
     assert_eq!(stored_ids(&outgoing(&queue).await), order);
 }
 
-async fn what_is_let_go_of_is_gone_and_uncounted(queue: Queue) {
+async fn what_is_let_go_of_is_gone_and_uncounted(queue: TestStore) {
     let order = filled(&queue).await;
     let before = queue.counts("mail").await.totals;
     let asked = [order.clone(), vec!["unknown".parse().unwrap(), order[0].clone()]].concat();
@@ -225,11 +225,11 @@ async fn what_is_let_go_of_is_gone_and_uncounted(queue: Queue) {
     assert_eq!((queue.places().await, queue.counts("mail").await.totals), ([0; 4], before));
     queue.pass(100);
     assert_eq!(queue.migrate().await.moved, 0);
-    let took = queue.claim_as(&gristmill_tests::queue::worker(), "mail", 9).await;
+    let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
     assert_eq!((took.claims.len(), took.strays), (0, 0));
 }
 
-async fn running_jobs_are_not_let_go_of(queue: Queue) {
+async fn running_jobs_are_not_let_go_of(queue: TestStore) {
     let claim = queue.running().await;
     let answers = queue.store.let_go(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
     assert_eq!(answers, [false]);
@@ -239,7 +239,7 @@ async fn running_jobs_are_not_let_go_of(queue: Queue) {
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn a_unique_value_moves_with_its_job(queue: Queue) {
+async fn a_unique_value_moves_with_its_job(queue: TestStore) {
     let (until_done, window) = (unique("mail", "u"), unique_for("mail", "v", 100));
     queue.push(&[until_done.clone(), window.clone()]).await;
     queue.pass(40);
@@ -262,7 +262,7 @@ async fn a_unique_value_moves_with_its_job(queue: Queue) {
     assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Stored]);
 }
 
-async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: Queue) {
+async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: TestStore) {
     let (ours, theirs) = (unique("mail", "u"), unique("mail", "u"));
     queue.push(std::slice::from_ref(&ours)).await;
     let there = queue.another().await;
@@ -277,7 +277,7 @@ async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: Queue) {
 }
 
 /// Begins the whole move again after each number of steps.
-async fn a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing(queue: Queue) {
+async fn a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing(queue: TestStore) {
     let order = filled(&queue).await;
     let there = queue.another().await;
     queue.store.set_paused(&topic("mail"), true).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::NewJob;
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{ResultView, Settled, Settlement};
-use gristmill_tests::queue::{LEASE, Queue, delayed, failure, job, retry, settlement, topic};
+use gristmill_tests::test_store::{LEASE, TestStore, delayed, failure, job, retry, settlement, topic};
 
 super::cases![
     a_time_to_live_begins_when_the_job_is_due,
@@ -20,7 +20,7 @@ fn with_ttl(mut job: NewJob, ms: u64) -> NewJob {
     job
 }
 
-async fn a_time_to_live_begins_when_the_job_is_due(queue: Queue) {
+async fn a_time_to_live_begins_when_the_job_is_due(queue: TestStore) {
     queue.push(&[with_ttl(delayed("mail", 100), 50)]).await;
     let expires_at = queue.in_ms(150);
     queue.pass(120);
@@ -28,7 +28,7 @@ async fn a_time_to_live_begins_when_the_job_is_due(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.expires_at(), Some(expires_at));
 }
 
-async fn a_time_to_live_goes_on_through_retries(queue: Queue) {
+async fn a_time_to_live_goes_on_through_retries(queue: TestStore) {
     queue.push(&[with_ttl(job("mail"), 50)]).await;
     let expires_at = queue.in_ms(50);
     let claim = queue.claim_one().await;
@@ -39,7 +39,7 @@ async fn a_time_to_live_goes_on_through_retries(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.expires_at(), Some(expires_at));
 }
 
-async fn a_time_to_live_starts_anew_with_respawn(queue: Queue) {
+async fn a_time_to_live_starts_anew_with_respawn(queue: TestStore) {
     queue.push(&[with_ttl(job("mail"), 50)]).await;
     let claim = queue.claim_one().await;
     queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
@@ -50,11 +50,11 @@ async fn a_time_to_live_starts_anew_with_respawn(queue: Queue) {
     assert_eq!(queue.claim_one().await.job.expires_at(), Some(expires_at));
 }
 
-async fn a_job_without_one_never_expires(queue: Queue) {
+async fn a_job_without_one_never_expires(queue: TestStore) {
     assert_eq!(queue.running().await.job.expires_at(), None);
 }
 
-async fn an_expired_jobs_end_is_counted_and_kept(queue: Queue) {
+async fn an_expired_jobs_end_is_counted_and_kept(queue: TestStore) {
     queue.push(&[with_ttl(job("mail"), 1)]).await;
     let claim = queue.claim_one().await;
     let expire = Settlement { keep_result: LEASE, ..settlement(&claim, Verdict::Expire) };

@@ -3,7 +3,9 @@
 use gristmill::job::{Claim, JobId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, Pushed, Settled};
-use gristmill_tests::queue::{Queue, failure, foreign, job, retry, settlement, tenant, topic, unique, unique_for};
+use gristmill_tests::test_store::{
+    TestStore, failure, foreign, job, retry, settlement, tenant, topic, unique, unique_for,
+};
 
 super::cases![
     a_value_is_held_from_push_until_the_job_is_done,
@@ -24,17 +26,17 @@ super::cases![
     a_window_counts_from_push_and_not_from_due,
 ];
 
-async fn pushed(queue: &Queue, value: &str) -> Pushed {
+async fn pushed(queue: &TestStore, value: &str) -> Pushed {
     queue.push(&[unique("mail", value)]).await.remove(0)
 }
 
-async fn settle(queue: &Queue, verdict: Verdict) -> Claim {
+async fn settle(queue: &TestStore, verdict: Verdict) -> Claim {
     let claim = queue.claim_one().await;
     assert_eq!(queue.settle_with(settlement(&claim, verdict)).await, Settled::Done);
     claim
 }
 
-async fn a_value_is_held_from_push_until_the_job_is_done(queue: Queue) {
+async fn a_value_is_held_from_push_until_the_job_is_done(queue: TestStore) {
     let first = unique("mail", "u");
     assert_eq!(queue.push(std::slice::from_ref(&first)).await, [Pushed::Stored]);
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(first.spec.id.clone()));
@@ -44,7 +46,7 @@ async fn a_value_is_held_from_push_until_the_job_is_done(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
 }
 
-async fn a_value_is_held_through_retry_snooze_and_release(queue: Queue) {
+async fn a_value_is_held_through_retry_snooze_and_release(queue: TestStore) {
     pushed(&queue, "u").await;
     for verdict in [retry(0), Verdict::Snooze(Default::default()), Verdict::Release(Default::default())] {
         let claim = settle(&queue, verdict).await;
@@ -52,21 +54,21 @@ async fn a_value_is_held_through_retry_snooze_and_release(queue: Queue) {
     }
 }
 
-async fn every_end_of_the_job_sets_its_value_free(queue: Queue) {
+async fn every_end_of_the_job_sets_its_value_free(queue: TestStore) {
     for verdict in [Verdict::Ack(None), Verdict::Expire, Verdict::Bury(failure(Reason::Trap)), Verdict::Ack(None)] {
         assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
         settle(&queue, verdict).await;
     }
 }
 
-async fn a_value_is_held_within_its_topic_only(queue: Queue) {
+async fn a_value_is_held_within_its_topic_only(queue: TestStore) {
     let mut theirs = foreign("mail");
     theirs.spec.unique = unique("mail", "u").spec.unique;
     let batch = [unique("mail", "u"), unique("audit", "u"), theirs, unique("mail", "v")];
     assert_eq!(queue.push(&batch).await, [(); 4].map(|()| Pushed::Stored));
 }
 
-async fn the_holder_is_named_and_the_duplicate_counted(queue: Queue) {
+async fn the_holder_is_named_and_the_duplicate_counted(queue: TestStore) {
     let first = unique("mail", "u");
     queue.push(std::slice::from_ref(&first)).await;
     let second = unique("mail", "u");
@@ -75,19 +77,19 @@ async fn the_holder_is_named_and_the_duplicate_counted(queue: Queue) {
     assert_eq!((queue.total("duplicate").await, queue.total("pushed").await), (1, 1));
 }
 
-async fn the_same_id_again_is_known_and_no_duplicate(queue: Queue) {
+async fn the_same_id_again_is_known_and_no_duplicate(queue: TestStore) {
     let first = unique("mail", "u");
     assert_eq!(queue.push(&[first.clone(), first]).await, [Pushed::Stored, Pushed::Exists]);
     assert_eq!(queue.total("duplicate").await, 0);
 }
 
-async fn of_a_batch_the_first_one_holds_the_value(queue: Queue) {
+async fn of_a_batch_the_first_one_holds_the_value(queue: TestStore) {
     let jobs = [job("mail"), unique("mail", "u"), unique("mail", "u")];
     let duplicate = Pushed::Duplicate(jobs[1].spec.id.clone());
     assert_eq!(queue.push(&jobs).await, [Pushed::Stored, Pushed::Stored, duplicate]);
 }
 
-async fn only_the_holder_sets_a_value_free(queue: Queue) {
+async fn only_the_holder_sets_a_value_free(queue: TestStore) {
     pushed(&queue, "u").await;
     let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await;
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
@@ -95,7 +97,7 @@ async fn only_the_holder_sets_a_value_free(queue: Queue) {
     assert!(matches!(pushed(&queue, "u").await, Pushed::Duplicate(_)), "the second life holds it");
 }
 
-async fn a_cancelled_job_sets_its_value_free(queue: Queue) {
+async fn a_cancelled_job_sets_its_value_free(queue: TestStore) {
     let waiting = unique("mail", "u");
     queue.push(std::slice::from_ref(&waiting)).await;
     assert_eq!(queue.store.cancel(&tenant(), &[waiting.spec.id]).await.unwrap(), [Cancelled::Gone]);
@@ -108,11 +110,11 @@ async fn a_cancelled_job_sets_its_value_free(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
 }
 
-async fn respawn(queue: &Queue, id: &JobId) -> bool {
+async fn respawn(queue: &TestStore, id: &JobId) -> bool {
     queue.store.respawn(&topic("mail"), std::slice::from_ref(id)).await.unwrap().remove(0)
 }
 
-async fn respawn_takes_the_value_again(queue: Queue) {
+async fn respawn_takes_the_value_again(queue: TestStore) {
     pushed(&queue, "u").await;
     let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await.lease.job;
     assert!(respawn(&queue, &dead).await);
@@ -121,7 +123,7 @@ async fn respawn_takes_the_value_again(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
 }
 
-async fn respawn_respects_a_value_that_is_taken(queue: Queue) {
+async fn respawn_respects_a_value_that_is_taken(queue: TestStore) {
     pushed(&queue, "u").await;
     let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await.lease.job;
     pushed(&queue, "u").await;
@@ -131,7 +133,7 @@ async fn respawn_respects_a_value_that_is_taken(queue: Queue) {
     assert!(respawn(&queue, &dead).await);
 }
 
-async fn a_window_holds_the_value_for_its_time(queue: Queue) {
+async fn a_window_holds_the_value_for_its_time(queue: TestStore) {
     let first = unique_for("mail", "u", 100);
     let second = unique_for("mail", "u", 100);
     queue.push(std::slice::from_ref(&first)).await;
@@ -142,7 +144,7 @@ async fn a_window_holds_the_value_for_its_time(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(second.spec.id));
 }
 
-async fn a_window_holds_the_value_whatever_becomes_of_the_job(queue: Queue) {
+async fn a_window_holds_the_value_whatever_becomes_of_the_job(queue: TestStore) {
     let ends = [Verdict::Ack(None), Verdict::Expire, Verdict::Bury(failure(Reason::Trap))];
     for (n, verdict) in ends.into_iter().enumerate() {
         let first = unique_for("mail", &n.to_string(), 100);
@@ -158,7 +160,7 @@ async fn a_window_holds_the_value_whatever_becomes_of_the_job(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
 }
 
-async fn a_window_ends_though_the_job_still_waits(queue: Queue) {
+async fn a_window_ends_though_the_job_still_waits(queue: TestStore) {
     queue.push(&[unique_for("mail", "u", 100)]).await;
     queue.pass(100);
     let second = unique("mail", "u");
@@ -167,7 +169,7 @@ async fn a_window_ends_though_the_job_still_waits(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(second.spec.id), "the first one's end frees nothing");
 }
 
-async fn a_window_and_holding_until_done_respect_each_other(queue: Queue) {
+async fn a_window_and_holding_until_done_respect_each_other(queue: TestStore) {
     let first = unique("mail", "u");
     queue.push(std::slice::from_ref(&first)).await;
     queue.pass(1_000_000);
@@ -178,7 +180,7 @@ async fn a_window_and_holding_until_done_respect_each_other(queue: Queue) {
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(window.spec.id));
 }
 
-async fn a_window_counts_from_push_and_not_from_due(queue: Queue) {
+async fn a_window_counts_from_push_and_not_from_due(queue: TestStore) {
     let mut first = unique_for("mail", "u", 100);
     first.due = gristmill::job::Due::At(queue.in_ms(1000));
     queue.push(&[first]).await;

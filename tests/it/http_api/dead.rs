@@ -1,11 +1,11 @@
 //! Pages of jobs, and what an operator does with the dead: one by one, or by filter.
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script};
 use serde_json::{Value, json};
 
-use super::{NOBODY, PUPPET, mill, refused, script};
+use super::{NOBODY, PUPPET, refused, runner, script};
 
 on_both_stores! {
     pages_follow_each_other_by_cursor
@@ -16,13 +16,13 @@ on_both_stores! {
 
 const DEAD: &str = "/v1/tenants/default/topics/puppet/dead";
 
-async fn pages_follow_each_other_by_cursor(mill: Mill) {
+async fn pages_follow_each_other_by_cursor(runner: TestRunner) {
     let ids: Vec<String> = (0..7).map(|n| format!("j{n}")).collect();
     let jobs: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
-    mill.asker().post(NOBODY, &json!({ "jobs": jobs })).await;
+    runner.client().post(NOBODY, &json!({ "jobs": jobs })).await;
     let (mut seen, mut after) = (Vec::new(), String::new());
     loop {
-        let page = mill.asker().get(&format!("{NOBODY}?state=ready&limit=3{after}")).await.json();
+        let page = runner.client().get(&format!("{NOBODY}?state=ready&limit=3{after}")).await.json();
         let listed = page["jobs"].as_array().unwrap().clone();
         assert!(listed.len() <= 3);
         seen.extend(listed.into_iter().map(|job| job["id"].as_str().unwrap().to_owned()));
@@ -30,38 +30,41 @@ async fn pages_follow_each_other_by_cursor(mill: Mill) {
         after = format!("&after={next}");
     }
     assert_eq!(seen, ids);
-    assert_eq!(mill.asker().get(&format!("{NOBODY}?state=delayed")).await.json(), json!({ "jobs": [], "next": null }));
-    refused(&mill.asker().get(&format!("{NOBODY}?state=asleep")).await, 400, "bad-request");
-    refused(&mill.asker().get(&format!("{NOBODY}?state=ready&after=x")).await, 400, "bad-request");
-    refused(&mill.asker().get(&format!("{NOBODY}?state=ready&limit=1001")).await, 413, "too-large");
+    assert_eq!(
+        runner.client().get(&format!("{NOBODY}?state=delayed")).await.json(),
+        json!({ "jobs": [], "next": null })
+    );
+    refused(&runner.client().get(&format!("{NOBODY}?state=asleep")).await, 400, "bad-request");
+    refused(&runner.client().get(&format!("{NOBODY}?state=ready&after=x")).await, 400, "bad-request");
+    refused(&runner.client().get(&format!("{NOBODY}?state=ready&limit=1001")).await, 413, "too-large");
 }
 
 /// Kills jobs: so many that are rejected with this code.
-async fn reject(mill: &Mill, code: &str, count: usize) {
+async fn reject(runner: &TestRunner, code: &str, count: usize) {
     let cause = Cause { code: code.into(), message: String::new(), ..Cause::default() };
     let job = script(&Script::end(End::Reject(cause)));
-    mill.asker().post(PUPPET, &json!({ "jobs": vec![job; count] })).await;
+    runner.client().post(PUPPET, &json!({ "jobs": vec![job; count] })).await;
 }
 
-async fn dead(mill: &Mill) -> Vec<String> {
-    let page = mill.asker().get(&format!("{DEAD}?limit=1000")).await.json();
+async fn dead(runner: &TestRunner) -> Vec<String> {
+    let page = runner.client().get(&format!("{DEAD}?limit=1000")).await.json();
     let code = |dead: &Value| dead["failure"]["code"].as_str().unwrap_or("none").to_owned();
     let mut codes: Vec<_> = page["dead"].as_array().unwrap().iter().map(code).collect();
     codes.sort();
     codes
 }
 
-async fn until_dead(mill: &Mill, count: usize) {
-    until(format!("{count} dead jobs"), SOON, async || (dead(mill).await.len() == count).then_some(())).await;
+async fn until_dead(runner: &TestRunner, count: usize) {
+    until(format!("{count} dead jobs"), SOON, async || (dead(runner).await.len() == count).then_some(())).await;
 }
 
-async fn the_dead_are_chosen_by_what_killed_them(mill: Mill) {
-    reject(&mill, "a", 2).await;
-    reject(&mill, "b", 1).await;
-    mill.asker().post(PUPPET, &script(&Script::end(End::Unreachable))).await;
-    until_dead(&mill, 4).await;
+async fn the_dead_are_chosen_by_what_killed_them(runner: TestRunner) {
+    reject(&runner, "a", 2).await;
+    reject(&runner, "b", 1).await;
+    runner.client().post(PUPPET, &script(&Script::end(End::Unreachable))).await;
+    until_dead(&runner, 4).await;
     let delete = async |filter: Value| {
-        let answer = mill.asker().post(&format!("{DEAD}/delete"), &json!({ "filter": filter })).await.json();
+        let answer = runner.client().post(&format!("{DEAD}/delete"), &json!({ "filter": filter })).await.json();
         assert_eq!(answer["next"], Value::Null, "{answer}");
         answer["changed"].clone()
     };
@@ -69,21 +72,21 @@ async fn the_dead_are_chosen_by_what_killed_them(mill: Mill) {
     assert_eq!(delete(json!({ "before_ms": 1 })).await, 0);
     assert_eq!(delete(json!({ "after_ms": 253_402_300_799_999_u64 })).await, 0);
     assert_eq!(delete(json!({ "code": "a", "reason": "rejected", "after_ms": 1 })).await, 2);
-    assert_eq!(dead(&mill).await.len(), 2);
+    assert_eq!(dead(&runner).await.len(), 2);
     assert_eq!(delete(json!({ "reason": "trap" })).await, 1);
-    assert_eq!(dead(&mill).await, ["b"]);
+    assert_eq!(dead(&runner).await, ["b"]);
     // Rejected once more.
-    let answer = mill.asker().post(&format!("{DEAD}/respawn"), &json!({ "filter": {} })).await.json();
+    let answer = runner.client().post(&format!("{DEAD}/respawn"), &json!({ "filter": {} })).await.json();
     assert_eq!(answer["changed"], 1);
-    until_dead(&mill, 1).await;
+    until_dead(&runner, 1).await;
 }
 
-async fn a_filter_works_in_bounded_steps(mill: Mill) {
-    reject(&mill, "a", 5).await;
-    until_dead(&mill, 5).await;
+async fn a_filter_works_in_bounded_steps(runner: TestRunner) {
+    reject(&runner, "a", 5).await;
+    until_dead(&runner, 5).await;
     let (mut changed, mut calls, mut body) = (0, 0, json!({ "filter": { "code": "a" }, "limit": 2 }));
     loop {
-        let answer = mill.asker().post(&format!("{DEAD}/delete"), &body).await.json();
+        let answer = runner.client().post(&format!("{DEAD}/delete"), &body).await.json();
         assert!(answer["changed"].as_u64().unwrap() <= 2 && answer["looked_at"].as_u64().unwrap() <= 2, "{answer}");
         changed += answer["changed"].as_u64().unwrap();
         calls += 1;
@@ -91,10 +94,10 @@ async fn a_filter_works_in_bounded_steps(mill: Mill) {
         body["after"] = json!(next);
     }
     assert!(changed == 5 && (3..=4).contains(&calls), "{changed} in {calls}");
-    assert!(dead(&mill).await.is_empty());
+    assert!(dead(&runner).await.is_empty());
 }
 
-async fn a_choice_that_makes_no_sense_is_refused(mill: Mill) {
+async fn a_choice_that_makes_no_sense_is_refused(runner: TestRunner) {
     let choices = [
         json!({}),
         json!({ "ids": [], "filter": {} }),
@@ -106,8 +109,8 @@ async fn a_choice_that_makes_no_sense_is_refused(mill: Mill) {
         json!({ "filter": {}, "after": "x" }),
     ];
     for choice in choices {
-        refused(&mill.asker().post(&format!("{DEAD}/respawn"), &choice).await, 400, "bad-request");
+        refused(&runner.client().post(&format!("{DEAD}/respawn"), &choice).await, 400, "bad-request");
     }
     let too_many = json!({ "ids": vec!["j"; 1001] });
-    refused(&mill.asker().post(&format!("{DEAD}/delete"), &too_many).await, 413, "too-large");
+    refused(&runner.client().post(&format!("{DEAD}/delete"), &too_many).await, 413, "too-large");
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::SOON;
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::validate::{mistakes, resolve};
-use super::{MANIFEST, mill};
+use super::{MANIFEST, runner};
 
 /// What pull workers do in the examples.
 const EXTERNAL: &str = r#"
@@ -59,14 +59,14 @@ fn uri(document: &Value, path: &str, operation: &Value) -> String {
 }
 
 /// What a path takes: the server itself says so to whoever asks in a way that it does not take.
-async fn methods(mill: &Mill, uri: &str) -> Option<BTreeSet<String>> {
-    let answer = mill.asker().send(Request::trace(uri), Vec::new()).await;
+async fn methods(runner: &TestRunner, uri: &str) -> Option<BTreeSet<String>> {
+    let answer = runner.client().send(Request::trace(uri), Vec::new()).await;
     let allowed = (answer.status == 405).then(|| answer.header("allow").to_lowercase())?;
     Some(allowed.split(',').filter(|method| *method != "head").map(str::to_owned).collect())
 }
 
-async fn document(mill: &Mill) -> Value {
-    let document = mill.asker().get("/v1/openapi.json").await.json();
+async fn document(runner: &TestRunner) -> Value {
+    let document = runner.client().get("/v1/openapi.json").await.json();
     let committed = fs::read(sources().join("../../../docs/openapi.json")).unwrap();
     assert_eq!(document, serde_json::from_slice::<Value>(&committed).unwrap());
     document
@@ -74,13 +74,13 @@ async fn document(mill: &Mill) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_is_in_the_document_and_every_path_of_it_is_a_route() {
-    let mill = mill(On::Memory).await;
-    let document = document(&mill).await;
+    let runner = runner(On::Memory).await;
+    let document = document(&runner).await;
     let documented = document["paths"].as_object().unwrap();
     for (path, operations) in documented {
         let operations = operations.as_object().unwrap();
         let uri = uri(&document, path, operations.values().next().unwrap());
-        assert_eq!(methods(&mill, &uri).await, Some(operations.keys().cloned().collect()), "{path}");
+        assert_eq!(methods(&runner, &uri).await, Some(operations.keys().cloned().collect()), "{path}");
     }
     for path in written_paths() {
         let full = format!("/v1{}", path.trim_end_matches('/'));
@@ -115,14 +115,14 @@ fn has_no_end(operation: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_is_taken_and_answered_as_the_document_says() {
     // Of several stores, so that a tenant can be moved.
-    let mill = Mill::start_on(On::Several, &format!("{MANIFEST}{EXTERNAL}"), &[("echo", guests::ECHO)]).await;
-    let document = document(&mill).await;
+    let runner = TestRunner::start_on(On::Several, &format!("{MANIFEST}{EXTERNAL}"), &[("echo", guests::ECHO)]).await;
+    let document = document(&runner).await;
     // Some examples make tokens, and from the first one on nobody comes in without.
     let everything = json!({ "all_tenants": true, "scopes": ["push", "work", "read", "admin"] });
-    let token = mill.asker().post("/v1/tokens", &everything).await.json();
-    let asker = mill.asker().with_token(token["text"].as_str().unwrap());
+    let token = runner.client().post("/v1/tokens", &everything).await.json();
+    let client = runner.client().with_token(token["text"].as_str().unwrap());
     // The job that examples speak of.
-    asker.post("/v1/tenants/default/topics/echo/jobs", &json!({ "id": "order-17", "delay_ms": 3_600_000 })).await;
+    client.post("/v1/tenants/default/topics/echo/jobs", &json!({ "id": "order-17", "delay_ms": 3_600_000 })).await;
     // What is made must be there before it is changed and deleted.
     let (mut asked, order) = (0, ["get", "post", "put", "delete"]);
     for method in order {
@@ -134,7 +134,7 @@ async fn every_example_is_taken_and_answered_as_the_document_says() {
                 continue;
             }
             if path.ends_with("/claim") {
-                asker.post("/v1/tenants/default/topics/print/jobs", &json!({ "body": 1 })).await;
+                client.post("/v1/tenants/default/topics/print/jobs", &json!({ "body": 1 })).await;
             }
             let uri = uri(&document, path, operation);
             let mut bodies = examples(operation);
@@ -150,7 +150,7 @@ async fn every_example_is_taken_and_answered_as_the_document_says() {
                     assert!(wrong.is_empty(), "{method} {path}: {wrong:#?}");
                 }
                 let request = Request::builder().method(method.to_uppercase().as_str()).uri(&uri);
-                let answer = asker.send(request.header("content-type", media), written).await;
+                let answer = client.send(request.header("content-type", media), written).await;
                 assert!(answer.status < 300, "{method} {uri} {body}: {}", answer.text());
                 let said = &operation["responses"][answer.status.to_string()];
                 assert!(!said.is_null(), "{method} {path}: {} is not in the document", answer.status);
@@ -183,16 +183,16 @@ async fn first_told(body: &mut Incoming) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_stream_tells_what_the_document_says() {
-    let mill = mill(On::Memory).await;
-    let document = document(&mill).await;
-    let push = async |job: Value| mill.asker().post("/v1/tenants/default/topics/echo/jobs", &job).await;
+    let runner = runner(On::Memory).await;
+    let document = document(&runner).await;
+    let push = async |job: Value| runner.client().post("/v1/tenants/default/topics/echo/jobs", &job).await;
     push(json!({ "id": "order-17", "delay_ms": 3_600_000 })).await;
     let mut streams = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         let operation = &operations["get"];
         let Some((media, schema)) = stream(operation) else { continue };
         let uri = uri(&document, path, operation);
-        let mut answer = mill.asker().begin(Request::get(&uri).header("accept", media), Vec::new()).await;
+        let mut answer = runner.client().begin(Request::get(&uri).header("accept", media), Vec::new()).await;
         assert_eq!((answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap()), (200, media));
         push(json!({ "body": 1 })).await;
         let told = timeout(SOON, first_told(answer.body_mut())).await.expect("to be told");

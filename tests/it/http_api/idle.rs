@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gristmill_tests::asker::Asker;
 use gristmill_tests::guests;
-use gristmill_tests::site::Site;
+use gristmill_tests::http_client::HttpClient;
+use gristmill_tests::test_project::TestProject;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -26,10 +26,10 @@ fn raise_files() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_idle_connections_keep_nobody_out() {
     let connections = raise_files().saturating_sub(4000).min(10_000);
-    let site = Site::new("", &[("echo", guests::ECHO)]).await;
-    let _server = site.serve().await;
-    let address = site.address().expect("it listens");
-    let asker = Asker::new(address);
+    let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
+    let _server = project.serve().await;
+    let address = project.address().expect("it listens");
+    let client = HttpClient::new(address);
     let mut idle = Vec::new();
     for _ in 0..connections {
         // Where the queue is full, the system asks again after 1, 3, 7, 15 and 31 seconds.
@@ -38,9 +38,9 @@ async fn ten_thousand_idle_connections_keep_nobody_out() {
     }
     let path = "/v1/tenants/default/topics/echo/jobs?wait_ms=30000";
     for _ in 0..20 {
-        let answer = asker.post(path, &json!({ "body": 1 })).await;
+        let answer = client.post(path, &json!({ "body": 1 })).await;
         assert_eq!((answer.status, &answer.json()["job"]["state"]), (201, &json!("finished")), "{}", answer.text());
     }
     drop(idle);
-    assert_eq!(asker.get("/healthz").await.status, 200);
+    assert_eq!(client.get("/healthz").await.status, 200);
 }

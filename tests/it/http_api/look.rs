@@ -1,7 +1,7 @@
 //! One job: looked at, waited for, followed, cancelled.
 
 use gristmill::store::JobState;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -9,7 +9,7 @@ use puppet::{Script, Step};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{ECHO, NOBODY, PUPPET, job_path, mill, refused, script, until_state};
+use super::{ECHO, NOBODY, PUPPET, job_path, refused, runner, script, until_state};
 
 on_both_stores! {
     a_wait_ends_with_the_job
@@ -25,47 +25,47 @@ fn slow() -> Value {
     script(&Script::new([Step::WaitUntilCancelled]))
 }
 
-async fn running(mill: &Mill, job: &Value) -> Value {
-    let id = mill.asker().post(PUPPET, job).await.json()["id"].clone();
-    until_state(mill, &id, |state| matches!(state, JobState::Running { .. })).await;
+async fn running(runner: &TestRunner, job: &Value) -> Value {
+    let id = runner.client().post(PUPPET, job).await.json()["id"].clone();
+    until_state(runner, &id, |state| matches!(state, JobState::Running { .. })).await;
     id
 }
 
-async fn a_wait_ends_with_the_job(mill: Mill) {
+async fn a_wait_ends_with_the_job(runner: TestRunner) {
     let mut job = slow();
     job["keep_result_ms"] = json!(600_000);
-    let id = running(&mill, &job).await;
-    let (path, asker) = (format!("{}?wait_ms=60000", job_path(&id)), mill.asker());
-    let waiting = tokio::spawn(async move { asker.get(&path).await });
-    assert_eq!(mill.asker().delete(&job_path(&id)).await.json()["status"], "stopping");
+    let id = running(&runner, &job).await;
+    let (path, client) = (format!("{}?wait_ms=60000", job_path(&id)), runner.client());
+    let waiting = tokio::spawn(async move { client.get(&path).await });
+    assert_eq!(runner.client().delete(&job_path(&id)).await.json()["status"], "stopping");
     let view = timeout(SOON, waiting).await.expect("it ends with the job").unwrap().json();
     assert_eq!(view["state"], "finished");
 }
 
-async fn a_wait_ends_with_a_job_of_which_nothing_is_kept(mill: Mill) {
-    let id = running(&mill, &slow()).await;
-    let (path, asker) = (format!("{}?wait_ms=60000", job_path(&id)), mill.asker());
-    let waiting = tokio::spawn(async move { asker.get(&path).await });
-    mill.asker().delete(&job_path(&id)).await;
+async fn a_wait_ends_with_a_job_of_which_nothing_is_kept(runner: TestRunner) {
+    let id = running(&runner, &slow()).await;
+    let (path, client) = (format!("{}?wait_ms=60000", job_path(&id)), runner.client());
+    let waiting = tokio::spawn(async move { client.get(&path).await });
+    runner.client().delete(&job_path(&id)).await;
     let answer = timeout(SOON, waiting).await.expect("it ends with the job").unwrap();
     // Had it not begun to look before the end, it is unknown.
     assert!(answer.status == 404 || answer.json()["state"] == "finished", "{}", answer.text());
 }
 
-async fn a_wait_ends_by_itself(mill: Mill) {
-    let id = mill.asker().post(NOBODY, &json!({})).await.json()["id"].clone();
-    let view = mill.asker().get(&format!("{}?wait_ms=20", job_path(&id))).await.json();
+async fn a_wait_ends_by_itself(runner: TestRunner) {
+    let id = runner.client().post(NOBODY, &json!({})).await.json()["id"].clone();
+    let view = runner.client().get(&format!("{}?wait_ms=20", job_path(&id))).await.json();
     assert_eq!((&view["state"], &view["id"]), (&json!("ready"), &id));
 }
 
-async fn a_follower_hears_every_state_until_the_end(mill: Mill) {
-    let id = running(&mill, &slow()).await;
+async fn a_follower_hears_every_state_until_the_end(runner: TestRunner) {
+    let id = running(&runner, &slow()).await;
     let request = Request::get(job_path(&id)).header("accept", "text/event-stream");
-    let mut response = mill.asker().begin(request, Vec::new()).await;
+    let mut response = runner.client().begin(request, Vec::new()).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let first = timeout(SOON, response.frame()).await.unwrap().unwrap().unwrap().into_data().unwrap();
     assert!(String::from_utf8_lossy(&first).starts_with("event: state\ndata: {"), "{first:?}");
-    mill.asker().delete(&job_path(&id)).await;
+    runner.client().delete(&job_path(&id)).await;
     let rest = timeout(SOON, response.into_body().collect()).await.expect("it ends").unwrap().to_bytes();
     let text = String::from_utf8([first, rest].concat()).unwrap();
     let states: Vec<Value> = text
@@ -76,38 +76,38 @@ async fn a_follower_hears_every_state_until_the_end(mill: Mill) {
     assert_eq!((states.first(), states.last()), (Some(&json!("running")), Some(&json!("finished"))), "{text}");
 }
 
-async fn a_job_is_cancelled_once(mill: Mill) {
+async fn a_job_is_cancelled_once(runner: TestRunner) {
     let later = json!({ "delay_ms": 3_600_000, "keep_result_ms": 600_000 });
-    let id = mill.asker().post(NOBODY, &later).await.json()["id"].clone();
-    let answer = mill.asker().delete(&job_path(&id)).await;
+    let id = runner.client().post(NOBODY, &later).await.json()["id"].clone();
+    let answer = runner.client().delete(&job_path(&id)).await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "id": id, "status": "gone" })));
-    assert_eq!(mill.asker().get(&job_path(&id)).await.json()["result"]["outcome"], "cancelled");
-    refused(&mill.asker().delete(&job_path(&id)).await, 409, "too-late");
-    refused(&mill.asker().delete("/v1/tenants/default/jobs/unheard-of").await, 404, "job-unknown");
+    assert_eq!(runner.client().get(&job_path(&id)).await.json()["result"]["outcome"], "cancelled");
+    refused(&runner.client().delete(&job_path(&id)).await, 409, "too-late");
+    refused(&runner.client().delete("/v1/tenants/default/jobs/unheard-of").await, 404, "job-unknown");
 }
 
-async fn what_is_unknown_is_not_waited_for(mill: Mill) {
+async fn what_is_unknown_is_not_waited_for(runner: TestRunner) {
     let path = "/v1/tenants/default/jobs/unheard-of";
-    refused(&mill.asker().get(&format!("{path}?wait_ms=60000")).await, 404, "job-unknown");
+    refused(&runner.client().get(&format!("{path}?wait_ms=60000")).await, 404, "job-unknown");
     let request = Request::get(path).header("accept", "text/html, text/event-stream;q=0.9");
-    refused(&mill.asker().send(request, Vec::new()).await, 404, "job-unknown");
+    refused(&runner.client().send(request, Vec::new()).await, 404, "job-unknown");
     // Another tenant's job is as unknown as none at all.
-    let id = mill.asker().post(NOBODY, &json!({})).await.json()["id"].clone();
+    let id = runner.client().post(NOBODY, &json!({})).await.json()["id"].clone();
     let elsewhere = job_path(&id).replace("default", "acme");
-    refused(&mill.asker().get(&elsewhere).await, 404, "job-unknown");
+    refused(&runner.client().get(&elsewhere).await, 404, "job-unknown");
 }
 
-async fn a_request_keeps_its_id(mill: Mill) {
+async fn a_request_keeps_its_id(runner: TestRunner) {
     let longest = "x".repeat(64);
     for id in ["trace-1", &longest] {
         let request = Request::get("/v1").header("x-request-id", id);
-        assert_eq!(mill.asker().send(request, Vec::new()).await.header("x-request-id"), id);
+        assert_eq!(runner.client().send(request, Vec::new()).await.header("x-request-id"), id);
     }
     for insane in ["", "a b", "x\"y", &"x".repeat(65)] {
         let request = Request::get("/v1/unheard-of").header("x-request-id", insane);
-        let id = mill.asker().send(request, Vec::new()).await.header("x-request-id").to_owned();
+        let id = runner.client().send(request, Vec::new()).await.header("x-request-id").to_owned();
         assert!(id.len() == 26 && id != insane, "{id}");
     }
-    let answer = mill.asker().post(ECHO, &json!({ "x": 1 })).await;
+    let answer = runner.client().post(ECHO, &json!({ "x": 1 })).await;
     assert_eq!((answer.status, answer.header("x-request-id").len()), (400, 26));
 }

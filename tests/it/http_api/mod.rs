@@ -15,9 +15,9 @@ mod validate;
 
 use gristmill::job::JobId;
 use gristmill::store::JobState;
-use gristmill_tests::asker::Answer;
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, tenant};
+use gristmill_tests::http_client::Answer;
+use gristmill_tests::test_runner::{On, TestRunner, tenant};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use puppet::Script;
@@ -37,14 +37,14 @@ const PUPPET: &str = "/v1/tenants/default/topics/puppet/jobs";
 /// Nobody does its jobs.
 const NOBODY: &str = "/v1/tenants/default/topics/nobody/jobs";
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await
 }
 
 /// Pushes a document, with a key.
-async fn push_with_key(mill: &Mill, path: &str, key: &str, document: &Value) -> Answer {
+async fn push_with_key(runner: &TestRunner, path: &str, key: &str, document: &Value) -> Answer {
     let request = Request::post(path).header("content-type", "application/json").header("idempotency-key", key);
-    mill.asker().send(request, document.to_string().into_bytes()).await
+    runner.client().send(request, document.to_string().into_bytes()).await
 }
 
 /// A job for the puppet.
@@ -57,10 +57,10 @@ fn job_path(id: &Value) -> String {
 }
 
 /// Waits until the job is in such a state.
-async fn until_state(mill: &Mill, id: &Value, fits: impl Fn(&JobState) -> bool) {
+async fn until_state(runner: &TestRunner, id: &Value, fits: impl Fn(&JobState) -> bool) {
     let id: JobId = id.as_str().unwrap().parse().unwrap();
     until("the job's state", SOON, async || {
-        let view = mill.store.job(&tenant(), &id).await.unwrap()?;
+        let view = runner.store.job(&tenant(), &id).await.unwrap()?;
         fits(&view.state).then_some(())
     })
     .await;

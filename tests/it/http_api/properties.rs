@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::mill;
+use super::runner;
 
 /// For each route; many more by hand, see the script.
 const REQUESTS: &str = "10";
@@ -17,10 +17,10 @@ on_both_stores! {
     every_answer_is_one_that_the_document_tells_of
 }
 
-async fn every_answer_is_one_that_the_document_tells_of(mill: Mill) {
+async fn every_answer_is_one_that_the_document_tells_of(runner: TestRunner) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/schemathesis.sh");
     let mut asking = Command::new(script);
-    asking.arg(format!("http://{}", mill.asker().address)).args(["--max-examples", REQUESTS]);
+    asking.arg(format!("http://{}", runner.client().address)).args(["--max-examples", REQUESTS]);
     asking.kill_on_drop(true).stdin(Stdio::null());
     let output = timeout(4 * SOON, asking.output()).await.expect("an end").unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

@@ -3,13 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{JobId, Priority};
-use gristmill_tests::asker::Answer;
-use gristmill_tests::mill::{Mill, tenant};
+use gristmill_tests::http_client::Answer;
+use gristmill_tests::test_runner::{TestRunner, tenant};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::{Value, json};
 
-use super::{ECHO, NOBODY, job_path, mill, refused};
+use super::{ECHO, NOBODY, job_path, refused, runner};
 
 on_both_stores! {
     a_pushed_document_is_stored_as_it_is_written
@@ -22,36 +22,36 @@ on_both_stores! {
     what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due
 }
 
-async fn stored(mill: &Mill, answer: &Answer) -> gristmill::job::Job {
+async fn stored(runner: &TestRunner, answer: &Answer) -> gristmill::job::Job {
     assert_eq!(answer.status, 201, "{}", answer.text());
     let id: JobId = answer.json()["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(answer.header("location"), format!("/v1/tenants/default/jobs/{id}"));
-    mill.store.job(&tenant(), &id).await.unwrap().unwrap().job.unwrap()
+    runner.store.job(&tenant(), &id).await.unwrap().unwrap().job.unwrap()
 }
 
-async fn raw(mill: &Mill, path: &str, media: &str, body: &[u8]) -> Answer {
-    mill.asker().send(Request::post(path).header("content-type", media), body.to_vec()).await
+async fn raw(runner: &TestRunner, path: &str, media: &str, body: &[u8]) -> Answer {
+    runner.client().send(Request::post(path).header("content-type", media), body.to_vec()).await
 }
 
-async fn a_pushed_document_is_stored_as_it_is_written(mill: Mill) {
+async fn a_pushed_document_is_stored_as_it_is_written(runner: TestRunner) {
     let written = r#"{ "n": 12345678901234567890.10, "a": [ 1,2 ] }"#;
     for body in [written, "null", "\"x\"", "false"] {
-        let answer = raw(&mill, NOBODY, "application/json", format!(r#"{{"body": {body}}}"#).as_bytes()).await;
-        let job = stored(&mill, &answer).await;
+        let answer = raw(&runner, NOBODY, "application/json", format!(r#"{{"body": {body}}}"#).as_bytes()).await;
+        let job = stored(&runner, &answer).await;
         assert_eq!(job.spec.body.data, body.as_bytes());
         assert_eq!(job.spec.body.content_type.as_deref(), Some("application/json"));
     }
-    let job = stored(&mill, &mill.asker().post(NOBODY, &json!({})).await).await;
+    let job = stored(&runner, &runner.client().post(NOBODY, &json!({})).await).await;
     assert_eq!((job.spec.body.data.len(), job.spec.body.content_type), (0, None));
 }
 
-async fn everything_that_can_be_said_of_a_job_is_heard(mill: Mill) {
+async fn everything_that_can_be_said_of_a_job_is_heard(runner: TestRunner) {
     let said = json!({
         "id": "j", "body_base64": STANDARD.encode([0, 255]), "content_type": "image/x", "at_ms": 4_000_000_000_000_u64,
         "priority": "high", "unique": { "value": "u", "window_ms": 1000 }, "attempts_max": 7, "ttl_ms": 2000,
         "keep_result_ms": 3000, "metadata": { "z": "1", "a": "ü" }, "key": "k",
     });
-    let job = stored(&mill, &mill.asker().post(NOBODY, &said).await).await;
+    let job = stored(&runner, &runner.client().post(NOBODY, &said).await).await;
     assert_eq!((job.spec.id.as_str(), job.spec.body.data), ("j", vec![0, 255]));
     assert_eq!(job.spec.body.content_type.as_deref(), Some("image/x"));
     assert_eq!(job.due_at.as_millis(), 4_000_000_000_000);
@@ -67,28 +67,28 @@ async fn everything_that_can_be_said_of_a_job_is_heard(mill: Mill) {
     assert_eq!(metadata, [("a".to_owned(), "ü".to_owned()), ("z".to_owned(), "1".to_owned())]);
 }
 
-async fn bytes_of_any_other_media_type_are_the_job(mill: Mill) {
+async fn bytes_of_any_other_media_type_are_the_job(runner: TestRunner) {
     let path = format!("{NOBODY}?id=r&delay_ms=3600000&priority=low&attempts_max=2&key=k&unique=u&unique_window_ms=9");
-    let answer = raw(&mill, &path, "image/png; x=1", &[0, 255, 10]).await;
-    let job = stored(&mill, &answer).await;
+    let answer = raw(&runner, &path, "image/png; x=1", &[0, 255, 10]).await;
+    let job = stored(&runner, &answer).await;
     assert_eq!((job.spec.id.as_str(), job.spec.body.data), ("r", vec![0, 255, 10]));
     assert_eq!(job.spec.body.content_type.as_deref(), Some("image/png; x=1"));
     assert_eq!((job.spec.priority, job.spec.max_attempts), (Priority::Low, Some(2)));
     assert_eq!(job.spec.unique.unwrap().window.unwrap().as_millis(), 9);
     assert!(job.due_at > job.enqueued_at);
     // What a page could make a browser send by itself gets in only with a header that it could not.
-    refused(&raw(&mill, NOBODY, "text/plain", b"x").await, 415, "media-type");
+    refused(&raw(&runner, NOBODY, "text/plain", b"x").await, 415, "media-type");
     let request = Request::post(NOBODY).header("content-type", "text/plain").header("x-request-id", "r-1");
-    let answer = mill.asker().send(request, b"x".to_vec()).await;
+    let answer = runner.client().send(request, b"x".to_vec()).await;
     assert_eq!((answer.status, answer.header("x-request-id")), (201, "r-1"));
-    refused(&raw(&mill, &format!("{NOBODY}?prio=1"), "image/png", b"x").await, 400, "bad-request");
-    refused(&raw(&mill, &format!("{NOBODY}?unique_window_ms=1"), "image/png", b"x").await, 400, "bad-request");
+    refused(&raw(&runner, &format!("{NOBODY}?prio=1"), "image/png", b"x").await, 400, "bad-request");
+    refused(&raw(&runner, &format!("{NOBODY}?unique_window_ms=1"), "image/png", b"x").await, 400, "bad-request");
 }
 
-async fn many_jobs_are_answered_one_by_one(mill: Mill) {
-    mill.asker().post(NOBODY, &json!({ "id": "b" })).await;
+async fn many_jobs_are_answered_one_by_one(runner: TestRunner) {
+    runner.client().post(NOBODY, &json!({ "id": "b" })).await;
     let jobs = json!({ "jobs": [{ "id": "a" }, { "id": "b" }, { "body": 1 }] });
-    let answer = mill.asker().post(NOBODY, &jobs).await;
+    let answer = runner.client().post(NOBODY, &jobs).await;
     assert_eq!(answer.status, 201);
     let answers = answer.json()["jobs"].clone();
     let statuses: Vec<_> =
@@ -97,56 +97,56 @@ async fn many_jobs_are_answered_one_by_one(mill: Mill) {
     assert_eq!(answers[0]["id"], "a");
 
     let of = |count: usize| json!({ "jobs": vec![json!({}); count] });
-    assert_eq!(mill.asker().post(NOBODY, &of(1000)).await.json()["jobs"].as_array().unwrap().len(), 1000);
-    refused(&mill.asker().post(NOBODY, &of(1001)).await, 413, "too-large");
+    assert_eq!(runner.client().post(NOBODY, &of(1000)).await.json()["jobs"].as_array().unwrap().len(), 1000);
+    refused(&runner.client().post(NOBODY, &of(1001)).await, 413, "too-large");
     // One mistake, and none is stored.
     let mistaken = json!({ "jobs": [{ "id": "c" }, { "delay_ms": 1, "at_ms": 1 }] });
-    assert!(refused(&mill.asker().post(NOBODY, &mistaken).await, 400, "bad-request").contains("jobs[1]"));
-    assert_eq!(mill.asker().get("/v1/tenants/default/jobs/c").await.status, 404);
+    assert!(refused(&runner.client().post(NOBODY, &mistaken).await, 400, "bad-request").contains("jobs[1]"));
+    assert_eq!(runner.client().get("/v1/tenants/default/jobs/c").await.status, 404);
 }
 
-async fn a_body_at_the_limit_is_taken_and_one_byte_more_is_not(mill: Mill) {
+async fn a_body_at_the_limit_is_taken_and_one_byte_more_is_not(runner: TestRunner) {
     let path = "/v1/tenants/default/topics/small/jobs";
-    assert_eq!(raw(&mill, path, "image/png", &[7; 10]).await.status, 201);
-    let told = refused(&raw(&mill, path, "image/png", &[7; 11]).await, 413, "too-large");
+    assert_eq!(raw(&runner, path, "image/png", &[7; 10]).await.status, 201);
+    let told = refused(&raw(&runner, path, "image/png", &[7; 11]).await, 413, "too-large");
     assert!(told.contains("11 bytes") && told.contains("takes 10") && told.contains("payload-limit"), "{told}");
     let told =
-        refused(&mill.asker().post(path, &json!({ "jobs": [{}, { "body": "123456789" }] })).await, 413, "too-large");
+        refused(&runner.client().post(path, &json!({ "jobs": [{}, { "body": "123456789" }] })).await, 413, "too-large");
     assert!(told.contains("jobs[1]"), "{told}");
 }
 
-async fn a_push_that_waits_is_answered_with_the_result(mill: Mill) {
-    let answer = mill.asker().post(&format!("{ECHO}?wait_ms=60000"), &json!({ "body": { "a": 1 } })).await.json();
+async fn a_push_that_waits_is_answered_with_the_result(runner: TestRunner) {
+    let answer = runner.client().post(&format!("{ECHO}?wait_ms=60000"), &json!({ "body": { "a": 1 } })).await.json();
     assert_eq!((&answer["status"], &answer["job"]["state"]), (&json!("stored"), &json!("finished")));
     assert_eq!(answer["job"]["result"]["outcome"], "complete");
     assert_eq!(answer["job"]["result"]["output"]["base64"], STANDARD.encode(r#"{"a":1}"#));
     // Nobody does this one.
-    let answer = mill.asker().post(&format!("{NOBODY}?wait_ms=1"), &json!({})).await.json();
+    let answer = runner.client().post(&format!("{NOBODY}?wait_ms=1"), &json!({})).await.json();
     assert_eq!((&answer["job"]["state"], &answer["job"]["result"]), (&json!("ready"), &Value::Null));
     let many = json!({ "jobs": [{}] });
-    refused(&mill.asker().post(&format!("{ECHO}?wait_ms=1"), &many).await, 400, "bad-request");
-    refused(&mill.asker().post(&format!("{ECHO}?wait_ms=60001"), &json!({})).await, 400, "bad-request");
+    refused(&runner.client().post(&format!("{ECHO}?wait_ms=1"), &many).await, 400, "bad-request");
+    refused(&runner.client().post(&format!("{ECHO}?wait_ms=60001"), &json!({})).await, 400, "bad-request");
 }
 
-async fn an_id_or_a_unique_value_that_is_there_stores_nothing(mill: Mill) {
+async fn an_id_or_a_unique_value_that_is_there_stores_nothing(runner: TestRunner) {
     let first = json!({ "id": "first", "unique": { "value": "u" } });
-    assert_eq!(mill.asker().post(NOBODY, &first).await.status, 201);
-    let again = mill.asker().post(NOBODY, &first).await;
+    assert_eq!(runner.client().post(NOBODY, &first).await.status, 201);
+    let again = runner.client().post(NOBODY, &first).await;
     assert_eq!((again.status, again.json()), (200, json!({ "id": "first", "status": "exists" })));
-    let other = mill.asker().post(NOBODY, &json!({ "unique": { "value": "u" } })).await;
+    let other = runner.client().post(NOBODY, &json!({ "unique": { "value": "u" } })).await;
     assert_eq!((other.status, other.json()), (200, json!({ "id": "first", "status": "duplicate" })));
-    assert_eq!(mill.asker().get(&job_path(&other.json()["id"])).await.status, 200);
+    assert_eq!(runner.client().get(&job_path(&other.json()["id"])).await.status, 200);
 }
 
-async fn what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due(mill: Mill) {
-    let answer = mill.asker().post("/v1/tenants/visitor/topics/t/jobs", &json!({ "delay_ms": 50 })).await;
+async fn what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due(runner: TestRunner) {
+    let answer = runner.client().post("/v1/tenants/visitor/topics/t/jobs", &json!({ "delay_ms": 50 })).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let due =
         json!({ "jobs": [{ "spec": { "id": "j", "tenant": "guest", "topic": "t" }, "due": { "after_ms": 50 } }] });
-    assert_eq!(mill.asker().post("/v1/jobs", &due).await.status, 200);
+    assert_eq!(runner.client().post("/v1/jobs", &due).await.status, 200);
     for tenant in ["visitor", "guest"] {
         until(format!("the job of {tenant} to be due"), SOON, async || {
-            let counts = mill.store.counts(&tenant.parse().unwrap()).await.unwrap();
+            let counts = runner.store.counts(&tenant.parse().unwrap()).await.unwrap();
             counts.iter().any(|counts| counts.ready == 1).then_some(())
         })
         .await;

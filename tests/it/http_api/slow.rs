@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::server::HttpLimits;
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 
 use super::{MANIFEST, NOBODY, refused};
 
-async fn mill(limits: HttpLimits) -> Mill {
-    Mill::start_within(limits, On::Memory, MANIFEST, &[("echo", guests::ECHO)]).await
+async fn runner(limits: HttpLimits) -> TestRunner {
+    TestRunner::start_within(limits, On::Memory, MANIFEST, &[("echo", guests::ECHO)]).await
 }
 
 /// Sends a part of a request, and reads whatever comes until the other side hangs up.
-async fn sent(mill: &Mill, part: &str) -> String {
-    let mut stream = TcpStream::connect(mill.asker().address).await.unwrap();
+async fn sent(runner: &TestRunner, part: &str) -> String {
+    let mut stream = TcpStream::connect(runner.client().address).await.unwrap();
     stream.write_all(part.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     drop(timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it hangs up"));
@@ -29,13 +29,13 @@ async fn sent(mill: &Mill, part: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_does_not_end_is_cut_off() {
-    let mill = mill(HttpLimits { head_time: Duration::from_millis(50), ..HttpLimits::default() }).await;
+    let runner = runner(HttpLimits { head_time: Duration::from_millis(50), ..HttpLimits::default() }).await;
     for part in ["", "G", "GET /v1 HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
-        assert_eq!(sent(&mill, part).await, "", "{part}");
+        assert_eq!(sent(&runner, part).await, "", "{part}");
     }
     // A request that came whole in that time is answered, and the wait for the next one is as long.
     until("an answer", SOON, async || {
-        let answer = sent(&mill, "GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        let answer = sent(&runner, "GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200"), "{answer}");
         (!answer.is_empty()).then_some(())
     })
@@ -44,10 +44,10 @@ async fn a_head_that_does_not_end_is_cut_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_come_is_not_waited_for() {
-    let mill = mill(HttpLimits { request_time: Duration::from_millis(50), ..HttpLimits::default() }).await;
+    let runner = runner(HttpLimits { request_time: Duration::from_millis(50), ..HttpLimits::default() }).await;
     for path in [NOBODY, "/v1/tenants/default/cancel"] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
-        let answer = sent(&mill, &format!("{head}Content-Length: 10\r\n\r\n{{")).await;
+        let answer = sent(&runner, &format!("{head}Content-Length: 10\r\n\r\n{{")).await;
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("\"code\":\"timeout\""), "{answer}");
     }
 }
@@ -55,32 +55,32 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_bodies_take_their_turns_and_others_theirs() {
     let limits = HttpLimits { at_once: 2, request_time: Duration::from_millis(200), ..HttpLimits::default() };
-    let mill = mill(limits).await;
+    let runner = runner(limits).await;
     let head = format!("POST {NOBODY} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
     let mut slow = Vec::new();
     for _ in 0..10 {
-        let mut stream = TcpStream::connect(mill.asker().address).await.unwrap();
+        let mut stream = TcpStream::connect(runner.client().address).await.unwrap();
         stream.write_all(format!("{head}Content-Length: 10\r\n\r\n{{").as_bytes()).await.unwrap();
         slow.push(stream);
     }
     // Each is cut off in its time, and then there is a turn for us.
-    until("a turn", SOON, async || (mill.asker().post(NOBODY, &json!({})).await.status == 201).then_some(())).await;
+    until("a turn", SOON, async || (runner.client().post(NOBODY, &json!({})).await.status == 201).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_too_many_is_told_to_come_back() {
-    let mill = mill(HttpLimits { waits: 1, at_once: 1, ..HttpLimits::default() }).await;
-    mill.asker().post(NOBODY, &json!({ "id": "j" })).await;
+    let runner = runner(HttpLimits { waits: 1, at_once: 1, ..HttpLimits::default() }).await;
+    runner.client().post(NOBODY, &json!({ "id": "j" })).await;
     let follow = Request::get("/v1/tenants/default/jobs/j").header("accept", "text/event-stream");
-    let first = mill.asker().begin(follow, Vec::new()).await;
-    let busy = mill.asker().get("/v1/tenants/default/jobs/j?wait_ms=1").await;
+    let first = runner.client().begin(follow, Vec::new()).await;
+    let busy = runner.client().get("/v1/tenants/default/jobs/j?wait_ms=1").await;
     refused(&busy, 503, "busy");
     assert_eq!(busy.header("retry-after"), "1");
     // It holds no turn, and its place is free once it is gone.
-    assert_eq!(mill.asker().get("/v1/tenants/default/jobs/j").await.status, 200);
+    assert_eq!(runner.client().get("/v1/tenants/default/jobs/j").await.status, 200);
     drop(first);
     until("the place to be free", SOON, async || {
-        (mill.asker().get("/v1/tenants/default/jobs/j?wait_ms=1").await.status == 200).then_some(())
+        (runner.client().get("/v1/tenants/default/jobs/j?wait_ms=1").await.status == 200).then_some(())
     })
     .await;
 }
@@ -89,12 +89,12 @@ async fn one_that_waits_too_many_is_told_to_come_back() {
 async fn where_all_connections_are_taken_the_longest_idle_one_goes() {
     // So many that the latest has others before it, should the longest idle one take its time to go.
     const CONNECTIONS: usize = 100;
-    let mill = mill(HttpLimits { connections: CONNECTIONS, ..HttpLimits::default() }).await;
+    let runner = runner(HttpLimits { connections: CONNECTIONS, ..HttpLimits::default() }).await;
     let mut idle = Vec::new();
     for _ in 0..CONNECTIONS {
-        idle.push(TcpStream::connect(mill.asker().address).await.unwrap());
+        idle.push(TcpStream::connect(runner.client().address).await.unwrap());
     }
-    let answer = mill.asker().get("/v1").await;
+    let answer = runner.client().get("/v1").await;
     assert_eq!(answer.status, 200);
     let mut nothing = Vec::new();
     let first = timeout(SOON, idle[0].read_to_end(&mut nothing)).await.expect("it is closed");

@@ -1,7 +1,7 @@
 //! Topics: what is in them, who does their jobs, and why nobody does.
 
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
@@ -18,10 +18,10 @@ const MANIFEST: &str = r#"
     [topics.broken]
 "#;
 
-async fn mill(on: On) -> Mill {
-    let mill = Mill::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
-    mill.drop_in("broken", b"no component");
-    mill
+async fn runner(on: On) -> TestRunner {
+    let runner = TestRunner::start_on(on, MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
+    runner.drop_in("broken", b"no component");
+    runner
 }
 
 on_both_stores! {
@@ -30,49 +30,50 @@ on_both_stores! {
     a_topic_that_nobody_knows_is_not_found
 }
 
-async fn topic(mill: &Mill, name: &str) -> Value {
-    mill.asker().get(&format!("/v1/tenants/default/topics/{name}")).await.json()
+async fn topic(runner: &TestRunner, name: &str) -> Value {
+    runner.client().get(&format!("/v1/tenants/default/topics/{name}")).await.json()
 }
 
-async fn every_topic_says_why_it_is_idle(mill: Mill) {
-    mill.asker().post(NOBODY, &json!({})).await;
-    let reason = async |name| topic(&mill, name).await["idle"]["reason"].clone();
+async fn every_topic_says_why_it_is_idle(runner: TestRunner) {
+    runner.client().post(NOBODY, &json!({})).await;
+    let reason = async |name| topic(&runner, name).await["idle"]["reason"].clone();
     assert_eq!(reason("nobody").await, "no-handler");
     assert_eq!(reason("without").await, "no-handler");
     assert_eq!(reason("echo").await, "empty");
     assert_eq!(reason("elsewhere").await, "empty");
-    mill.push("elsewhere", b"x").await;
+    runner.push("elsewhere", b"x").await;
     assert_eq!(reason("elsewhere").await, Value::Null, "pull workers take it");
-    let lacking = topic(&mill, "wants-clock").await;
+    let lacking = topic(&runner, "wants-clock").await;
     assert_eq!((&lacking["idle"]["reason"], &lacking["lacking"]), (&json!("lacks-grants"), &json!(["clock"])));
     assert!(lacking["idle"]["detail"].as_str().unwrap().contains("`clock`"), "{lacking}");
     until("the file to be refused", SOON, async || (reason("broken").await == "refused").then_some(())).await;
-    mill.asker().post("/v1/tenants/default/topics/echo/pause", &json!({})).await;
+    runner.client().post("/v1/tenants/default/topics/echo/pause", &json!({})).await;
     assert_eq!(reason("echo").await, "paused");
-    std::fs::remove_file(mill.handlers().join("broken.wasm")).unwrap();
+    std::fs::remove_file(runner.handlers().join("broken.wasm")).unwrap();
     until("it to be forgotten", SOON, async || (reason("broken").await == "no-handler").then_some(())).await;
 }
 
-async fn counts_and_rates_are_told(mill: Mill) {
+async fn counts_and_rates_are_told(runner: TestRunner) {
     let path = format!("{ECHO}?wait_ms=60000");
-    assert_eq!(topic(&mill, "echo").await["rates"], Value::Null);
-    mill.asker().post(&path, &json!({ "body": 1 })).await;
+    assert_eq!(topic(&runner, "echo").await["rates"], Value::Null);
+    runner.client().post(&path, &json!({ "body": 1 })).await;
     let echo =
-        until("a rate", SOON, async || Some(topic(&mill, "echo").await).filter(|echo| !echo["rates"].is_null())).await;
+        until("a rate", SOON, async || Some(topic(&runner, "echo").await).filter(|echo| !echo["rates"].is_null()))
+            .await;
     assert_eq!((&echo["totals"]["acked"], &echo["ready"], &echo["paused"]), (&json!(1), &json!(0), &json!(false)));
     assert!(
         echo["rates"]["over_ms"].as_u64().unwrap() >= 1000 && echo["rates"]["per_second"]["acked"].is_f64(),
         "{echo}"
     );
     assert_eq!((&echo["handler"], echo["version"].as_str().unwrap().len()), (&json!("echo"), 12));
-    let all = mill.asker().get("/v1/tenants/default/topics").await.json();
+    let all = runner.client().get("/v1/tenants/default/topics").await.json();
     let names: Vec<_> =
         all["topics"].as_array().unwrap().iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
     assert_eq!(names, ["broken", "echo", "elsewhere", "puppet", "wants-clock", "without"]);
 }
 
-async fn a_topic_that_nobody_knows_is_not_found(mill: Mill) {
-    refused(&mill.asker().get("/v1/tenants/default/topics/unheard-of").await, 404, "topic-unknown");
-    refused(&mill.asker().get("/v1/tenants/acme/topics/echo").await, 404, "topic-unknown");
-    assert_eq!(mill.asker().get("/v1/tenants/acme/topics").await.json(), json!({ "topics": [] }));
+async fn a_topic_that_nobody_knows_is_not_found(runner: TestRunner) {
+    refused(&runner.client().get("/v1/tenants/default/topics/unheard-of").await, 404, "topic-unknown");
+    refused(&runner.client().get("/v1/tenants/acme/topics/echo").await, 404, "topic-unknown");
+    assert_eq!(runner.client().get("/v1/tenants/acme/topics").await.json(), json!({ "topics": [] }));
 }

@@ -1,8 +1,8 @@
 //! Components that come over HTTP: checked before they are taken, and served when the answer comes.
 
-use gristmill_tests::asker::Answer;
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::http_client::Answer;
+use gristmill_tests::test_runner::{On, TestRunner};
 use hyper::Request;
 use serde_json::json;
 
@@ -17,8 +17,8 @@ const MANIFEST: &str = r#"
     handler = "theirs"
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[]).await
 }
 
 on_both_stores! {
@@ -28,9 +28,9 @@ on_both_stores! {
     a_file_of_no_topic_is_not_written
 }
 
-async fn upload(mill: &Mill, topic: &str, wasm: Vec<u8>) -> Answer {
+async fn upload(runner: &TestRunner, topic: &str, wasm: Vec<u8>) -> Answer {
     let path = format!("/v1/tenants/default/topics/{topic}/handler");
-    mill.asker().send(Request::put(path).header("content-type", "application/wasm"), wasm).await
+    runner.client().send(Request::put(path).header("content-type", "application/wasm"), wasm).await
 }
 
 fn file(path: &str) -> Vec<u8> {
@@ -38,59 +38,59 @@ fn file(path: &str) -> Vec<u8> {
 }
 
 /// What lies in the folder; nothing half-written among it.
-fn folder(mill: &Mill) -> Vec<String> {
-    let entries = std::fs::read_dir(mill.handlers()).unwrap();
+fn folder(runner: &TestRunner) -> Vec<String> {
+    let entries = std::fs::read_dir(runner.handlers()).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
-async fn an_uploaded_component_serves_when_the_answer_comes(mill: Mill) {
-    let first = upload(&mill, "greet", file(guests::ECHO)).await;
+async fn an_uploaded_component_serves_when_the_answer_comes(runner: TestRunner) {
+    let first = upload(&runner, "greet", file(guests::ECHO)).await;
     assert_eq!((first.status, &first.json()["handler"]), (201, &json!("greeter")), "{}", first.text());
-    assert_eq!(folder(&mill), ["greeter.wasm"]);
+    assert_eq!(folder(&runner), ["greeter.wasm"]);
     let job =
-        mill.asker().post("/v1/tenants/default/topics/greet/jobs?wait_ms=60000", &json!({ "body": 1 })).await.json();
+        runner.client().post("/v1/tenants/default/topics/greet/jobs?wait_ms=60000", &json!({ "body": 1 })).await.json();
     assert_eq!(job["job"]["result"]["outcome"], "complete");
-    let topic = mill.asker().get("/v1/tenants/default/topics/greet").await.json();
+    let topic = runner.client().get("/v1/tenants/default/topics/greet").await.json();
     assert_eq!(topic["version"], first.json()["version"]);
-    let again = upload(&mill, "greet", file(guests::ECHO)).await;
+    let again = upload(&runner, "greet", file(guests::ECHO)).await;
     assert_eq!((again.status, again.json()), (200, first.json()));
-    let other = upload(&mill, "greet", file(guests::ORDER_TIMEOUT)).await;
+    let other = upload(&runner, "greet", file(guests::ORDER_TIMEOUT)).await;
     assert!(other.status == 200 && other.json()["version"] != first.json()["version"], "{}", other.text());
 }
 
-async fn what_fails_a_check_changes_nothing(mill: Mill) {
-    let first = upload(&mill, "greet", file(guests::ECHO)).await;
+async fn what_fails_a_check_changes_nothing(runner: TestRunner) {
+    let first = upload(&runner, "greet", file(guests::ECHO)).await;
     let truncated = file(guests::RESIZE_IMAGE)[..20_000].to_vec();
     for bad in [b"no component".to_vec(), b"\0asm\x0d\0\x01\0".to_vec(), truncated, Vec::new()] {
-        refused(&upload(&mill, "greet", bad).await, 422, "handler-refused");
+        refused(&upload(&runner, "greet", bad).await, 422, "handler-refused");
     }
-    let told = refused(&upload(&mill, "greet", file(guests::PUPPET)).await, 422, "handler-refused");
+    let told = refused(&upload(&runner, "greet", file(guests::PUPPET)).await, 422, "handler-refused");
     assert!(told.contains("topic `greet` does not grant: `clock`"), "{told}");
-    let topic = mill.asker().get("/v1/tenants/default/topics/greet").await.json();
+    let topic = runner.client().get("/v1/tenants/default/topics/greet").await.json();
     assert_eq!(topic["version"], first.json()["version"]);
-    assert_eq!(folder(&mill), ["greeter.wasm"]);
+    assert_eq!(folder(&runner), ["greeter.wasm"]);
 }
 
-async fn a_component_is_taken_away_and_its_jobs_wait(mill: Mill) {
+async fn a_component_is_taken_away_and_its_jobs_wait(runner: TestRunner) {
     let path = "/v1/tenants/default/topics/greet/handler";
-    refused(&mill.asker().delete(path).await, 404, "handler-unknown");
-    upload(&mill, "greet", file(guests::ECHO)).await;
-    let answer = mill.asker().delete(path).await;
+    refused(&runner.client().delete(path).await, 404, "handler-unknown");
+    upload(&runner, "greet", file(guests::ECHO)).await;
+    let answer = runner.client().delete(path).await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "handler": "greeter", "version": null })));
-    let job = mill.asker().post("/v1/tenants/default/topics/greet/jobs?wait_ms=1", &json!({})).await.json();
+    let job = runner.client().post("/v1/tenants/default/topics/greet/jobs?wait_ms=1", &json!({})).await.json();
     assert_eq!(job["job"]["state"], "ready");
-    assert!(folder(&mill).is_empty());
+    assert!(folder(&runner).is_empty());
 }
 
-async fn a_file_of_no_topic_is_not_written(mill: Mill) {
+async fn a_file_of_no_topic_is_not_written(runner: TestRunner) {
     let path = "/v1/tenants/acme/topics/unheard-of/handler";
     let request = || Request::put(path).header("content-type", "application/wasm");
-    refused(&mill.asker().send(request(), file(guests::ECHO)).await, 404, "topic-unknown");
-    refused(&upload(&mill, "%2e%2e%2fescaped", file(guests::ECHO)).await, 400, "bad-request");
-    assert!(folder(&mill).is_empty());
+    refused(&runner.client().send(request(), file(guests::ECHO)).await, 404, "topic-unknown");
+    refused(&upload(&runner, "%2e%2e%2fescaped", file(guests::ECHO)).await, 400, "bad-request");
+    assert!(folder(&runner).is_empty());
     // In the default tenant a component makes its topic.
-    assert_eq!(upload(&mill, "new", file(guests::ECHO)).await.status, 201);
-    assert_eq!(folder(&mill), ["new.wasm"]);
+    assert_eq!(upload(&runner, "new", file(guests::ECHO)).await.status, 201);
+    assert_eq!(folder(&runner), ["new.wasm"]);
 }

@@ -9,7 +9,7 @@ mod webhook;
 use caller::Reply;
 use gristmill::store::{JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 
 /// The caller on several terms, and the webhook.
 const MANIFEST: &str = r#"
@@ -57,8 +57,8 @@ const MANIFEST: &str = r#"
     secret = { env = "CARGO_PKG_NAME" }
 "#;
 
-async fn mill() -> Mill {
-    Mill::start(MANIFEST, &[("caller", guests::CALLER), ("webhook", guests::WEBHOOK)]).await
+async fn runner() -> TestRunner {
+    TestRunner::start(MANIFEST, &[("caller", guests::CALLER), ("webhook", guests::WEBHOOK)]).await
 }
 
 fn replies(view: &JobView) -> Vec<Reply> {

@@ -1,11 +1,11 @@
 //! Ack: 204 whatever there was to end.
 
 use gristmill::store::JobState;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 
 use super::admin::token;
-use super::{Client, counts, mill, view};
+use super::{Client, counts, runner, view};
 
 on_both_stores! {
     an_acked_job_is_gone
@@ -21,67 +21,67 @@ async fn ack(client: &Client, queue: &str, id: &str) {
     assert_eq!((answer.status, answer.body.len()), (204, 0));
 }
 
-async fn an_acked_job_is_gone(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_acked_job_is_gone(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q", "").await;
     client.consume("q").await;
     ack(&client, "q", &id).await;
-    assert!(view(&mill, &id).await.is_none());
+    assert!(view(&runner, &id).await.is_none());
     ack(&client, "q", &id).await;
-    let counts = counts(&mill, "q").await;
+    let counts = counts(&runner, "q").await;
     assert_eq!((counts.totals["acked"], counts.running), (1, 0));
 }
 
-async fn a_job_may_be_acked_before_it_is_consumed(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_may_be_acked_before_it_is_consumed(runner: TestRunner) {
+    let client = Client::of(&runner);
     for path in ["q", "q?delay=3600"] {
         let id = client.publish(path, "").await;
         ack(&client, "q", &id).await;
-        assert!(view(&mill, &id).await.is_none(), "{path}");
+        assert!(view(&runner, &id).await.is_none(), "{path}");
     }
     assert_eq!(client.get("q").await.status, 404);
 }
 
-async fn a_dead_job_that_is_acked_is_dead_no_more(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_dead_job_that_is_acked_is_dead_no_more(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.kill("q", "").await;
     ack(&client, "q", &id).await;
     assert_eq!(client.get("q/deadletter").await.json()["deadletter_head"], "");
-    assert!(view(&mill, &id).await.is_none());
+    assert!(view(&runner, &id).await.is_none());
 }
 
-async fn an_ack_of_something_else_is_no_error_and_changes_nothing(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_ack_of_something_else_is_no_error_and_changes_nothing(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q", "").await;
     client.consume("q").await;
     ack(&client, "another", &id).await;
     ack(&client.within("other"), "q", &id).await;
     ack(&client, "q", "01H").await;
     ack(&client, "q", "%20").await;
-    assert!(matches!(view(&mill, &id).await.unwrap().state, JobState::Running { .. }));
+    assert!(matches!(view(&runner, &id).await.unwrap().state, JobState::Running { .. }));
 }
 
-async fn a_late_ack_does_not_end_another_clients_run(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let one = Client::of(&mill).with_token(&token(&admin, "ns").await);
+async fn a_late_ack_does_not_end_another_clients_run(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let one = Client::of(&runner).with_token(&token(&admin, "ns").await);
     let other = one.with_token(&token(&admin, "ns").await);
     let id = one.publish("q?tries=3", "").await;
     one.consume("q?ttr=0").await;
     assert_eq!(other.consume("q?ttr=600").await["job_id"], id);
     for _ in 0..2 {
         ack(&one, "q", &id).await;
-        assert!(matches!(view(&mill, &id).await.unwrap().state, JobState::Running { .. }));
+        assert!(matches!(view(&runner, &id).await.unwrap().state, JobState::Running { .. }));
     }
     ack(&other, "q", &id).await;
-    assert!(view(&mill, &id).await.is_none());
+    assert!(view(&runner, &id).await.is_none());
 }
 
-async fn a_late_ack_of_a_job_that_nobody_has_ends_it(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_late_ack_of_a_job_that_nobody_has_ends_it(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?tries=3", "").await;
     client.consume("q?ttr=0").await;
     client.until_size("q", 1).await;
     ack(&client, "q", &id).await;
-    until("the job to be gone", SOON, async || view(&mill, &id).await.is_none().then_some(())).await;
+    until("the job to be gone", SOON, async || view(&runner, &id).await.is_none().then_some(())).await;
     assert_eq!(client.get("q").await.status, 404);
 }

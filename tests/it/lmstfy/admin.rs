@@ -4,12 +4,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill::config::{LmstfySettings, Password};
 use gristmill::token::TokenHash;
-use gristmill_tests::asker::{Answer, Asker};
-use gristmill_tests::mill::Mill;
+use gristmill_tests::http_client::{Answer, HttpClient};
+use gristmill_tests::test_runner::TestRunner;
 use hyper::Request;
 use serde_json::{Value, json};
 
-use super::{Client, error, mill};
+use super::{Client, error, runner};
 
 on_both_stores! {
     tokens_are_made_listed_by_id_and_deleted
@@ -23,23 +23,23 @@ on_both_stores! {
 }
 
 /// A new token of the namespace.
-pub(super) async fn token(admin: &Asker, namespace: &str) -> String {
+pub(super) async fn token(admin: &HttpClient, namespace: &str) -> String {
     let answer = admin.send(Request::post(format!("/token/{namespace}?description=test")), Vec::new()).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("x-request-id").len(), 26);
     answer.json()["token"].as_str().unwrap().to_owned()
 }
 
-async fn post(admin: &Asker, path: &str, body: &str) -> Answer {
+async fn post(admin: &HttpClient, path: &str, body: &str) -> Answer {
     admin.send(Request::post(path), body.into()).await
 }
 
-async fn delete(admin: &Asker, path: &str) -> Answer {
+async fn delete(admin: &HttpClient, path: &str) -> Answer {
     admin.send(Request::delete(path), Vec::new()).await
 }
 
-async fn tokens_are_made_listed_by_id_and_deleted(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn tokens_are_made_listed_by_id_and_deleted(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let (one, other) = (token(&admin, "ns").await, token(&admin, "ns").await);
     token(&admin, "other").await;
     let id = |token: &str| TokenHash::of(token).id().to_string();
@@ -54,21 +54,21 @@ async fn tokens_are_made_listed_by_id_and_deleted(mut mill: Mill) {
     assert_eq!(admin.get("/token/ns").await.json(), json!({ "tokens": {} }));
 }
 
-async fn a_token_may_be_brought(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn a_token_may_be_brought(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let mine = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let answer = post(&admin, &format!("/token/ns?description=mine&token={mine}"), "").await;
     assert_eq!((answer.status, answer.json()), (201, json!({ "token": mine })));
     let again = post(&admin, &format!("/token/ns?description=mine&token=default:{mine}"), "").await;
     assert_eq!((again.status, error(&again)), (400, "the token has already existed".into()));
-    Client::of(&mill).with_token(mine).publish("q", "").await;
+    Client::of(&runner).with_token(mine).publish("q", "").await;
     let form = Request::post("/token/ns").header("content-type", "application/x-www-form-urlencoded");
     let answer = admin.send(form, b"description=a+form&token=01ARZ3NDEKTSV4RRFFQ69G5FAW".to_vec()).await;
     assert_eq!((answer.status, &answer.json()["token"]), (201, &"01ARZ3NDEKTSV4RRFFQ69G5FAW".into()));
 }
 
-async fn what_makes_no_token_is_refused_in_lmstfys_words(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn what_makes_no_token_is_refused_in_lmstfys_words(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let long = "n".repeat(256);
     for (path, text) in [
         ("/token/n.s", "invalid description"),
@@ -87,8 +87,8 @@ async fn what_makes_no_token_is_refused_in_lmstfys_words(mut mill: Mill) {
     assert_eq!(delete(&admin, "/token/ns/x?pool=other").await.status, 400);
 }
 
-async fn a_limit_is_added_set_shown_and_deleted(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn a_limit_is_added_set_shown_and_deleted(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let token = token(&admin, "ns").await;
     let path = format!("/token/ns/{token}/limit");
     assert_eq!((admin.get(&path).await.status, admin.get(&path).await.json()), (404, Value::Null));
@@ -106,8 +106,8 @@ async fn a_limit_is_added_set_shown_and_deleted(mut mill: Mill) {
     assert_eq!((admin.get(&path).await.status, admin.get("/limits").await.json()), (404, json!([])));
 }
 
-async fn limits_that_make_no_sense_are_refused(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn limits_that_make_no_sense_are_refused(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let path = format!("/token/ns/{}/limit", token(&admin, "ns").await);
     let none = json!({ "read": 0, "write": 0, "interval": 5 });
     let answer = post(&admin, &path, &none.to_string()).await;
@@ -122,9 +122,9 @@ async fn limits_that_make_no_sense_are_refused(mut mill: Mill) {
     assert_eq!(post(&admin, "/token/ns/01234567890123456789/limit", &most.to_string()).await.status, 404);
 }
 
-async fn namespaces_and_queues_are_told(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let client = Client::of(&mill);
+async fn namespaces_and_queues_are_told(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let client = Client::of(&runner);
     client.publish("q1", "").await;
     client.publish("-q2", "").await;
     client.within("_other").publish("q", "").await;
@@ -136,9 +136,9 @@ async fn namespaces_and_queues_are_told(mut mill: Mill) {
     assert_eq!(admin.get("/debug/pprof/").await.status, 404);
 }
 
-async fn accounts_keep_others_out(mut mill: Mill) {
+async fn accounts_keep_others_out(mut runner: TestRunner) {
     let accounts = [("ann".to_owned(), Password::of(b"secret"))].into();
-    let admin = mill.lmstfy_admin(&LmstfySettings { accounts, ..LmstfySettings::default() });
+    let admin = runner.lmstfy_admin(&LmstfySettings { accounts, ..LmstfySettings::default() });
     for path in ["/token/ns", "/limits", "/info", "/pools", "/accesslog"] {
         let answer = admin.get(path).await;
         assert_eq!(answer.status, 401, "{path}");
@@ -151,16 +151,16 @@ async fn accounts_keep_others_out(mut mill: Mill) {
     assert_eq!(admin.get("/version").await.status, 200);
 }
 
-async fn the_access_log_can_be_switched(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn the_access_log_can_be_switched(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let status = |answer: Answer| answer.json()["status"].as_str().unwrap().to_owned();
     assert_eq!(status(admin.get("/accesslog").await), "disabled");
     assert_eq!(status(post(&admin, "/accesslog?status=enable", "").await), "enabled");
     assert_eq!(status(admin.get("/accesslog").await), "enabled");
-    Client::of(&mill).publish("q", "").await;
+    Client::of(&runner).publish("q", "").await;
     assert_eq!(status(post(&admin, "/accesslog?status=disable", "").await), "disabled");
     let answer = post(&admin, "/accesslog?status=other", "").await;
     assert_eq!((answer.status, error(&answer)), (400, "invalid status".into()));
-    let page = Request::post("/accesslog?status=enable").header("Sec-Fetch-Site", "cross-site");
+    let page = Request::post("/accesslog?status=enable").header("Sec-Fetch-TestProject", "cross-project");
     assert_eq!(admin.send(page, Vec::new()).await.status, 403);
 }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
-use super::{Client, counts, data, error, mill};
+use super::{Client, counts, data, error, runner};
 
 on_both_stores! {
     an_empty_queue_has_no_job_available
@@ -24,16 +24,16 @@ on_both_stores! {
     a_paused_queue_gives_nothing
 }
 
-async fn an_empty_queue_has_no_job_available(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_empty_queue_has_no_job_available(runner: TestRunner) {
+    let client = Client::of(&runner);
     for path in ["q", "q1,q2", "q?count=3", "q?timeout=0"] {
         let answer = client.get(path).await;
         assert_eq!((answer.status, answer.json()), (404, json!({ "msg": "no job available" })), "{path}");
     }
 }
 
-async fn the_first_published_is_the_first_consumed(mill: Mill) {
-    let client = Client::of(&mill);
+async fn the_first_published_is_the_first_consumed(runner: TestRunner) {
+    let client = Client::of(&runner);
     let mut published = Vec::new();
     for n in 0..5 {
         published.push(client.publish("q", &n.to_string()).await);
@@ -43,8 +43,8 @@ async fn the_first_published_is_the_first_consumed(mill: Mill) {
     }
 }
 
-async fn the_order_of_names_is_strict(mill: Mill) {
-    let client = Client::of(&mill);
+async fn the_order_of_names_is_strict(runner: TestRunner) {
+    let client = Client::of(&runner);
     client.publish("a", "a1").await;
     client.publish("b", "b1").await;
     client.publish("b", "b2").await;
@@ -57,12 +57,12 @@ async fn the_order_of_names_is_strict(mill: Mill) {
     assert_eq!(data(&job), "a2");
 }
 
-async fn several_are_an_array_which_may_be_short(mill: Mill) {
-    let client = Client::of(&mill);
+async fn several_are_an_array_which_may_be_short(runner: TestRunner) {
+    let client = Client::of(&runner);
     for n in 0..4 {
         client.publish(if n < 3 { "a" } else { "b" }, &n.to_string()).await;
     }
-    let all = |answer: gristmill_tests::asker::Answer| -> Vec<String> {
+    let all = |answer: gristmill_tests::http_client::Answer| -> Vec<String> {
         assert_eq!(answer.status, 200);
         answer.json().as_array().unwrap().iter().map(data).collect()
     };
@@ -76,8 +76,8 @@ async fn several_are_an_array_which_may_be_short(mill: Mill) {
     assert_eq!(client.size("c").await, 20);
 }
 
-async fn parameters_of_a_consume_are_refused_in_lmstfys_words(mill: Mill) {
-    let client = Client::of(&mill);
+async fn parameters_of_a_consume_are_refused_in_lmstfys_words(runner: TestRunner) {
+    let client = Client::of(&runner);
     let many: Vec<String> = (0..129).map(|n| format!("q{n}")).collect();
     for (path, text) in [
         ("q?ttr=x&timeout=x", "invalid ttr"),
@@ -97,8 +97,8 @@ async fn parameters_of_a_consume_are_refused_in_lmstfys_words(mill: Mill) {
     assert_eq!(client.get("q?ttr=4294967295").await.status, 404);
 }
 
-async fn a_long_poll_ends_with_the_first_job(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_long_poll_ends_with_the_first_job(runner: TestRunner) {
+    let client = Client::of(&runner);
     // As long as it goes: nothing may run over.
     let waiting = tokio::spawn({
         let client = client.clone();
@@ -109,16 +109,16 @@ async fn a_long_poll_ends_with_the_first_job(mill: Mill) {
     assert_eq!((answer.status, &answer.json()["job_id"]), (200, &id.into()));
 }
 
-async fn a_long_poll_ends_with_its_timeout(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_long_poll_ends_with_its_timeout(runner: TestRunner) {
+    let client = Client::of(&runner);
     let begun = Instant::now();
     assert_eq!(client.get("q?timeout=1").await.status, 404);
     assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
-async fn each_job_wakes_one_of_those_who_wait(mill: Mill) {
+async fn each_job_wakes_one_of_those_who_wait(runner: TestRunner) {
     const MANY: usize = 20;
-    let client = Client::of(&mill);
+    let client = Client::of(&runner);
     let waiting: Vec<_> = (0..MANY)
         .map(|_| {
             let client = client.clone();
@@ -138,8 +138,8 @@ async fn each_job_wakes_one_of_those_who_wait(mill: Mill) {
     assert_eq!(consumed, published);
 }
 
-async fn a_batch_that_waits_gets_what_there_is(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_batch_that_waits_gets_what_there_is(runner: TestRunner) {
+    let client = Client::of(&runner);
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.consume("q?count=5").await }
@@ -148,8 +148,8 @@ async fn a_batch_that_waits_gets_what_there_is(mill: Mill) {
     assert_eq!(waiting.await.unwrap()[0]["job_id"], id);
 }
 
-async fn consume_goes_on_past_jobs_whose_time_is_over_and_counts_them(mill: Mill) {
-    let client = Client::of(&mill);
+async fn consume_goes_on_past_jobs_whose_time_is_over_and_counts_them(runner: TestRunner) {
+    let client = Client::of(&runner);
     for _ in 0..30 {
         client.publish("q?delay=1&ttl=1", "over").await;
     }
@@ -159,11 +159,11 @@ async fn consume_goes_on_past_jobs_whose_time_is_over_and_counts_them(mill: Mill
     until("all others to be over", SOON, next).await;
     assert_eq!(client.get("q").await.json()["job_id"], id);
     assert_eq!((client.get("q").await.status, client.size("q").await), (404, 0));
-    assert_eq!(counts(&mill, "q").await.totals["expired"], 30);
+    assert_eq!(counts(&runner, "q").await.totals["expired"], 30);
 }
 
-async fn a_job_is_due_again_when_its_ttr_ends_and_dead_after_its_last_try(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_is_due_again_when_its_ttr_ends_and_dead_after_its_last_try(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?tries=2", "").await;
     for left in [1, 0] {
         let job = client.consume("q?ttr=1").await;
@@ -175,8 +175,8 @@ async fn a_job_is_due_again_when_its_ttr_ends_and_dead_after_its_last_try(mill: 
     assert_eq!(client.get("q").await.status, 404);
 }
 
-async fn a_ttr_of_zero_is_over_at_once(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_ttr_of_zero_is_over_at_once(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?tries=3", "").await;
     for left in [2, 1, 0] {
         let job = client.consume("q?ttr=0").await;
@@ -185,16 +185,16 @@ async fn a_ttr_of_zero_is_over_at_once(mill: Mill) {
     client.until_dead("q", 1).await;
 }
 
-async fn a_paused_queue_gives_nothing(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_paused_queue_gives_nothing(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q", "").await;
-    let topic = counts(&mill, "q").await.topic;
-    mill.store.set_paused(&topic, true).await.unwrap();
+    let topic = counts(&runner, "q").await.topic;
+    runner.store.set_paused(&topic, true).await.unwrap();
     assert_eq!(client.get("q").await.status, 404);
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.consume("q").await }
     });
-    mill.store.set_paused(&topic, false).await.unwrap();
+    runner.store.set_paused(&topic, false).await.unwrap();
     assert_eq!(waiting.await.unwrap()["job_id"], id);
 }

@@ -1,9 +1,9 @@
 //! Dead letters.
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use serde_json::json;
 
-use super::{Client, data, error, mill};
+use super::{Client, data, error, runner};
 
 on_both_stores! {
     no_dead_letter_is_an_empty_head
@@ -13,8 +13,8 @@ on_both_stores! {
     limits_and_times_are_refused_in_lmstfys_words
 }
 
-async fn no_dead_letter_is_an_empty_head(mill: Mill) {
-    let client = Client::of(&mill);
+async fn no_dead_letter_is_an_empty_head(runner: TestRunner) {
+    let client = Client::of(&runner);
     let expected = json!({ "namespace": "ns", "queue": "q", "deadletter_size": 0, "deadletter_head": "" });
     assert_eq!(client.get("q/deadletter").await.json(), expected);
     let expected = json!({ "namespace": "ns", "queue": "q", "size": 0 });
@@ -38,14 +38,14 @@ async fn head(client: &Client) -> (u64, String) {
     (dead["deadletter_size"].as_u64().unwrap(), dead["deadletter_head"].as_str().unwrap().to_owned())
 }
 
-async fn the_head_is_the_oldest(mill: Mill) {
-    let client = Client::of(&mill);
+async fn the_head_is_the_oldest(runner: TestRunner) {
+    let client = Client::of(&runner);
     let [oldest, ..] = three(&client).await;
     assert_eq!(head(&client).await, (3, oldest));
 }
 
-async fn the_oldest_are_respawned_first_and_can_be_consumed(mill: Mill) {
-    let client = Client::of(&mill);
+async fn the_oldest_are_respawned_first_and_can_be_consumed(runner: TestRunner) {
+    let client = Client::of(&runner);
     let [first, second, third] = three(&client).await;
     let answer = client.put("q/deadletter?limit=2&ttl=120", b"").await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "msg": "respawned", "count": 2 })));
@@ -58,8 +58,8 @@ async fn the_oldest_are_respawned_first_and_can_be_consumed(mill: Mill) {
     assert_eq!((&job["job_id"], data(&job)), (&third.into(), "2".into()));
 }
 
-async fn the_oldest_are_deleted_first(mill: Mill) {
-    let client = Client::of(&mill);
+async fn the_oldest_are_deleted_first(runner: TestRunner) {
+    let client = Client::of(&runner);
     let [first, second, third] = three(&client).await;
     assert_eq!(client.delete("q/deadletter").await.status, 204);
     assert_eq!(head(&client).await, (2, second));
@@ -69,8 +69,8 @@ async fn the_oldest_are_deleted_first(mill: Mill) {
     assert_eq!(client.get(&format!("q/job/{third}")).await.status, 404);
 }
 
-async fn limits_and_times_are_refused_in_lmstfys_words(mill: Mill) {
-    let client = Client::of(&mill);
+async fn limits_and_times_are_refused_in_lmstfys_words(runner: TestRunner) {
+    let client = Client::of(&runner);
     for (query, text) in
         [("limit=0", "invalid limit"), ("limit=-1&ttl=x", "invalid limit"), ("limit=x", "invalid limit")]
     {

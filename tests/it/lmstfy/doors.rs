@@ -1,11 +1,11 @@
 //! What every path has in common: unknown ones, wrong methods, slashes, and who is kept out.
 
 use gristmill::config::LmstfySettings;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use hyper::Request;
 use serde_json::json;
 
-use super::{Client, error, mill};
+use super::{Client, error, runner};
 
 on_both_stores! {
     what_is_not_there_is_told_in_lmstfys_words
@@ -14,8 +14,8 @@ on_both_stores! {
     a_head_consumes_nothing
 }
 
-async fn what_is_not_there_is_told_in_lmstfys_words(mill: Mill) {
-    let client = Client::of(&mill);
+async fn what_is_not_there_is_told_in_lmstfys_words(runner: TestRunner) {
+    let client = Client::of(&runner);
     for request in [
         Request::post(client.path("q")),
         Request::patch(client.path("q/peek")),
@@ -32,28 +32,28 @@ async fn what_is_not_there_is_told_in_lmstfys_words(mill: Mill) {
     }
 }
 
-async fn a_slash_too_many_is_redirected(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_slash_too_many_is_redirected(runner: TestRunner) {
+    let client = Client::of(&runner);
     let answer = client.get("q/?ttr=5&count=2").await;
     assert_eq!((answer.status, answer.header("location")), (301, "/api/ns/q?ttr=5&count=2"));
     let answer = client.put("q/deadletter/", b"").await;
     assert_eq!((answer.status, answer.header("location")), (307, "/api/ns/q/deadletter"));
 }
 
-async fn pages_of_other_sites_are_kept_out(mill: Mill) {
-    let client = Client::of(&mill);
+async fn pages_of_other_sites_are_kept_out(runner: TestRunner) {
+    let client = Client::of(&runner);
     client.publish("q", "").await;
-    for site in ["cross-site", "same-site"] {
-        let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-Site", site), b"").await;
-        assert_eq!(answer.status, 403, "{site}");
+    for project in ["cross-project", "same-project"] {
+        let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-TestProject", project), b"").await;
+        assert_eq!(answer.status, 403, "{project}");
     }
     assert_eq!(client.size("q").await, 1);
-    let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-Site", "none"), b"").await;
+    let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-TestProject", "none"), b"").await;
     assert_eq!(answer.status, 200);
 }
 
-async fn a_head_consumes_nothing(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_head_consumes_nothing(runner: TestRunner) {
+    let client = Client::of(&runner);
     client.publish("q", "").await;
     assert_eq!(client.send(Request::head(client.path("q")), b"").await.status, 404);
     assert_eq!(client.size("q").await, 1);
@@ -61,10 +61,10 @@ async fn a_head_consumes_nothing(mill: Mill) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_no_api_where_the_settings_want_none() {
-    let mut mill = mill(On::Memory).await;
-    let client = Client::of(&mill);
+    let mut runner = runner(On::Memory).await;
+    let client = Client::of(&runner);
     assert_eq!(client.size("q").await, 0);
-    mill.lmstfy_admin(&LmstfySettings { enabled: false, ..LmstfySettings::default() });
+    runner.lmstfy_admin(&LmstfySettings { enabled: false, ..LmstfySettings::default() });
     let answer = client.get("q/size").await;
     assert_eq!((answer.status, error(&answer)), (404, "api not found".into()));
 }

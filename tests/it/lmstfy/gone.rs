@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Client, counts, mill, view};
+use super::{Client, counts, runner, view};
 
 on_both_stores! {
     a_long_poll_that_was_given_up_takes_nothing
@@ -18,7 +18,7 @@ on_both_stores! {
 
 /// A consume on a connection of its own, its answer unread.
 async fn ask(client: &Client, path: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(client.asker.address).await.unwrap();
+    let mut stream = TcpStream::connect(client.client.address).await.unwrap();
     let head = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", client.path(path));
     stream.write_all(head.as_bytes()).await.unwrap();
     stream
@@ -26,34 +26,34 @@ async fn ask(client: &Client, path: &str) -> TcpStream {
 
 /// Waits until the job is ready again, and holds it to what it was: who consumes it has the first try. Until then it may
 /// go once more to those who have left, and come back.
-async fn until_untouched(mill: &Mill, client: &Client, id: &str) {
+async fn until_untouched(runner: &TestRunner, client: &Client, id: &str) {
     client.until_size("q", 1).await;
     assert_eq!(client.consume("q?ttr=600").await["job_id"], id);
-    assert_eq!(view(mill, id).await.unwrap().attempts, 1);
+    assert_eq!(view(runner, id).await.unwrap().attempts, 1);
 }
 
-async fn a_long_poll_that_was_given_up_takes_nothing(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_long_poll_that_was_given_up_takes_nothing(runner: TestRunner) {
+    let client = Client::of(&runner);
     for _ in 0..10 {
         drop(ask(&client, "q?ttr=600&timeout=600").await);
     }
     let id = client.publish("q", "").await;
-    until_untouched(&mill, &client, &id).await;
+    until_untouched(&runner, &client, &id).await;
 }
 
-async fn whoever_hangs_up_at_the_moment_of_the_answer_loses_nothing(mill: Mill) {
-    let client = Client::of(&mill);
+async fn whoever_hangs_up_at_the_moment_of_the_answer_loses_nothing(runner: TestRunner) {
+    let client = Client::of(&runner);
     for _ in 0..30 {
         let waiting = ask(&client, "q?ttr=600&timeout=600").await;
         let (id, ()) = tokio::join!(client.publish("q", ""), async { drop(waiting) });
-        until_untouched(&mill, &client, &id).await;
+        until_untouched(&runner, &client, &id).await;
         client.delete(&format!("q/job/{id}")).await;
     }
-    assert_eq!(counts(&mill, "q").await.totals["acked"], 30);
+    assert_eq!(counts(&runner, "q").await.totals["acked"], 30);
 }
 
-async fn an_answer_that_was_not_read_is_taken_back(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_answer_that_was_not_read_is_taken_back(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = loop {
         let (id, begun) = (client.publish("q", "").await, Instant::now());
         let stream = ask(&client, "q?ttr=600").await;
@@ -66,11 +66,11 @@ async fn an_answer_that_was_not_read_is_taken_back(mill: Mill) {
         }
         client.delete(&format!("q/job/{id}")).await;
     };
-    until_untouched(&mill, &client, &id).await;
+    until_untouched(&runner, &client, &id).await;
 }
 
-async fn an_answer_that_was_read_is_not_taken_back(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_answer_that_was_read_is_not_taken_back(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q", "").await;
     let mut stream = ask(&client, "q?ttr=600").await;
     let mut answer = Vec::new();
@@ -84,5 +84,5 @@ async fn an_answer_that_was_read_is_not_taken_back(mill: Mill) {
     let other = client.publish("q", "").await;
     assert_eq!(client.consume("q?ttr=600").await["job_id"], other);
     client.delete(&format!("q/job/{other}")).await;
-    assert_eq!((client.size("q").await, view(&mill, &id).await.unwrap().attempts), (0, 1));
+    assert_eq!((client.size("q").await, view(&runner, &id).await.unwrap().attempts), (0, 1));
 }

@@ -2,12 +2,12 @@
 
 use gristmill::store::TokenAdded;
 use gristmill::token::{NewToken, Scope, TokenHash, TokenLimits};
-use gristmill_tests::asker::Answer;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::http_client::Answer;
+use gristmill_tests::test_runner::TestRunner;
 use hyper::Request;
 
 use super::admin::token;
-use super::{Client, error, mill};
+use super::{Client, error, runner};
 
 on_both_stores! {
     without_tokens_whoever_comes_is_let_in
@@ -23,16 +23,16 @@ fn told(answer: &Answer) -> (u16, String) {
     (answer.status, error(answer))
 }
 
-async fn without_tokens_whoever_comes_is_let_in(mill: Mill) {
-    let client = Client::of(&mill);
+async fn without_tokens_whoever_comes_is_let_in(runner: TestRunner) {
+    let client = Client::of(&runner);
     client.publish("q", "").await;
     client.with_token("any at all").publish("q", "").await;
     assert_eq!(client.size("q").await, 2);
 }
 
-async fn with_tokens_only_their_holders_are_let_in(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let client = Client::of(&mill);
+async fn with_tokens_only_their_holders_are_let_in(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     for path in ["q", "q/peek", "q/size", "q/job/x", "q/deadletter", "q/deadletter/size"] {
         assert_eq!(told(&client.get(path).await), (401, "token not found".into()), "{path}");
@@ -41,28 +41,28 @@ async fn with_tokens_only_their_holders_are_let_in(mut mill: Mill) {
     client.with_token(&token).publish("q", "").await;
 }
 
-async fn a_token_is_said_in_a_header_or_in_the_query(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let client = Client::of(&mill);
+async fn a_token_is_said_in_a_header_or_in_the_query(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     assert_eq!(client.put(&format!("q?token={token}"), b"").await.status, 201);
     let answer = client.with_token("wrong").put(&format!("q?token={token}"), b"").await;
     assert_eq!(answer.status, 401, "the header comes first");
 }
 
-async fn a_pool_before_the_token_is_the_default_one_or_not_there(mut mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_pool_before_the_token_is_the_default_one_or_not_there(mut runner: TestRunner) {
+    let client = Client::of(&runner);
     assert_eq!(told(&client.with_token("other:x").get("q").await), (404, "pool not found".into()));
-    let admin = mill.lmstfy_admin(&Default::default());
+    let admin = runner.lmstfy_admin(&Default::default());
     let token = token(&admin, "ns").await;
     client.with_token(&format!("default:{token}")).publish("q", "").await;
     assert_eq!(told(&client.with_token(&format!("other:{token}")).get("q").await), (404, "pool not found".into()));
     assert_eq!(told(&client.with_token("default:").get("q").await), (401, "token not found".into()));
 }
 
-async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let client = Client::of(&mill);
+async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     assert_eq!(client.with_token(&token).get("q").await.status, 404);
     // lmstfy once let these in: it took namespace and token for one text.
@@ -72,17 +72,17 @@ async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(mut mill: M
     assert_eq!(told(&client.within("other").with_token(&token).get("q").await), (401, "invalid token".into()));
 }
 
-async fn a_revoked_token_lets_nobody_in(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
+async fn a_revoked_token_lets_nobody_in(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
     let (kept, revoked) = (token(&admin, "ns").await, token(&admin, "ns").await);
-    let client = Client::of(&mill).with_token(&revoked);
+    let client = Client::of(&runner).with_token(&revoked);
     client.publish("q", "").await;
     assert_eq!(admin.send(Request::delete(format!("/token/ns/{revoked}")), Vec::new()).await.status, 204);
     assert_eq!(told(&client.get("q").await), (401, "invalid token".into()));
     client.with_token(&kept).publish("q", "").await;
 }
 
-async fn a_token_may_do_what_its_scopes_say(mill: Mill) {
+async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
     for scope in [Scope::Push, Scope::Work, Scope::Read] {
         let new = NewToken {
             hash: TokenHash::of(scope.as_str()),
@@ -92,9 +92,9 @@ async fn a_token_may_do_what_its_scopes_say(mill: Mill) {
             limits: TokenLimits::default(),
             expires_in: None,
         };
-        assert!(matches!(mill.store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
+        assert!(matches!(runner.store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
     }
-    let client = Client::of(&mill);
+    let client = Client::of(&runner);
     let [push, work, read] = ["push", "work", "read"].map(|scope| client.with_token(scope));
     let lacks = |scope: &str| (403, format!("the token lacks the scope `{scope}`"));
     let id = push.publish("q", "").await;

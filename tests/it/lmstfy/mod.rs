@@ -17,8 +17,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{JobId, Name, TopicId};
 use gristmill::store::{JobView, TopicCounts};
-use gristmill_tests::asker::{Answer, Asker};
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::http_client::{Answer, HttpClient};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use hyper::http::request::Builder;
@@ -26,21 +26,21 @@ use serde_json::Value;
 
 const NAMESPACE: &str = "ns";
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, "", &[]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, "", &[]).await
 }
 
 /// A client as lmstfy's own are, in one namespace.
 #[derive(Debug, Clone)]
 struct Client {
-    asker: Asker,
+    client: HttpClient,
     namespace: String,
     token: String,
 }
 
 impl Client {
-    fn of(mill: &Mill) -> Self {
-        Self { asker: mill.asker(), namespace: NAMESPACE.into(), token: String::new() }
+    fn of(runner: &TestRunner) -> Self {
+        Self { client: runner.client(), namespace: NAMESPACE.into(), token: String::new() }
     }
 
     fn with_token(&self, token: &str) -> Self {
@@ -56,7 +56,7 @@ impl Client {
     }
 
     async fn send(&self, request: Builder, body: &[u8]) -> Answer {
-        let answer = self.asker.send(request.header("X-Token", &self.token), body.to_vec()).await;
+        let answer = self.client.send(request.header("X-Token", &self.token), body.to_vec()).await;
         assert_eq!(answer.header("x-request-id").len(), 26, "{answer:?}");
         answer
     }
@@ -130,12 +130,12 @@ fn tenant() -> Name {
     NAMESPACE.parse().unwrap()
 }
 
-async fn view(mill: &Mill, id: &str) -> Option<JobView> {
-    mill.store.job(&tenant(), &id.parse::<JobId>().unwrap()).await.unwrap()
+async fn view(runner: &TestRunner, id: &str) -> Option<JobView> {
+    runner.store.job(&tenant(), &id.parse::<JobId>().unwrap()).await.unwrap()
 }
 
-async fn counts(mill: &Mill, queue: &str) -> TopicCounts {
+async fn counts(runner: &TestRunner, queue: &str) -> TopicCounts {
     let topic = TopicId { tenant: tenant(), topic: queue.parse().unwrap() };
-    let counts = mill.store.counts(&tenant()).await.unwrap();
+    let counts = runner.store.counts(&tenant()).await.unwrap();
     counts.into_iter().find(|counts| counts.topic == topic).unwrap()
 }

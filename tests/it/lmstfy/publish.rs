@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gristmill::store::JobState;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use hyper::Request;
 use serde_json::{Value, json};
 
-use super::{Client, data, error, mill, view};
+use super::{Client, data, error, runner, view};
 
 on_both_stores! {
     a_job_is_consumed_as_it_was_published
@@ -24,8 +24,8 @@ on_both_stores! {
     nothing_happens_to_the_old_job_if_the_new_one_makes_no_sense
 }
 
-async fn a_job_is_consumed_as_it_was_published(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_is_consumed_as_it_was_published(runner: TestRunner) {
+    let client = Client::of(&runner);
     let answer = client.put("q?ttl=600&tries=3", b"hello").await;
     assert_eq!(answer.status, 201);
     let id = answer.json()["job_id"].as_str().unwrap().to_owned();
@@ -44,8 +44,8 @@ async fn a_job_is_consumed_as_it_was_published(mill: Mill) {
     assert_eq!(job, expected);
 }
 
-async fn a_body_may_be_empty_or_any_bytes_up_to_a_mebibyte(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_body_may_be_empty_or_any_bytes_up_to_a_mebibyte(runner: TestRunner) {
+    let client = Client::of(&runner);
     client.publish("q", "").await;
     assert_eq!(client.consume("q").await["data"], "");
     let most = "x".repeat(1 << 20);
@@ -57,8 +57,8 @@ async fn a_body_may_be_empty_or_any_bytes_up_to_a_mebibyte(mill: Mill) {
     assert_eq!(client.consume("q").await["data"], "AP8K");
 }
 
-async fn parameters_are_checked_in_order_and_refused_in_lmstfys_words(mill: Mill) {
-    let client = Client::of(&mill);
+async fn parameters_are_checked_in_order_and_refused_in_lmstfys_words(runner: TestRunner) {
+    let client = Client::of(&runner);
     for (query, text) in [
         ("delay=x&ttl=x", "invalid delay"),
         ("delay=4294967296", "invalid delay"),
@@ -78,8 +78,8 @@ async fn parameters_are_checked_in_order_and_refused_in_lmstfys_words(mill: Mill
     }
 }
 
-async fn names_are_checked_before_anything_else(mill: Mill) {
-    let client = Client::of(&mill);
+async fn names_are_checked_before_anything_else(runner: TestRunner) {
+    let client = Client::of(&runner);
     for (path, text) in [
         ("_q?delay=x", "queue name contains forbidden characters"),
         ("q.1", "queue name contains forbidden characters"),
@@ -99,26 +99,26 @@ async fn names_are_checked_before_anything_else(mill: Mill) {
     assert_eq!((&job["namespace"], &job["queue"]), (&"_-odd".into(), &queue.into()));
 }
 
-async fn a_delayed_job_is_nobodys_before_its_time(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_delayed_job_is_nobodys_before_its_time(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?delay=3600", "later").await;
-    assert!(matches!(view(&mill, &id).await.unwrap().state, JobState::Delayed { .. }));
+    assert!(matches!(view(&runner, &id).await.unwrap().state, JobState::Delayed { .. }));
     assert_eq!((client.get("q").await.status, client.size("q").await), (404, 0));
     let soon = client.publish("q?delay=1", "soon").await;
     assert_eq!(client.consume("q").await["job_id"], soon);
 }
 
-async fn a_ttl_of_zero_is_for_ever(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_ttl_of_zero_is_for_ever(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?ttl=0", "").await;
-    assert_eq!(view(&mill, &id).await.unwrap().job.unwrap().spec.ttl, None);
+    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.ttl, None);
     assert_eq!(client.consume("q").await["ttl"], 0);
     let id = client.publish("q", "").await;
-    assert_eq!(view(&mill, &id).await.unwrap().job.unwrap().spec.ttl, Some(Duration::from_secs(86_400)));
+    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.ttl, Some(Duration::from_secs(86_400)));
 }
 
-async fn attributes_come_back_if_the_version_is_asked_for(mill: Mill) {
-    let client = Client::of(&mill);
+async fn attributes_come_back_if_the_version_is_asked_for(runner: TestRunner) {
+    let client = Client::of(&runner);
     let with = |version: &str| {
         let request = Request::put(client.path("q")).header("Job-Attr-Hello", "World").header("Job-Attr-Foo", "bar");
         request.header("Enable-Job-Version", version)
@@ -130,8 +130,8 @@ async fn attributes_come_back_if_the_version_is_asked_for(mill: Mill) {
     assert_eq!(client.consume("q").await["attributes"], Value::Null);
 }
 
-async fn sixteen_attributes_are_allowed_and_not_one_more(mill: Mill) {
-    let client = Client::of(&mill);
+async fn sixteen_attributes_are_allowed_and_not_one_more(runner: TestRunner) {
+    let client = Client::of(&runner);
     let with = |count: usize| {
         let request = Request::put(client.path("q")).header("Enable-Job-Version", "YES");
         (0..count).fold(request, |request, n| request.header(format!("Job-Attr-{n}"), "v"))
@@ -141,8 +141,8 @@ async fn sixteen_attributes_are_allowed_and_not_one_more(mill: Mill) {
     assert_eq!((answer.status, error(&answer)), (400, "too many attributes, cannot exceed 16".into()));
 }
 
-async fn many_are_published_at_once_as_they_are_written(mill: Mill) {
-    let client = Client::of(&mill);
+async fn many_are_published_at_once_as_they_are_written(runner: TestRunner) {
+    let client = Client::of(&runner);
     let answer = client.put("q/bulk?tries=2", br#"["hello", 1e2 , {"a" :1}, [ ], null]"#).await;
     assert_eq!((answer.status, &answer.json()["msg"]), (201, &"published".into()));
     for (id, text) in
@@ -154,8 +154,8 @@ async fn many_are_published_at_once_as_they_are_written(mill: Mill) {
     assert_eq!(client.size("q").await, 0);
 }
 
-async fn an_array_has_one_to_sixty_four_jobs(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_array_has_one_to_sixty_four_jobs(runner: TestRunner) {
+    let client = Client::of(&runner);
     let many = |count: usize| serde_json::to_vec(&vec![7; count]).unwrap();
     assert_eq!(client.put("q/bulk", &many(64)).await.json()["job_ids"].as_array().unwrap().len(), 64);
     let large = format!("[\"{}\"]", "x".repeat((1 << 20) - 2));
@@ -176,21 +176,21 @@ async fn an_array_has_one_to_sixty_four_jobs(mill: Mill) {
     assert_eq!(client.size("q").await, 65, "of what was refused nothing was stored");
 }
 
-async fn a_job_published_anew_has_a_new_id_and_the_old_one_is_gone(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_published_anew_has_a_new_id_and_the_old_one_is_gone(runner: TestRunner) {
+    let client = Client::of(&runner);
     let old = client.publish("q", "old").await;
     assert_eq!(client.consume("q").await["job_id"], old);
     let new = client.publish(&format!("q/job/{old}?ttl=600"), "new").await;
     assert_ne!(new, old);
     let job = client.consume("q").await;
     assert_eq!((&job["job_id"], data(&job)), (&new.into(), "new".into()));
-    assert!(view(&mill, &old).await.is_none());
+    assert!(view(&runner, &old).await.is_none());
     // Nobody asks where the old one is, or whether there was one.
     client.publish("q/job/never-was", "newer").await;
 }
 
-async fn nothing_happens_to_the_old_job_if_the_new_one_makes_no_sense(mill: Mill) {
-    let client = Client::of(&mill);
+async fn nothing_happens_to_the_old_job_if_the_new_one_makes_no_sense(runner: TestRunner) {
+    let client = Client::of(&runner);
     let old = client.publish("q", "old").await;
     let large = vec![0; (1 << 20) + 1];
     assert_eq!(client.put(&format!("q/job/{old}?tries=0"), b"new").await.status, 400);

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use tokio::process::Command;
 
-use super::mill;
+use super::runner;
 
 on_both_stores! {
     a_client_in_python_feels_at_home
 }
 
-async fn a_client_in_python_feels_at_home(mut mill: Mill) {
-    let (door, admin) = (mill.asker().address.port(), mill.lmstfy_admin(&Default::default()).address.port());
+async fn a_client_in_python_feels_at_home(mut runner: TestRunner) {
+    let (door, admin) = (runner.client().address.port(), runner.lmstfy_admin(&Default::default()).address.port());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/lmstfy/client.py");
     let mut python = Command::new("python3");
     python.arg(script).args([door.to_string(), admin.to_string()]).kill_on_drop(true).stdin(Stdio::null());

@@ -1,10 +1,10 @@
 //! Peek, size, destroy.
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
-use super::{Client, data, error, mill, view};
+use super::{Client, data, error, runner, view};
 
 on_both_stores! {
     peek_shows_the_next_job_and_leaves_it_there
@@ -14,8 +14,8 @@ on_both_stores! {
     destroy_deletes_what_is_ready_and_leaves_the_rest
 }
 
-async fn peek_shows_the_next_job_and_leaves_it_there(mill: Mill) {
-    let client = Client::of(&mill);
+async fn peek_shows_the_next_job_and_leaves_it_there(runner: TestRunner) {
+    let client = Client::of(&runner);
     let id = client.publish("q?ttl=0&tries=4", "first").await;
     client.publish("q", "second").await;
     let mut job = client.get("q/peek").await.json();
@@ -28,8 +28,8 @@ async fn peek_shows_the_next_job_and_leaves_it_there(mill: Mill) {
     assert_eq!(client.size("q").await, 2);
 }
 
-async fn a_job_is_peeked_wherever_it_is(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_is_peeked_wherever_it_is(runner: TestRunner) {
+    let client = Client::of(&runner);
     let delayed = client.publish("q?delay=3600", "delayed").await;
     let ready = client.publish("q", "ready").await;
     let peek = async |id: &str| data(&client.get(&format!("q/job/{id}")).await.json());
@@ -40,8 +40,8 @@ async fn a_job_is_peeked_wherever_it_is(mill: Mill) {
     assert_eq!(peek(&dead).await, "dead");
 }
 
-async fn an_empty_queue_and_an_unknown_job_are_told_apart(mill: Mill) {
-    let client = Client::of(&mill);
+async fn an_empty_queue_and_an_unknown_job_are_told_apart(runner: TestRunner) {
+    let client = Client::of(&runner);
     let answer = client.get("q/peek").await;
     assert_eq!((answer.status, error(&answer)), (404, "the queue is empty".into()));
     let id = client.publish("other", "").await;
@@ -57,8 +57,8 @@ async fn an_empty_queue_and_an_unknown_job_are_told_apart(mill: Mill) {
     assert_eq!(client.get("q/peek").await.status, 404);
 }
 
-async fn size_counts_what_is_ready(mill: Mill) {
-    let client = Client::of(&mill);
+async fn size_counts_what_is_ready(runner: TestRunner) {
+    let client = Client::of(&runner);
     assert_eq!(client.get("q/size").await.json(), json!({ "namespace": "ns", "queue": "q", "size": 0 }));
     client.publish("q", "").await;
     client.publish("q", "").await;
@@ -67,8 +67,8 @@ async fn size_counts_what_is_ready(mill: Mill) {
     assert_eq!(client.size("q").await, 1);
 }
 
-async fn destroy_deletes_what_is_ready_and_leaves_the_rest(mill: Mill) {
-    let client = Client::of(&mill);
+async fn destroy_deletes_what_is_ready_and_leaves_the_rest(runner: TestRunner) {
+    let client = Client::of(&runner);
     let running = client.publish("q?tries=2", "running").await;
     client.consume("q?ttr=600").await;
     let delayed = client.publish("q?delay=3600", "delayed").await;
@@ -78,6 +78,6 @@ async fn destroy_deletes_what_is_ready_and_leaves_the_rest(mill: Mill) {
     }
     assert_eq!(client.delete("q").await.status, 204);
     assert_eq!((client.size("q").await, client.get("q").await.status), (0, 404));
-    assert!(view(&mill, &running).await.is_some() && view(&mill, &delayed).await.is_some());
+    assert!(view(&runner, &running).await.is_some() && view(&runner, &delayed).await.is_some());
     assert_eq!(client.delete("never-was").await.status, 204);
 }

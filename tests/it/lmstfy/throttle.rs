@@ -1,12 +1,12 @@
 //! Limits of publishes and consumes.
 
-use gristmill_tests::asker::Asker;
-use gristmill_tests::mill::Mill;
+use gristmill_tests::http_client::HttpClient;
+use gristmill_tests::test_runner::TestRunner;
 use hyper::Request;
 use serde_json::json;
 
 use super::admin::token;
-use super::{Client, mill};
+use super::{Client, runner};
 
 on_both_stores! {
     only_successes_count_and_the_answer_says_when_to_come_back
@@ -14,17 +14,17 @@ on_both_stores! {
 }
 
 /// A client whose token has limits, with an interval that no test outlasts.
-async fn limited(mill: &Mill, admin: &Asker, read: u32, write: u32) -> (Client, String) {
+async fn limited(runner: &TestRunner, admin: &HttpClient, read: u32, write: u32) -> (Client, String) {
     let token = token(admin, "ns").await;
     let limit = json!({ "read": read, "write": write, "interval": 3600 });
     let request = Request::post(format!("/token/ns/{token}/limit"));
     assert_eq!(admin.send(request, serde_json::to_vec(&limit).unwrap()).await.status, 201);
-    (Client::of(mill).with_token(&token), token)
+    (Client::of(runner).with_token(&token), token)
 }
 
-async fn only_successes_count_and_the_answer_says_when_to_come_back(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let (client, token) = limited(&mill, &admin, 1, 2).await;
+async fn only_successes_count_and_the_answer_says_when_to_come_back(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let (client, token) = limited(&runner, &admin, 1, 2).await;
     for _ in 0..5 {
         assert_eq!(client.get("q").await.status, 404);
         assert_eq!(client.put("q?tries=0", b"").await.status, 400);
@@ -40,9 +40,9 @@ async fn only_successes_count_and_the_answer_says_when_to_come_back(mut mill: Mi
     }
 }
 
-async fn a_batch_counts_once_and_what_is_not_throttled_never(mut mill: Mill) {
-    let admin = mill.lmstfy_admin(&Default::default());
-    let (client, _) = limited(&mill, &admin, 1, 1).await;
+async fn a_batch_counts_once_and_what_is_not_throttled_never(mut runner: TestRunner) {
+    let admin = runner.lmstfy_admin(&Default::default());
+    let (client, _) = limited(&runner, &admin, 1, 1).await;
     assert_eq!(client.put("q/bulk", b"[1,2,3]").await.status, 201);
     assert_eq!(client.put("q/bulk", b"[1]").await.status, 429);
     let jobs = client.get("q?count=2").await.json();

@@ -3,7 +3,7 @@
 use gristmill::job::{Due, JobSpec, NewJob, Payload, TopicId};
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Script, Step};
 use serde_json::json;
@@ -15,8 +15,8 @@ const MANIFEST: &str = r#"
     result-retention = "10m"
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 on_both_stores! {
@@ -25,12 +25,12 @@ on_both_stores! {
     a_job_with_an_id_of_its_own_is_acked_by_it
 }
 
-async fn a_job_published_here_is_run_by_a_handler(mill: Mill) {
-    let client = Client::of(&mill);
+async fn a_job_published_here_is_run_by_a_handler(runner: TestRunner) {
+    let client = Client::of(&runner);
     let script = Script::new([Step::Log("here".into())]);
     let id = client.publish("puppet?tries=1", &String::from_utf8(script.to_json()).unwrap()).await;
     until("the handler to be done", SOON, async || {
-        let view = view(&mill, &id).await?;
+        let view = view(&runner, &id).await?;
         (view.state == JobState::Finished && matches!(view.result, Some(ResultView::Complete(_)))).then_some(())
     })
     .await;
@@ -44,9 +44,9 @@ fn pushed(id: &str) -> NewJob {
     NewJob { spec: JobSpec { id: id.parse().unwrap(), metadata, ..JobSpec::new(topic, body) }, due: Due::Now }
 }
 
-async fn a_job_pushed_elsewhere_is_consumed_here(mill: Mill) {
-    let client = Client::of(&mill);
-    mill.store.push(&[pushed("order-17")]).await.unwrap();
+async fn a_job_pushed_elsewhere_is_consumed_here(runner: TestRunner) {
+    let client = Client::of(&runner);
+    runner.store.push(&[pushed("order-17")]).await.unwrap();
     let job = client.consume("q").await;
     assert_eq!((job["job_id"].as_str(), data(&job).as_str()), (Some("order-17"), "pushed"));
     // As many tries as a topic has that says nothing of it.
@@ -54,10 +54,10 @@ async fn a_job_pushed_elsewhere_is_consumed_here(mill: Mill) {
     assert_eq!(job["attributes"], json!({ "a": "1", "B": "3" }));
 }
 
-async fn a_job_with_an_id_of_its_own_is_acked_by_it(mill: Mill) {
-    let client = Client::of(&mill);
-    mill.store.push(&[pushed("a.b-c_1")]).await.unwrap();
+async fn a_job_with_an_id_of_its_own_is_acked_by_it(runner: TestRunner) {
+    let client = Client::of(&runner);
+    runner.store.push(&[pushed("a.b-c_1")]).await.unwrap();
     client.consume("q").await;
     assert_eq!(client.delete("q/job/a.b-c_1").await.status, 204);
-    assert!(view(&mill, "a.b-c_1").await.is_none());
+    assert!(view(&runner, "a.b-c_1").await.is_none());
 }

@@ -2,7 +2,7 @@
 
 use gristmill::job::{Due, JobId, JobSpec};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, spec};
+use gristmill_tests::test_runner::{On, TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -27,8 +27,8 @@ const MANIFEST: &str = r#"
     handler = "puppet"
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 on_both_stores! {
@@ -39,11 +39,11 @@ on_both_stores! {
 }
 
 /// Pushes through the door.
-async fn push(mill: &Mill, topic: &str, id: &str, script: &Script) -> JobId {
+async fn push(runner: &TestRunner, topic: &str, id: &str, script: &Script) -> JobId {
     let (tenant, topic) = topic.split_once('/').unwrap_or(("default", topic));
     let body = json!({ "base64": base64(&script.to_json()) });
     let document = json!({ "jobs": [{ "spec": { "id": id, "tenant": tenant, "topic": topic, "body": body } }] });
-    let answer = mill.asker().post("/v1/jobs", &document).await;
+    let answer = runner.client().post("/v1/jobs", &document).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     id.parse().unwrap()
 }
@@ -58,12 +58,12 @@ fn told(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().map(|event| (&*event.name, event.data["job"].as_str().unwrap_or_default())).collect()
 }
 
-async fn a_jobs_life_is_told_in_order(mill: Mill) {
+async fn a_jobs_life_is_told_in_order(runner: TestRunner) {
     let mut stream =
-        Stream::open(&mill, "/v1/events?kind=job-started,job-completed,job-retried,job-snoozed,job-dead").await;
+        Stream::open(&runner, "/v1/events?kind=job-started,job-completed,job-retried,job-snoozed,job-dead").await;
     let again = Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) };
     let script = Script::new([again, Step::End(End::Text("flour of a secret kind".into()))]);
-    push(&mill, "puppet", "patient", &script).await;
+    push(&runner, "puppet", "patient", &script).await;
     let events = stream.take(4).await;
     let expected = ["job-started", "job-retried", "job-started", "job-completed"];
     assert_eq!(told(&events), expected.map(|kind| (kind, "patient")));
@@ -74,22 +74,22 @@ async fn a_jobs_life_is_told_in_order(mill: Mill) {
     assert_eq!(fields(started, &place), json!(["job-started", "default", "puppet", 1, 1]));
     assert_eq!(fields(completed, &place), json!(["job-completed", "default", "puppet", 2, 2]));
     assert_eq!(fields(retried, &["reason", "again_in_ms"]), json!(["failed", 1]));
-    assert_eq!((&started["handler"], &started["worker"]), (&json!("puppet"), &json!("mill")));
+    assert_eq!((&started["handler"], &started["worker"]), (&json!("puppet"), &json!("runner")));
     assert!(completed["fuel"].as_u64() > Some(0) && completed["duration_ms"].is_u64());
     assert!(events.iter().all(|event| !event.data.to_string().contains("flour")), "no results");
 
-    push(&mill, "puppet", "mad", &Script::end(End::Reject(Cause { code: "c".into(), ..Cause::default() }))).await;
+    push(&runner, "puppet", "mad", &Script::end(End::Reject(Cause { code: "c".into(), ..Cause::default() }))).await;
     let events = stream.take(2).await;
     assert_eq!(told(&events), [("job-started", "mad"), ("job-dead", "mad")]);
     assert_eq!(events[1].data["reason"], "rejected");
 }
 
-async fn a_tenant_hears_nothing_of_another(mill: Mill) {
-    let mut theirs = Stream::open(&mill, "/v1/tenants/acme/events").await;
-    let mut all = Stream::open(&mill, "/v1/events?kind=job-completed").await;
+async fn a_tenant_hears_nothing_of_another(runner: TestRunner) {
+    let mut theirs = Stream::open(&runner, "/v1/tenants/acme/events").await;
+    let mut all = Stream::open(&runner, "/v1/events?kind=job-completed").await;
     for number in 0..3 {
-        push(&mill, "puppet", &format!("ours-{number}"), &Script::end(End::Complete)).await;
-        push(&mill, "acme/work", &format!("theirs-{number}"), &Script::end(End::Complete)).await;
+        push(&runner, "puppet", &format!("ours-{number}"), &Script::end(End::Complete)).await;
+        push(&runner, "acme/work", &format!("theirs-{number}"), &Script::end(End::Complete)).await;
     }
     let mut completed: Vec<_> = all.take(6).await.into_iter().map(|event| event.data["job"].clone()).collect();
     completed.sort_by_key(Value::to_string);
@@ -100,34 +100,34 @@ async fn a_tenant_hears_nothing_of_another(mill: Mill) {
     assert_eq!(events.iter().map(|event| event.id.unwrap()).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
 }
 
-async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(mill: Mill) {
-    let mut sink = Stream::open(&mill, "/v1/tenants/default/events?topic=sink").await;
-    let mut one = Stream::open(&mill, "/v1/tenants/default/events?job=b&kind=job-completed,job-dead").await;
+async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(runner: TestRunner) {
+    let mut sink = Stream::open(&runner, "/v1/tenants/default/events?topic=sink").await;
+    let mut one = Stream::open(&runner, "/v1/tenants/default/events?job=b&kind=job-completed,job-dead").await;
     for job in ["a", "b"] {
-        push(&mill, "puppet", job, &Script::end(End::Complete)).await;
+        push(&runner, "puppet", job, &Script::end(End::Complete)).await;
     }
-    push(&mill, "sink", "c", &Script::end(End::Complete)).await;
+    push(&runner, "sink", "c", &Script::end(End::Complete)).await;
     assert_eq!(told(&one.take(1).await), [("job-completed", "b")]);
     assert_eq!(told(&sink.take(1).await), [("job-pushed", "c")]);
 
-    let answer = mill.asker().get("/v1/events?kind=job-vanished").await;
+    let answer = runner.client().get("/v1/events?kind=job-vanished").await;
     assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad-request")));
     assert!(answer.text().contains("job-vanished") && answer.text().contains("job-taken-back"), "{}", answer.text());
-    assert_eq!(mill.asker().get("/v1/events?tenant=acme").await.status, 400, "unknown fields are refused");
+    assert_eq!(runner.client().get("/v1/events?tenant=acme").await.status, 400, "unknown fields are refused");
 }
 
-async fn pauses_and_cancels_and_respawns_are_told(mill: Mill) {
+async fn pauses_and_cancels_and_respawns_are_told(runner: TestRunner) {
     let kinds = "topic-paused,topic-resumed,job-cancelled,job-respawned";
-    let mut stream = Stream::open(&mill, &format!("/v1/tenants/default/events?kind={kinds}")).await;
+    let mut stream = Stream::open(&runner, &format!("/v1/tenants/default/events?kind={kinds}")).await;
     let say = async |path: &str, document: Value| {
-        let answer = mill.asker().post(&format!("/v1/tenants/default/{path}"), &document).await;
+        let answer = runner.client().post(&format!("/v1/tenants/default/{path}"), &document).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     };
-    let dead = mill.push("puppet", &Script::end(End::Reject(Cause::default())).to_json()).await;
-    mill.end_of(&dead).await;
+    let dead = runner.push("puppet", &Script::end(End::Reject(Cause::default())).to_json()).await;
+    runner.end_of(&dead).await;
     say("topics/puppet/pause", json!({})).await;
     say("topics/puppet/pause", json!({})).await;
-    let waits = mill.push("sink", b"").await;
+    let waits = runner.push("sink", b"").await;
     say("cancel", json!({ "ids": [waits, "nobody"] })).await;
     say("topics/puppet/dead/respawn", json!({ "ids": [dead, "nobody"] })).await;
     say("topics/puppet/resume", json!({})).await;
@@ -139,50 +139,50 @@ async fn pauses_and_cancels_and_respawns_are_told(mill: Mill) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_becomes_of_a_handler_is_told_to_those_whom_it_serves() {
-    let mill = mill(On::Memory).await;
-    let mut all = Stream::open(&mill, "/v1/events").await;
-    let mut theirs = Stream::open(&mill, "/v1/tenants/acme/events").await;
-    let mut others = Stream::open(&mill, "/v1/tenants/others/events").await;
+    let runner = runner(On::Memory).await;
+    let mut all = Stream::open(&runner, "/v1/events").await;
+    let mut theirs = Stream::open(&runner, "/v1/tenants/acme/events").await;
+    let mut others = Stream::open(&runner, "/v1/tenants/others/events").await;
     let component = std::fs::read(guests::PUPPET).unwrap();
-    mill.drop_in("another", &std::fs::read(guests::ECHO).unwrap());
+    runner.drop_in("another", &std::fs::read(guests::ECHO).unwrap());
     assert_eq!(all.take(1).await[0].data["handler"], "another");
-    mill.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
+    runner.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
     let replaced = theirs.take(1).await.remove(0);
     assert_eq!((&*replaced.name, &replaced.data["handler"]), ("handler-replaced", &json!("puppet")));
     assert!(replaced.data["version"].is_string());
-    mill.drop_in("puppet", b"no component");
+    runner.drop_in("puppet", b"no component");
     let refused = theirs.take(1).await.remove(0);
     assert_eq!(refused.name, "handler-refused");
     assert!(!refused.data["reason"].as_str().unwrap().is_empty());
-    std::fs::remove_file(mill.handlers().join("puppet.wasm")).unwrap();
+    std::fs::remove_file(runner.handlers().join("puppet.wasm")).unwrap();
     assert_eq!(theirs.take(1).await[0].name, "handler-removed");
-    mill.drop_in("puppet", &component);
+    runner.drop_in("puppet", &component);
     assert_eq!(theirs.take(1).await[0].name, "handler-loaded");
     let names: Vec<String> = all.take(4).await.into_iter().map(|event| event.name).collect();
     assert_eq!(names, ["handler-replaced", "handler-refused", "handler-removed", "handler-loaded"]);
 
-    let mut mill = mill;
-    mill.shutdown().await;
+    let mut runner = runner;
+    runner.shutdown().await;
     assert_eq!(others.next().await, None, "it ended with the server, and had nothing to tell");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
-    let mill = mill(On::Memory).await;
-    let mut slow = Stream::open(&mill, "/v1/events?kind=job-pushed").await;
+    let runner = runner(On::Memory).await;
+    let mut slow = Stream::open(&runner, "/v1/events?kind=job-pushed").await;
     let mut jobs = 0;
     // More than waits for it, here and in the sockets on the way.
     until("the reader to be too slow", 4 * SOON, async || {
         let job =
             |number| json!({ "spec": { "id": format!("{jobs}-{number}"), "tenant": "default", "topic": "sink" } });
         let document = json!({ "jobs": (0..1000).map(job).collect::<Vec<_>>() });
-        assert_eq!(mill.asker().post("/v1/jobs", &document).await.status, 200);
+        assert_eq!(runner.client().post("/v1/jobs", &document).await.status, 200);
         jobs += 1000;
-        let page = Samples::read(&mill.asker().get("/metrics").await.text());
+        let page = Samples::read(&runner.client().get("/metrics").await.text());
         (page.get("gristmill_node_events_missed_total") > 0.0).then_some(())
     })
     .await;
-    push(&mill, "sink", "last", &Script::end(End::Complete)).await;
+    push(&runner, "sink", "last", &Script::end(End::Complete)).await;
     let jobs = jobs + 1;
     let (mut heard, mut missed, mut gaps, mut at) = (0, 0, 0, 0);
     while at < jobs {
@@ -206,18 +206,18 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_may_open_so_many_streams_and_no_more() {
-    let mill = mill(On::Memory).await;
+    let runner = runner(On::Memory).await;
     let mut streams = Vec::new();
     for _ in 0..16 {
-        streams.push(Stream::open(&mill, "/v1/tenants/acme/events").await);
+        streams.push(Stream::open(&runner, "/v1/tenants/acme/events").await);
     }
-    let answer = mill.asker().get("/v1/tenants/acme/events").await;
+    let answer = runner.client().get("/v1/tenants/acme/events").await;
     assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("too-many-streams")));
-    streams.push(Stream::open(&mill, "/v1/tenants/default/events").await);
+    streams.push(Stream::open(&runner, "/v1/tenants/default/events").await);
     streams.remove(0);
     // The server notices on its next word that the other side is gone.
     until("room for another", SOON, async || {
-        let response = mill.asker().begin(Request::get("/v1/tenants/acme/events"), Vec::new()).await;
+        let response = runner.client().begin(Request::get("/v1/tenants/acme/events"), Vec::new()).await;
         if response.status() == 200 {
             return Some(());
         }
@@ -231,12 +231,12 @@ async fn a_tenant_may_open_so_many_streams_and_no_more() {
 async fn a_worker_that_died_is_told_of_with_what_becomes_of_its_job() {
     use gristmill::job::WorkerId;
     use gristmill::store::ClaimFrom;
-    let mill = mill(On::Memory).await;
-    let mut stream = Stream::open(&mill, "/v1/events?kind=job-taken-back,job-dead").await;
+    let runner = runner(On::Memory).await;
+    let mut stream = Stream::open(&runner, "/v1/events?kind=job-taken-back,job-dead").await;
     let job = JobSpec { max_attempts: Some(1), ..spec("sink", b"") };
-    let id = mill.push_job(job, Due::Now).await;
+    let id = runner.push_job(job, Due::Now).await;
     let from = ClaimFrom { topic: "sink".parse().unwrap(), max: 1, lease: std::time::Duration::from_millis(1) };
-    assert_eq!(mill.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);
+    assert_eq!(runner.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);
     let events = stream.take(2).await;
     assert_eq!(told(&events), [("job-taken-back", id.as_str()), ("job-dead", id.as_str())]);
     assert_eq!(events[0].data["worker"], "gone");

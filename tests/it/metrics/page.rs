@@ -2,9 +2,9 @@
 
 use gristmill::job::{Due, JobSpec};
 use gristmill::store::embedded::EmbeddedStore;
-use gristmill_tests::asker::{Answer, Asker};
 use gristmill_tests::guests;
-use gristmill_tests::mill::{Mill, On, spec};
+use gristmill_tests::http_client::{Answer, HttpClient};
+use gristmill_tests::test_runner::{On, TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use hyper::http::request::Builder;
@@ -24,8 +24,8 @@ const MANIFEST: &str = r#"
     handler = "puppet"
 "#;
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[("puppet", guests::PUPPET)]).await
 }
 
 on_both_stores! {
@@ -37,31 +37,31 @@ on_both_stores! {
 }
 
 /// As it is at this moment.
-async fn page_now(mill: &Mill, path: &str) -> Samples {
-    let answer = mill.asker().get(path).await;
+async fn page_now(runner: &TestRunner, path: &str) -> Samples {
+    let answer = runner.client().get(path).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     Samples::read(&answer.text())
 }
 
 /// Once the store has answered for it within the time that it is given.
-async fn page(mill: &Mill, path: &str) -> Samples {
+async fn page(runner: &TestRunner, path: &str) -> Samples {
     let is_whole = |page: &Samples| page.get("gristmill_store_up") == 1.0;
-    until("the store to answer", SOON, async || Some(page_now(mill, path).await).filter(is_whole)).await
+    until("the store to answer", SOON, async || Some(page_now(runner, path).await).filter(is_whole)).await
 }
 
 /// The same as an answer, to any request for it.
-async fn answered(mill: &Mill, request: impl Fn() -> Builder) -> Answer {
+async fn answered(runner: &TestRunner, request: impl Fn() -> Builder) -> Answer {
     until("the store to answer", SOON, async || {
-        let answer = mill.asker().send(request(), Vec::new()).await;
+        let answer = runner.client().send(request(), Vec::new()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         (Samples::read(&answer.text()).get("gristmill_store_up") == 1.0).then_some(answer)
     })
     .await
 }
 
-async fn work(mill: &Mill, topic: &str, script: Script) {
-    mill.work(topic, &script.to_json()).await;
+async fn work(runner: &TestRunner, topic: &str, script: Script) {
+    runner.work(topic, &script.to_json()).await;
 }
 
 /// Of the topic `puppet`, with these further labels.
@@ -69,16 +69,16 @@ fn of(name: &str, labels: &str) -> String {
     format!("{name}{{tenant=\"default\",topic=\"puppet\"{labels}}}")
 }
 
-async fn what_was_done_is_counted_by_how_it_ended(mill: Mill) {
+async fn what_was_done_is_counted_by_how_it_ended(runner: TestRunner) {
     for _ in 0..3 {
-        work(&mill, "puppet", Script::end(End::Complete)).await;
+        work(&runner, "puppet", Script::end(End::Complete)).await;
     }
-    work(&mill, "puppet", Script::end(End::Unreachable)).await;
-    work(&mill, "puppet", Script::end(End::Reject(Cause::default()))).await;
+    work(&runner, "puppet", Script::end(End::Unreachable)).await;
+    work(&runner, "puppet", Script::end(End::Reject(Cause::default()))).await;
     let again = Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) };
-    work(&mill, "puppet", Script::new([again, Step::End(End::Complete)])).await;
+    work(&runner, "puppet", Script::new([again, Step::End(End::Complete)])).await;
 
-    let page = page(&mill, "/metrics").await;
+    let page = page(&runner, "/metrics").await;
     let attempts = |outcome| page.find(&of("gristmill_node_attempts_total", &format!(",outcome=\"{outcome}\"")));
     assert_eq!(["complete", "trapped", "reject", "retry"].map(attempts), [4.0, 2.0, 1.0, 1.0].map(Some));
     let jobs = |name, event, reason| page.find(&of(name, &format!(",event=\"{event}\",reason=\"{reason}\"")));
@@ -98,9 +98,9 @@ async fn what_was_done_is_counted_by_how_it_ended(mill: Mill) {
     // Of first attempts, and of jobs that are over.
     assert_eq!(count("gristmill_node_wait_seconds"), 6.0);
     assert_eq!(count("gristmill_node_latency_seconds"), 6.0);
-    let fuel: u64 = mill.records().iter().map(|record| record.fuel).sum();
+    let fuel: u64 = runner.records().iter().map(|record| record.fuel).sum();
     assert_eq!(page.get(&of("gristmill_node_fuel_total", "")), fuel as f64);
-    let version = mill.records()[0].version.unwrap();
+    let version = runner.records()[0].version.unwrap();
     let handler = format!(",handler=\"puppet\",version=\"{version}\"");
     assert_eq!(page.get(&of("gristmill_node_handler_info", &handler)), 1.0);
     assert_eq!(page.get(r#"gristmill_node_handler_reloads_total{handler="puppet",result="loaded"}"#), 1.0);
@@ -108,14 +108,14 @@ async fn what_was_done_is_counted_by_how_it_ended(mill: Mill) {
     assert_eq!(page.get("gristmill_node_guests_max"), 64.0);
 }
 
-async fn jobs_are_counted_where_they_wait(mill: Mill) {
-    mill.push("sink", b"").await;
-    mill.push("sink", b"").await;
-    mill.push_job(spec("sink", b""), Due::After(std::time::Duration::from_secs(3600))).await;
-    work(&mill, "puppet", Script::end(End::Reject(Cause::default()))).await;
+async fn jobs_are_counted_where_they_wait(runner: TestRunner) {
+    runner.push("sink", b"").await;
+    runner.push("sink", b"").await;
+    runner.push_job(spec("sink", b""), Due::After(std::time::Duration::from_secs(3600))).await;
+    work(&runner, "puppet", Script::end(End::Reject(Cause::default()))).await;
     let path = "/v1/tenants/default/topics/sink/pause";
-    assert_eq!(mill.asker().post(path, &json!({})).await.status, 200);
-    let page = page(&mill, "/metrics").await;
+    assert_eq!(runner.client().post(path, &json!({})).await.status, 200);
+    let page = page(&runner, "/metrics").await;
     let depth = |topic, state| {
         page.get(&format!("gristmill_store_depth{{tenant=\"default\",topic=\"{topic}\",state=\"{state}\"}}"))
     };
@@ -129,13 +129,13 @@ async fn jobs_are_counted_where_they_wait(mill: Mill) {
     assert_eq!((paused("sink"), paused("puppet")), (1.0, 0.0));
 }
 
-async fn a_tenants_page_shows_nothing_of_another(mill: Mill) {
-    work(&mill, "puppet", Script::end(End::Complete)).await;
+async fn a_tenants_page_shows_nothing_of_another(runner: TestRunner) {
+    work(&runner, "puppet", Script::end(End::Complete)).await;
     let theirs =
         JobSpec { topic: "acme/work".parse().unwrap(), ..spec("puppet", &Script::end(End::Complete).to_json()) };
-    let job = mill.push_job(theirs, Due::Now).await;
-    until("the job", SOON, async || mill.attempts_at(&job).pop()).await;
-    let both = page(&mill, "/metrics").await;
+    let job = runner.push_job(theirs, Due::Now).await;
+    until("the job", SOON, async || runner.attempts_at(&job).pop()).await;
+    let both = page(&runner, "/metrics").await;
     let acked = |page: &Samples, tenant: &str, topic: &str| {
         let labels = format!("{{tenant=\"{tenant}\",topic=\"{topic}\",event=\"acked\",reason=\"\"}}");
         [
@@ -146,7 +146,7 @@ async fn a_tenants_page_shows_nothing_of_another(mill: Mill) {
     assert_eq!(acked(&both, "default", "puppet"), [Some(1.0); 2]);
     assert_eq!(acked(&both, "acme", "work"), [Some(1.0); 2]);
 
-    let answer = answered(&mill, || Request::get("/v1/tenants/acme/metrics")).await.text();
+    let answer = answered(&runner, || Request::get("/v1/tenants/acme/metrics")).await.text();
     let ours = Samples::read(&answer);
     assert_eq!(acked(&ours, "acme", "work"), [Some(1.0); 2]);
     assert!(!answer.contains("tenant=\"default\""), "{answer}");
@@ -154,11 +154,11 @@ async fn a_tenants_page_shows_nothing_of_another(mill: Mill) {
     assert_eq!(of_nobody.collect::<Vec<_>>(), ["gristmill_store_up 1"]);
 }
 
-async fn a_page_is_the_same_in_both_formats(mill: Mill) {
-    work(&mill, "puppet", Script::end(End::Complete)).await;
-    let text = page(&mill, "/metrics").await;
+async fn a_page_is_the_same_in_both_formats(runner: TestRunner) {
+    work(&runner, "puppet", Script::end(End::Complete)).await;
+    let text = page(&runner, "/metrics").await;
     let request = || Request::get("/metrics").header("accept", "application/openmetrics-text; version=1.0.0");
-    let answer = answered(&mill, request).await;
+    let answer = answered(&runner, request).await;
     assert_eq!(answer.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(answer.text().ends_with("# EOF\n"));
     let open_metrics = Samples::read(&answer.text());
@@ -168,21 +168,21 @@ async fn a_page_is_the_same_in_both_formats(mill: Mill) {
     }
 }
 
-async fn calls_and_requests_are_counted_by_name_and_template(mill: Mill) {
-    work(&mill, "puppet", Script::end(End::Complete)).await;
+async fn calls_and_requests_are_counted_by_name_and_template(runner: TestRunner) {
+    work(&runner, "puppet", Script::end(End::Complete)).await;
     for id in ["secret-1", "secret-2"] {
-        assert_eq!(mill.asker().get(&format!("/v1/tenants/default/jobs/{id}")).await.status, 404);
+        assert_eq!(runner.client().get(&format!("/v1/tenants/default/jobs/{id}")).await.status, 404);
     }
-    assert_eq!(mill.asker().get("/no/such/path-1").await.status, 404);
+    assert_eq!(runner.client().get("/no/such/path-1").await.status, 404);
     let document = json!({ "jobs": [{ "spec": { "id": "a", "tenant": "default", "topic": "sink" } }] });
-    assert_eq!(mill.asker().post("/v1/jobs", &document).await.status, 200);
+    assert_eq!(runner.client().post("/v1/jobs", &document).await.status, 200);
 
     let calls = |operation| {
         format!("gristmill_node_store_call_duration_seconds_count{{operation=\"{operation}\",result=\"ok\"}}")
     };
     // The runner's first heartbeat waits for nobody's job.
     let answer = until("a heartbeat", SOON, async || {
-        let answer = mill.asker().get("/metrics").await.text();
+        let answer = runner.client().get("/metrics").await.text();
         Samples::read(&answer).find(&calls("heartbeat")).map(|_| answer)
     })
     .await;
@@ -204,40 +204,40 @@ async fn calls_and_requests_are_counted_by_name_and_template(mill: Mill) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_leaves_the_servers_own_numbers() {
-    let mut mill = mill(On::Redis).await;
-    work(&mill, "puppet", Script::end(End::Complete)).await;
-    mill.redis.as_mut().unwrap().stop();
+    let mut runner = runner(On::Redis).await;
+    work(&runner, "puppet", Script::end(End::Complete)).await;
+    runner.redis.as_mut().unwrap().stop();
     let page = until("the store to be missed", SOON, async || {
-        let page = page_now(&mill, "/metrics").await;
+        let page = page_now(&runner, "/metrics").await;
         (page.get("gristmill_store_up") == 0.0).then_some(page)
     })
     .await;
     assert_eq!(page.get(&of("gristmill_node_jobs_total", ",event=\"acked\",reason=\"\"")), 1.0);
     until("a page without depths", SOON, async || {
-        let page = page_now(&mill, "/metrics").await;
+        let page = page_now(&runner, "/metrics").await;
         page.with("gristmill_store_depth").is_empty().then_some(())
     })
     .await;
-    mill.redis.as_mut().unwrap().resume().await;
-    self::page(&mill, "/metrics").await;
+    runner.redis.as_mut().unwrap().resume().await;
+    self::page(&runner, "/metrics").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_beyond_the_bound_share_a_series() {
     const BOUND: usize = 1000;
-    let mill = mill(On::Memory).await;
+    let runner = runner(On::Memory).await;
     let jobs = |numbers: std::ops::Range<usize>| {
         let job = |number| json!({ "spec": { "tenant": "many", "topic": format!("t{number:04}"), "id": format!("j{number}") } });
         json!({ "jobs": numbers.map(job).collect::<Vec<_>>() })
     };
     // Three that the page has met before are of the manifest.
-    let before = page(&mill, "/metrics").await.with("gristmill_node_handler_info").len();
+    let before = page(&runner, "/metrics").await.with("gristmill_node_handler_info").len();
     assert_eq!(before, 3);
     for numbers in [0..BOUND - before, BOUND - before..BOUND - before + 2] {
-        let answer = mill.asker().post("/v1/jobs", &jobs(numbers)).await;
+        let answer = runner.client().post("/v1/jobs", &jobs(numbers)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    let page = page(&mill, "/metrics").await;
+    let page = page(&runner, "/metrics").await;
     let pushed = page.with("event=\"pushed\",reason=\"\",tenant=\"many\"");
     let of_node = pushed.iter().filter(|(name, _)| name.starts_with("gristmill_node_")).count();
     assert_eq!(of_node, BOUND - before + 1);
@@ -253,9 +253,9 @@ async fn before_the_handlers_are_read_there_is_a_page() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let store = std::sync::Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let server = gristmill::server::HttpServer::start(listener, store, "a store").unwrap();
-    let asker = Asker::new(server.address());
+    let client = HttpClient::new(server.address());
     let page = until("the store to answer", SOON, async || {
-        let page = Samples::read(&asker.get("/metrics").await.text());
+        let page = Samples::read(&client.get("/metrics").await.text());
         (page.get("gristmill_store_up") == 1.0).then_some(page)
     })
     .await;

@@ -1,6 +1,6 @@
 //! Reads server-sent events.
 
-use gristmill_tests::mill::Mill;
+use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -25,8 +25,8 @@ pub(super) struct Event {
 
 impl Stream {
     /// What happens after this is told.
-    pub(super) async fn open(mill: &Mill, path: &str) -> Self {
-        let response = mill.asker().begin(Request::get(path), Vec::new()).await;
+    pub(super) async fn open(runner: &TestRunner, path: &str) -> Self {
+        let response = runner.client().begin(Request::get(path), Vec::new()).await;
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self { body: response.into_body(), text: String::new() }

@@ -12,7 +12,7 @@ mod world;
 use std::cell::Cell;
 use std::time::Instant;
 
-use gristmill_tests::queue::{Kind, Queue};
+use gristmill_tests::test_store::{Kind, TestStore};
 use operations::{Operation, sequences};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use tokio::runtime::Builder;
@@ -46,7 +46,7 @@ fn compare(kind: Kind, sequences_by_default: u64) {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     // What all sequences share is started once.
-    let _keep = runtime.block_on(Queue::new(kind));
+    let _keep = runtime.block_on(TestStore::new(kind));
 
     let (begun, done, steps) = (Instant::now(), Cell::new(0), Cell::new(0));
     let play = |operations: Vec<Operation>| {
@@ -69,7 +69,7 @@ fn compare(kind: Kind, sequences_by_default: u64) {
 }
 
 async fn play(kind: Kind, operations: &[Operation]) -> Result<(), Difference> {
-    let mut world = World::new(Queue::new(kind).await);
+    let mut world = World::new(TestStore::new(kind).await);
     for (place, operation) in operations.iter().enumerate() {
         world.step(operation).await.map_err(|Difference(text)| Difference(format!("step {}: {text}", place + 1)))?;
     }

@@ -9,7 +9,7 @@ use gristmill::job::{Claim, Due, JobId, JobSpec, Lease, Name, NewJob, Payload, T
 use gristmill::outcome::{Failure, FailureDetail, Verdict};
 use gristmill::store::{ClaimFrom, DeadLimits, JobView, Migrated, Settlement, StoreError};
 use gristmill::time::Timestamp;
-use gristmill_tests::queue::{DEAD_AFTER, Queue};
+use gristmill_tests::test_store::{DEAD_AFTER, TestStore};
 
 use super::operations::{Draft, End, Ending, Line, Ms, Operation, Pick, TENANTS, TOPICS, WORKERS, When};
 use super::plain::{Key, Model};
@@ -18,7 +18,7 @@ use super::plain::{Key, Model};
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) struct World {
-    queue: Queue,
+    queue: TestStore,
     model: Model,
     /// Every id ever pushed, the latest last; one that was pushed again is there again.
     pushed: Vec<Key>,
@@ -55,7 +55,7 @@ fn ms(ms: Ms) -> Duration {
 }
 
 impl World {
-    pub(super) fn new(queue: Queue) -> Self {
+    pub(super) fn new(queue: TestStore) -> Self {
         let model = Model::new(queue.now());
         let topics = ["acme/a", "acme/b", "other/a"].map(|topic| topic.parse().unwrap());
         let tenants = ["acme", "other"].map(|tenant| tenant.parse().unwrap());

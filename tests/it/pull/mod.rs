@@ -7,8 +7,8 @@ mod work;
 
 use gristmill::job::{JobId, JobSpec, TopicId};
 use gristmill::store::{JobState, JobView, TopicCounts};
-use gristmill_tests::asker::Asker;
-use gristmill_tests::mill::{Mill, On, tenant};
+use gristmill_tests::http_client::HttpClient;
+use gristmill_tests::test_runner::{On, TestRunner, tenant};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = r#"
@@ -23,25 +23,25 @@ const MANIFEST: &str = r#"
     [topics.done-here]
 "#;
 
-pub(crate) async fn mill(on: On) -> Mill {
-    Mill::start_on(on, MANIFEST, &[]).await
+pub(crate) async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &[]).await
 }
 
 /// What a claim of `topic` brings.
-async fn claim(asker: &Asker, topic: &str, asked: Value) -> Vec<Value> {
-    let answer = asker.post(&format!("/v1/tenants/default/topics/{topic}/claim"), &asked).await;
+async fn claim(client: &HttpClient, topic: &str, asked: Value) -> Vec<Value> {
+    let answer = client.post(&format!("/v1/tenants/default/topics/{topic}/claim"), &asked).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["claims"].as_array().unwrap().clone()
 }
 
-async fn claim_one(asker: &Asker, topic: &str) -> Value {
-    let mut claims = claim(asker, topic, json!({ "wait_ms": 30_000 })).await;
+async fn claim_one(client: &HttpClient, topic: &str) -> Value {
+    let mut claims = claim(client, topic, json!({ "wait_ms": 30_000 })).await;
     assert_eq!(claims.len(), 1);
     claims.remove(0)
 }
 
-async fn settle(asker: &Asker, settlements: Value) -> Value {
-    let answer = asker.post("/v1/tenants/default/leases/settle", &json!({ "settlements": settlements })).await;
+async fn settle(client: &HttpClient, settlements: Value) -> Value {
+    let answer = client.post("/v1/tenants/default/leases/settle", &json!({ "settlements": settlements })).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["settled"].clone()
 }
@@ -50,21 +50,21 @@ fn id(claim: &Value) -> JobId {
     claim["job"]["spec"]["id"].as_str().unwrap().parse().unwrap()
 }
 
-async fn view(mill: &Mill, job: &JobId) -> Option<JobView> {
-    mill.store.job(&tenant(), job).await.unwrap()
+async fn view(runner: &TestRunner, job: &JobId) -> Option<JobView> {
+    runner.store.job(&tenant(), job).await.unwrap()
 }
 
-async fn state(mill: &Mill, job: &JobId) -> Option<JobState> {
-    view(mill, job).await.map(|view| view.state)
+async fn state(runner: &TestRunner, job: &JobId) -> Option<JobState> {
+    view(runner, job).await.map(|view| view.state)
 }
 
-async fn counts(mill: &Mill, topic: &str) -> TopicCounts {
+async fn counts(runner: &TestRunner, topic: &str) -> TopicCounts {
     let topic: TopicId = topic.parse().unwrap();
-    let counts = mill.store.counts(&tenant()).await.unwrap();
+    let counts = runner.store.counts(&tenant()).await.unwrap();
     counts.into_iter().find(|counts| counts.topic == topic).unwrap()
 }
 
 /// A job whose end nobody keeps.
 fn plain(topic: &str, body: &[u8]) -> JobSpec {
-    JobSpec { keep_result: None, ..gristmill_tests::mill::spec(topic, body) }
+    JobSpec { keep_result: None, ..gristmill_tests::test_runner::spec(topic, body) }
 }

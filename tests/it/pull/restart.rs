@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gristmill_tests::asker::Asker;
+use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::process::Process;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
@@ -16,37 +16,37 @@ const MANIFEST: &str = "
     ";
 
 /// Whoever asks the server that is the `nth` to write into this log.
-async fn asker(server: &Process, nth: usize) -> Asker {
+async fn client(server: &Process, nth: usize) -> HttpClient {
     let listens = async || {
         let log = server.log();
         let address =
             log.split("listening on http://").nth(nth)?.split(|c: char| c.is_whitespace() || c == '"').next()?;
-        log.matches("ready for jobs").nth(nth - 1).and_then(|_| address.parse().ok()).map(Asker::new)
+        log.matches("ready for jobs").nth(nth - 1).and_then(|_| address.parse().ok()).map(HttpClient::new)
     };
     until("the server to be ready", SOON, listens).await
 }
 
-async fn push(asker: &Asker, name: &str) {
+async fn push(client: &HttpClient, name: &str) {
     let job = json!({ "spec": { "id": name, "tenant": "default", "topic": "print" } });
-    assert_eq!(asker.post("/v1/jobs", &json!({ "jobs": [job] })).await.status, 200);
+    assert_eq!(client.post("/v1/jobs", &json!({ "jobs": [job] })).await.status, 200);
 }
 
-async fn settle(asker: &Asker, claim: &Value) -> Value {
+async fn settle(client: &HttpClient, claim: &Value) -> Value {
     let settlement = json!({ "settlements": [{ "lease": claim["lease"], "ack": {} }] });
-    asker.post("/v1/tenants/default/leases/settle", &settlement).await.json()["settled"].clone()
+    client.post("/v1/tenants/default/leases/settle", &settlement).await.json()["settled"].clone()
 }
 
-async fn a_restarted_server_honours_leases(site: Site) {
-    let server = site.serve().await;
-    let before = asker(&server, 1).await;
+async fn a_restarted_server_honours_leases(project: TestProject) {
+    let server = project.serve().await;
+    let before = client(&server, 1).await;
     for name in ["kept", "left"] {
         push(&before, name).await;
     }
     let kept = claim(&before, "print", json!({ "lease_ms": 3_600_000, "worker": "press" })).await.remove(0);
     let left = claim(&before, "print", json!({ "lease_ms": 1000 })).await.remove(0);
     server.kill();
-    let server = site.serve().await;
-    let after = asker(&server, 2).await;
+    let server = project.serve().await;
+    let after = client(&server, 2).await;
     // The one whose lease ran out comes back by that, and by nothing else.
     let again = claim_one(&after, "print").await;
     assert_eq!((id(&again), &again["previous"]), (id(&left), &json!("lease-expired")));
@@ -59,10 +59,10 @@ async fn a_restarted_server_honours_leases(site: Site) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_server_honours_leases_of_its_file() {
-    a_restarted_server_honours_leases(Site::new(MANIFEST, &[]).await).await;
+    a_restarted_server_honours_leases(TestProject::new(MANIFEST, &[]).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_server_honours_leases_in_redis() {
-    a_restarted_server_honours_leases(Site::on_redis(MANIFEST, &[]).await).await;
+    a_restarted_server_honours_leases(TestProject::on_redis(MANIFEST, &[]).await).await;
 }

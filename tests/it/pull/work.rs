@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{Due, JobId, NewJob};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, ResultView};
-use gristmill_tests::mill::{Mill, tenant};
+use gristmill_tests::test_runner::{TestRunner, tenant};
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
-use super::{claim, claim_one, counts, id, mill, plain, settle, state, view};
+use super::{claim, claim_one, counts, id, plain, runner, settle, state, view};
 
 on_both_stores! {
     a_worker_claims_a_job_and_its_result_is_kept
@@ -37,24 +37,24 @@ on_both_stores! {
 
 const BODY: &str = "aGVsbG8=";
 
-async fn a_worker_claims_a_job_and_its_result_is_kept(mill: Mill) {
-    let asker = mill.asker();
-    let pushed = mill.push("print", b"hello").await;
-    let claim = claim_one(&asker, "print").await;
+async fn a_worker_claims_a_job_and_its_result_is_kept(runner: TestRunner) {
+    let client = runner.client();
+    let pushed = runner.push("print", b"hello").await;
+    let claim = claim_one(&client, "print").await;
     assert_eq!((id(&claim), &claim["attempt"], &claim["attempts_max"]), (pushed.clone(), &json!(1), &json!(3)));
     assert_eq!(claim["job"]["spec"]["body"]["base64"], BODY);
     let ack = json!({ "result": { "base64": BODY, "content_type": "text/plain" } });
-    assert_eq!(settle(&asker, json!([{ "lease": claim["lease"], "ack": ack }])).await, json!(["done"]));
-    let view = view(&mill, &pushed).await.unwrap();
+    assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": ack }])).await, json!(["done"]));
+    let view = view(&runner, &pushed).await.unwrap();
     assert_eq!((view.state, view.attempts), (JobState::Finished, 1));
     let Some(ResultView::Complete(Some(result))) = view.result else { panic!("{:?}", view.result) };
     assert_eq!((result.data, result.content_type.as_deref()), (b"hello".to_vec(), Some("text/plain")));
-    assert_eq!(counts(&mill, "print").await.totals["acked"], 1);
+    assert_eq!(counts(&runner, "print").await.totals["acked"], 1);
 }
 
-async fn push_many(mill: &Mill, topic: &str, count: usize) -> HashSet<JobId> {
+async fn push_many(runner: &TestRunner, topic: &str, count: usize) -> HashSet<JobId> {
     let jobs: Vec<NewJob> = (0..count).map(|_| NewJob { spec: plain(topic, b"x"), due: Due::Now }).collect();
-    mill.store.push(&jobs).await.unwrap();
+    runner.store.push(&jobs).await.unwrap();
     jobs.into_iter().map(|job| job.spec.id).collect()
 }
 
@@ -62,53 +62,53 @@ fn acks(claims: &[Value]) -> Value {
     claims.iter().map(|claim| json!({ "lease": claim["lease"], "ack": {} })).collect()
 }
 
-async fn many_jobs_are_claimed_and_settled_at_once(mill: Mill) {
-    let asker = mill.asker();
-    let pushed = push_many(&mill, "print", 1001).await;
+async fn many_jobs_are_claimed_and_settled_at_once(runner: TestRunner) {
+    let client = runner.client();
+    let pushed = push_many(&runner, "print", 1001).await;
     let asked = json!({ "max": 1000, "lease_ms": 600_000 });
-    let first = claim(&asker, "print", asked.clone()).await;
-    let last = claim(&asker, "print", asked).await;
+    let first = claim(&client, "print", asked.clone()).await;
+    let last = claim(&client, "print", asked).await;
     assert_eq!((first.len(), last.len()), (1000, 1));
     assert_eq!(first.iter().chain(&last).map(id).collect::<HashSet<_>>(), pushed);
-    let settled = settle(&asker, acks(&first)).await;
+    let settled = settle(&client, acks(&first)).await;
     assert!(settled.as_array().unwrap().iter().all(|settled| settled == "done"));
-    settle(&asker, acks(&last)).await;
-    let counts = counts(&mill, "print").await;
+    settle(&client, acks(&last)).await;
+    let counts = counts(&runner, "print").await;
     assert_eq!((counts.ready, counts.running, counts.totals["acked"]), (0, 0, 1001));
 }
 
-async fn a_claim_that_waits_is_woken_by_a_push(mill: Mill) {
-    let asker = mill.asker();
+async fn a_claim_that_waits_is_woken_by_a_push(runner: TestRunner) {
+    let client = runner.client();
     let waiting = tokio::spawn({
-        let asker = asker.clone();
-        async move { claim_one(&asker, "print").await }
+        let client = client.clone();
+        async move { claim_one(&client, "print").await }
     });
     // Whether it waits already or looks only now, it gets the job.
-    let pushed = mill.push("print", b"hello").await;
+    let pushed = runner.push("print", b"hello").await;
     assert_eq!(id(&waiting.await.unwrap()), pushed);
 }
 
-async fn a_claim_that_waits_is_woken_by_a_due_time(mill: Mill) {
-    let pushed = mill.push_job(plain("print", b"x"), Due::After(Duration::from_millis(300))).await;
-    let claim = claim_one(&mill.asker(), "print").await;
+async fn a_claim_that_waits_is_woken_by_a_due_time(runner: TestRunner) {
+    let pushed = runner.push_job(plain("print", b"x"), Due::After(Duration::from_millis(300))).await;
+    let claim = claim_one(&runner.client(), "print").await;
     assert_eq!(id(&claim), pushed);
     let (due, claimed) = (&claim["job"]["due_at_ms"], &claim["claimed_at_ms"]);
     assert!(due.as_u64().unwrap() <= claimed.as_u64().unwrap(), "due at {due}, claimed at {claimed}");
 }
 
-async fn a_claim_that_waits_in_vain_is_answered_with_nothing(mill: Mill) {
-    assert!(claim(&mill.asker(), "print", json!({ "wait_ms": 50 })).await.is_empty());
+async fn a_claim_that_waits_in_vain_is_answered_with_nothing(runner: TestRunner) {
+    assert!(claim(&runner.client(), "print", json!({ "wait_ms": 50 })).await.is_empty());
 }
 
-async fn whoever_waits_is_served_in_turn_and_no_job_twice(mill: Mill) {
-    let asker = mill.asker();
+async fn whoever_waits_is_served_in_turn_and_no_job_twice(runner: TestRunner) {
+    let client = runner.client();
     let waiting: Vec<_> = (0..20)
         .map(|_| {
-            let asker = asker.clone();
-            tokio::spawn(async move { claim_one(&asker, "print").await })
+            let client = client.clone();
+            tokio::spawn(async move { claim_one(&client, "print").await })
         })
         .collect();
-    let pushed = push_many(&mill, "print", 20).await;
+    let pushed = push_many(&runner, "print", 20).await;
     let mut got = HashSet::new();
     for waiting in waiting {
         assert!(got.insert(id(&waiting.await.unwrap())), "two workers got one job");
@@ -116,160 +116,160 @@ async fn whoever_waits_is_served_in_turn_and_no_job_twice(mill: Mill) {
     assert_eq!(got, pushed);
 }
 
-async fn the_topics_that_are_named_first_are_served_first(mill: Mill) {
-    let asker = mill.asker();
-    let (prints, posts) = (push_many(&mill, "print", 2).await, push_many(&mill, "post", 2).await);
+async fn the_topics_that_are_named_first_are_served_first(runner: TestRunner) {
+    let client = runner.client();
+    let (prints, posts) = (push_many(&runner, "print", 2).await, push_many(&runner, "post", 2).await);
     let asked = json!({ "topics": ["post", "print"], "max": 3 });
-    let answer = asker.post("/v1/tenants/default/claim", &asked).await.json();
+    let answer = client.post("/v1/tenants/default/claim", &asked).await.json();
     let got: Vec<JobId> = answer["claims"].as_array().unwrap().iter().map(id).collect();
     assert_eq!(got[..2].iter().cloned().collect::<HashSet<_>>(), posts);
     assert!(got.len() == 3 && prints.contains(&got[2]));
 }
 
-async fn a_failed_job_is_tried_again_until_its_attempts_run_out(mill: Mill) {
-    let (asker, pushed) = (mill.asker(), mill.push("print", b"x").await);
+async fn a_failed_job_is_tried_again_until_its_attempts_run_out(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
     for attempt in 1..=3 {
-        let claim = claim_one(&asker, "print").await;
+        let claim = claim_one(&client, "print").await;
         assert_eq!((id(&claim), &claim["attempt"]), (pushed.clone(), &json!(attempt)));
         assert_eq!(claim["previous"], if attempt == 1 { Value::Null } else { json!("failed") });
         let retry = json!({ "after_ms": 1, "error": { "code": "jam", "message": "paper" } });
-        assert_eq!(settle(&asker, json!([{ "lease": claim["lease"], "retry": retry }])).await, json!(["done"]));
+        assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "retry": retry }])).await, json!(["done"]));
     }
-    let view = view(&mill, &pushed).await.unwrap();
+    let view = view(&runner, &pushed).await.unwrap();
     let failure = view.last_failure.unwrap();
     assert!(matches!(view.state, JobState::Dead { .. }));
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Failed, "jam"));
     assert!(matches!(view.result, Some(ResultView::Dead(_))));
 }
 
-async fn a_buried_job_is_dead_at_once(mill: Mill) {
-    let (asker, pushed) = (mill.asker(), mill.push("print", b"x").await);
-    let claim = claim_one(&asker, "print").await;
+async fn a_buried_job_is_dead_at_once(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    let claim = claim_one(&client, "print").await;
     let bury = json!({ "error": { "code": "no-such-printer" } });
-    settle(&asker, json!([{ "lease": claim["lease"], "bury": bury }])).await;
-    let view = view(&mill, &pushed).await.unwrap();
+    settle(&client, json!([{ "lease": claim["lease"], "bury": bury }])).await;
+    let view = view(&runner, &pushed).await.unwrap();
     assert!(matches!(view.state, JobState::Dead { .. }));
     assert_eq!(view.last_failure.unwrap().reason, Reason::Rejected);
 }
 
-async fn a_released_or_snoozed_job_has_used_no_attempt(mill: Mill) {
-    let asker = mill.asker();
-    mill.push("print", b"x").await;
+async fn a_released_or_snoozed_job_has_used_no_attempt(runner: TestRunner) {
+    let client = runner.client();
+    runner.push("print", b"x").await;
     for end in [json!({ "release": {} }), json!({ "snooze_ms": 100 }), json!({ "release": {} })] {
-        let claim = claim_one(&asker, "print").await;
+        let claim = claim_one(&client, "print").await;
         assert_eq!(claim["attempt"], 1);
         let mut settlement = end;
         settlement["lease"] = claim["lease"].clone();
-        assert_eq!(settle(&asker, json!([settlement])).await, json!(["done"]));
+        assert_eq!(settle(&client, json!([settlement])).await, json!(["done"]));
     }
 }
 
-async fn a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing(mill: Mill) {
-    let (asker, pushed) = (mill.asker(), mill.push("print", b"x").await);
-    let late = claim(&asker, "print", json!({ "lease_ms": 100 })).await.remove(0);
-    let second = claim_one(&asker, "print").await;
+async fn a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    let late = claim(&client, "print", json!({ "lease_ms": 100 })).await.remove(0);
+    let second = claim_one(&client, "print").await;
     assert_eq!(
         (id(&second), &second["attempt"], &second["previous"]),
         (pushed.clone(), &json!(2), &json!("lease-expired"))
     );
     let bury = json!({ "error": { "code": "late" } });
-    assert_eq!(settle(&asker, json!([{ "lease": late["lease"], "bury": bury }])).await, json!(["lease-lost"]));
+    assert_eq!(settle(&client, json!([{ "lease": late["lease"], "bury": bury }])).await, json!(["lease-lost"]));
     let extend = json!({ "leases": [late["lease"], second["lease"]], "lease_ms": 60_000 });
-    let extended = asker.post("/v1/tenants/default/leases/extend", &extend).await.json();
+    let extended = client.post("/v1/tenants/default/leases/extend", &extend).await.json();
     assert_eq!(extended["extended"], json!(["lease-lost", "extended"]));
-    assert!(matches!(state(&mill, &pushed).await, Some(JobState::Running { delivery: 2, .. })));
+    assert!(matches!(state(&runner, &pushed).await, Some(JobState::Running { delivery: 2, .. })));
     let ack = json!([{ "lease": second["lease"], "ack": {} }]);
-    assert_eq!(settle(&asker, ack.clone()).await, json!(["done"]));
-    assert_eq!(settle(&asker, ack).await, json!(["lease-lost"]));
+    assert_eq!(settle(&client, ack.clone()).await, json!(["done"]));
+    assert_eq!(settle(&client, ack).await, json!(["lease-lost"]));
 }
 
-async fn a_lease_is_extended_and_tells_of_a_cancelled_job(mill: Mill) {
-    let (asker, pushed) = (mill.asker(), mill.push("print", b"x").await);
-    let claim = claim_one(&asker, "print").await;
+async fn a_lease_is_extended_and_tells_of_a_cancelled_job(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    let claim = claim_one(&client, "print").await;
     let extend = json!({ "leases": [claim["lease"]], "lease_ms": 3_600_000 });
     let path = "/v1/tenants/default/leases/extend";
-    assert_eq!(asker.post(path, &extend).await.json()["extended"], json!(["extended"]));
-    let Some(JobState::Running { lease_until, .. }) = state(&mill, &pushed).await else { panic!("it runs") };
+    assert_eq!(client.post(path, &extend).await.json()["extended"], json!(["extended"]));
+    let Some(JobState::Running { lease_until, .. }) = state(&runner, &pushed).await else { panic!("it runs") };
     assert!(lease_until.as_millis() > claim["lease_until_ms"].as_u64().unwrap() + 3_000_000);
-    mill.store.cancel(&tenant(), std::slice::from_ref(&pushed)).await.unwrap();
-    assert_eq!(asker.post(path, &extend).await.json()["extended"], json!(["cancelled"]));
-    assert_eq!(settle(&asker, json!([{ "lease": claim["lease"], "release": {} }])).await, json!(["cancelled"]));
-    assert_eq!(view(&mill, &pushed).await.unwrap().result, Some(ResultView::Cancelled));
+    runner.store.cancel(&tenant(), std::slice::from_ref(&pushed)).await.unwrap();
+    assert_eq!(client.post(path, &extend).await.json()["extended"], json!(["cancelled"]));
+    assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "release": {} }])).await, json!(["cancelled"]));
+    assert_eq!(view(&runner, &pushed).await.unwrap().result, Some(ResultView::Cancelled));
 }
 
-async fn a_checkpoint_is_there_in_the_next_attempt(mill: Mill) {
-    let asker = mill.asker();
-    mill.push("print", b"x").await;
-    let claim = claim_one(&asker, "print").await;
+async fn a_checkpoint_is_there_in_the_next_attempt(runner: TestRunner) {
+    let client = runner.client();
+    runner.push("print", b"x").await;
+    let claim = claim_one(&client, "print").await;
     assert_eq!(claim["checkpoint"], Value::Null);
     let path = "/v1/tenants/default/leases/checkpoint";
     let save = json!({ "lease": claim["lease"], "state": BODY });
-    assert_eq!(asker.post(path, &save).await.json(), json!({ "saved": true }));
-    settle(&asker, json!([{ "lease": claim["lease"], "release": {} }])).await;
-    assert_eq!(asker.post(path, &save).await.json(), json!({ "saved": false }));
-    assert_eq!(claim_one(&asker, "print").await["checkpoint"], BODY);
+    assert_eq!(client.post(path, &save).await.json(), json!({ "saved": true }));
+    settle(&client, json!([{ "lease": claim["lease"], "release": {} }])).await;
+    assert_eq!(client.post(path, &save).await.json(), json!({ "saved": false }));
+    assert_eq!(claim_one(&client, "print").await["checkpoint"], BODY);
 }
 
-async fn a_checkpoint_may_be_as_long_as_its_topic_allows(mill: Mill) {
-    let asker = mill.asker();
-    mill.push("post", b"x").await;
-    let claim = claim_one(&asker, "post").await;
+async fn a_checkpoint_may_be_as_long_as_its_topic_allows(runner: TestRunner) {
+    let client = runner.client();
+    runner.push("post", b"x").await;
+    let claim = claim_one(&client, "post").await;
     let save = async |bytes: usize| {
         let state = STANDARD.encode(vec![7; bytes]);
         let save = json!({ "lease": claim["lease"], "state": state });
-        asker.post("/v1/tenants/default/leases/checkpoint", &save).await.status
+        client.post("/v1/tenants/default/leases/checkpoint", &save).await.status
     };
     assert_eq!((save(2 << 20).await, save((2 << 20) + 1).await), (200, 413));
 }
 
-async fn follow_ups_appear_with_the_ack(mill: Mill) {
-    let asker = mill.asker();
-    mill.push("print", b"x").await;
-    let claim = claim_one(&asker, "print").await;
+async fn follow_ups_appear_with_the_ack(runner: TestRunner) {
+    let client = runner.client();
+    runner.push("print", b"x").await;
+    let claim = claim_one(&client, "print").await;
     let follow_up = |topic: &str| json!({ "spec": { "id": "next", "tenant": "default", "topic": topic } });
     let settlement = |topic| json!([{ "lease": claim["lease"], "ack": {}, "follow_ups": [follow_up(topic)] }]);
     let refused = json!({ "settlements": settlement("nowhere") });
-    assert_eq!(asker.post("/v1/tenants/default/leases/settle", &refused).await.status, 400);
-    assert_eq!(state(&mill, &"next".parse().unwrap()).await, None);
-    assert_eq!(settle(&asker, settlement("post")).await, json!(["done"]));
-    assert_eq!(id(&claim_one(&asker, "post").await).as_str(), "next");
+    assert_eq!(client.post("/v1/tenants/default/leases/settle", &refused).await.status, 400);
+    assert_eq!(state(&runner, &"next".parse().unwrap()).await, None);
+    assert_eq!(settle(&client, settlement("post")).await, json!(["done"]));
+    assert_eq!(id(&claim_one(&client, "post").await).as_str(), "next");
 }
 
-async fn a_job_over_its_time_to_live_is_not_handed_out(mill: Mill) {
-    let asker = mill.asker();
+async fn a_job_over_its_time_to_live_is_not_handed_out(runner: TestRunner) {
+    let client = runner.client();
     let mut spec = plain("print", b"x");
     spec.ttl = Some(Duration::from_millis(500));
-    mill.push_job(spec, Due::Now).await;
+    runner.push_job(spec, Due::Now).await;
     // Put off beyond its time; on a slow machine that is over already.
-    for claim in claim(&asker, "print", json!({})).await {
-        settle(&asker, json!([{ "lease": claim["lease"], "snooze_ms": 600 }])).await;
+    for claim in claim(&client, "print", json!({})).await {
+        settle(&client, json!([{ "lease": claim["lease"], "snooze_ms": 600 }])).await;
     }
     until("the job to be expired", SOON, async || {
-        assert!(claim(&asker, "print", json!({ "wait_ms": 50 })).await.is_empty());
-        counts(&mill, "print").await.totals.get("expired").filter(|expired| **expired == 1).map(drop)
+        assert!(claim(&client, "print", json!({ "wait_ms": 50 })).await.is_empty());
+        counts(&runner, "print").await.totals.get("expired").filter(|expired| **expired == 1).map(drop)
     })
     .await;
 }
 
-async fn only_external_topics_are_claimed_and_no_runner_claims_those(mill: Mill) {
-    let asker = mill.asker();
+async fn only_external_topics_are_claimed_and_no_runner_claims_those(runner: TestRunner) {
+    let client = runner.client();
     for topic in ["done-here", "nowhere"] {
-        let refused = asker.post(&format!("/v1/tenants/default/topics/{topic}/claim"), &json!({})).await;
+        let refused = client.post(&format!("/v1/tenants/default/topics/{topic}/claim"), &json!({})).await;
         assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("not-external")));
     }
     // A component of that name changes nothing: it is refused, and says why.
     let component = std::fs::read(gristmill_tests::guests::PUPPET).unwrap();
-    mill.drop_in("external", &component);
-    mill.drop_in("done-here", &component);
-    let done = mill.push("done-here", &puppet::Script::new([]).to_json()).await;
-    until("the component to be used", 4 * SOON, async || (!mill.attempts_at(&done).is_empty()).then_some(())).await;
-    let pushed = mill.push("print", b"x").await;
-    assert_eq!(id(&claim_one(&asker, "print").await), pushed);
-    assert!(mill.attempts_at(&pushed).is_empty());
+    runner.drop_in("external", &component);
+    runner.drop_in("done-here", &component);
+    let done = runner.push("done-here", &puppet::Script::new([]).to_json()).await;
+    until("the component to be used", 4 * SOON, async || (!runner.attempts_at(&done).is_empty()).then_some(())).await;
+    let pushed = runner.push("print", b"x").await;
+    assert_eq!(id(&claim_one(&client, "print").await), pushed);
+    assert!(runner.attempts_at(&pushed).is_empty());
 }
 
-async fn what_makes_no_sense_is_refused_and_settles_nothing(mill: Mill) {
-    let (asker, pushed) = (mill.asker(), mill.push("print", b"x").await);
+async fn what_makes_no_sense_is_refused_and_settles_nothing(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
     let path = "/v1/tenants/default/topics/print/claim";
     for asked in [
         json!({ "max": 0 }),
@@ -280,12 +280,12 @@ async fn what_makes_no_sense_is_refused_and_settles_nothing(mill: Mill) {
         json!({ "worker": "no name" }),
         json!({ "wait": 1 }),
     ] {
-        let refused = asker.post(path, &asked).await;
+        let refused = client.post(path, &asked).await;
         assert!(refused.status == 400 || refused.status == 422, "{asked}: {}", refused.text());
     }
-    assert_eq!(asker.post("/v1/tenants/default/claim", &json!({ "topics": [] })).await.status, 400);
+    assert_eq!(client.post("/v1/tenants/default/claim", &json!({ "topics": [] })).await.status, 400);
     let edges = json!({ "max": 1000, "wait_ms": 60_000, "lease_ms": 86_400_000, "worker": "press" });
-    let claim = claim(&asker, "print", edges).await.remove(0);
+    let claim = claim(&client, "print", edges).await.remove(0);
     let good = json!({ "lease": claim["lease"], "ack": {} });
     let result = |bytes| json!({ "result": { "base64": base64_of(bytes) } });
     for bad in [
@@ -300,12 +300,12 @@ async fn what_makes_no_sense_is_refused_and_settles_nothing(mill: Mill) {
             { "spec": { "id": "next", "tenant": "other", "topic": "post" } }
         ] }),
     ] {
-        let refused = asker.post("/v1/tenants/default/leases/settle", &json!({ "settlements": [good, bad] })).await;
+        let refused = client.post("/v1/tenants/default/leases/settle", &json!({ "settlements": [good, bad] })).await;
         assert!(refused.status == 400 || refused.status == 413, "{}", refused.text());
         assert!(refused.text().contains("settlements[1]"), "{}", refused.text());
     }
-    assert!(matches!(state(&mill, &pushed).await, Some(JobState::Running { .. })));
-    assert_eq!(settle(&asker, json!([{ "lease": claim["lease"], "ack": result(1024) }])).await, json!(["done"]));
+    assert!(matches!(state(&runner, &pushed).await, Some(JobState::Running { .. })));
+    assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": result(1024) }])).await, json!(["done"]));
 }
 
 /// So many zero bytes.

@@ -13,7 +13,7 @@ use gristmill::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::several::{Part, Several};
 use gristmill::store::{Inspect, TopicCounts, Transfer};
-use gristmill_tests::queue::part;
+use gristmill_tests::test_store::part;
 
 /// The home store and another one, joined: `acme` lives in the other.
 struct Pair {

@@ -10,8 +10,8 @@ use gristmill::store::several::{Relocate, Several};
 use gristmill::store::{
     Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,
 };
-use gristmill_tests::asker::Asker;
-use gristmill_tests::queue::part;
+use gristmill_tests::http_client::HttpClient;
+use gristmill_tests::test_store::part;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -198,7 +198,7 @@ async fn what_cannot_be_moved_is_refused_with_the_reason() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = HttpServer::start(listener, Arc::new(several.clone()), "several").unwrap();
     server.set_moves(Arc::new(several));
-    let answer = Asker::new(server.address()).post("/v1/tenants/acme/move", &json!({ "to": "nowhere" })).await;
+    let answer = HttpClient::new(server.address()).post("/v1/tenants/acme/move", &json!({ "to": "nowhere" })).await;
     assert_eq!((answer.status, &answer.json()["code"]), (409, &json!("move-refused")), "{}", answer.text());
     // One store by two names.
     let same = join(&home, part("mirror", &home)).await;

@@ -10,10 +10,10 @@ use gristmill::server::RemoteStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{Inspect, JobState, Produce, Pushed};
 use gristmill_tests::guests;
-use gristmill_tests::mill::spec;
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
+use gristmill_tests::test_runner::spec;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script};
 use serde_json::Value;
@@ -22,13 +22,13 @@ use tokio::task::JoinHandle;
 use super::name;
 
 /// A home in a file, a store in Redis, and a tenant that lives in the store that is named.
-async fn site(far: &Redis, lives_in: &str) -> Site {
+async fn project(far: &Redis, lives_in: &str) -> TestProject {
     let manifest = format!(
         "[stores.far]\nurl = \"{}\"\n[topics.puppet]\n[tenants.acme]\nstore = \"{lives_in}\"\n\
          [tenants.acme.topics.puppet]\nattempts = 50\n[tenants.acme.topics.parking]\nhandler = \"nobody\"\n",
         far.url()
     );
-    Site::new(&manifest, &[("puppet", guests::PUPPET)]).await
+    TestProject::new(&manifest, &[("puppet", guests::PUPPET)]).await
 }
 
 fn complete(topic: &str) -> NewJob {
@@ -36,8 +36,8 @@ fn complete(topic: &str) -> NewJob {
     NewJob { spec, due: Due::Now }
 }
 
-async fn door(site: &Site) -> RemoteStore {
-    until("the door", SOON, async || RemoteStore::connect(site.address()?).await.ok()).await
+async fn door(project: &TestProject) -> RemoteStore {
+    until("the door", SOON, async || RemoteStore::connect(project.address()?).await.ok()).await
 }
 
 async fn is_finished(store: &impl Inspect, tenant: &str, id: &JobId) -> bool {
@@ -46,14 +46,14 @@ async fn is_finished(store: &impl Inspect, tenant: &str, id: &JobId) -> bool {
 }
 
 /// What `tenant list` says of `acme`.
-fn residence(site: &Site) -> Value {
-    let listed = site.run(&["tenant", "list", "--json"]).ended(0).documents();
+fn residence(project: &TestProject) -> Value {
+    let listed = project.run(&["tenant", "list", "--json"]).ended(0).documents();
     listed.into_iter().find(|lives| lives["tenant"] == "acme").unwrap()
 }
 
-async fn until_moved(site: &Site, to: &str) {
+async fn until_moved(project: &TestProject, to: &str) {
     until("the move to end", 4 * SOON, async || {
-        let said = site.run(&["tenant", "list", "--json"]);
+        let said = project.run(&["tenant", "list", "--json"]);
         if said.code != 0 {
             return None;
         }
@@ -66,9 +66,9 @@ async fn until_moved(site: &Site, to: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_is_away_and_the_others_tenants_work_on() {
     let mut far = Redis::start().await;
-    let site = site(&far, "far").await;
-    let runner = site.serve().await;
-    let store = door(&site).await;
+    let project = project(&far, "far").await;
+    let runner = project.serve().await;
+    let store = door(&project).await;
     let run = async |topic: &str| {
         let job = complete(topic);
         store.push(std::slice::from_ref(&job)).await.unwrap();
@@ -101,9 +101,9 @@ struct Producers {
 }
 
 impl Producers {
-    fn start(site: &Arc<Site>) -> Self {
+    fn start(project: &Arc<TestProject>) -> Self {
         let (acknowledged, stop) = (Arc::<Mutex<BTreeSet<JobId>>>::default(), Arc::<AtomicBool>::default());
-        let tasks = (0..3).map(|_| tokio::spawn(produce(site.clone(), acknowledged.clone(), stop.clone())));
+        let tasks = (0..3).map(|_| tokio::spawn(produce(project.clone(), acknowledged.clone(), stop.clone())));
         let tasks = tasks.collect();
         Self { acknowledged, stop, tasks }
     }
@@ -123,19 +123,19 @@ impl Producers {
     }
 }
 
-async fn produce(site: Arc<Site>, acknowledged: Arc<Mutex<BTreeSet<JobId>>>, stop: Arc<AtomicBool>) {
+async fn produce(project: Arc<TestProject>, acknowledged: Arc<Mutex<BTreeSet<JobId>>>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         let job = complete("acme/puppet");
         // Again and again, as a producer does whose server may be killed at any moment.
-        let pushed = tokio::time::timeout(4 * SOON, push(&site, &job)).await.expect("somebody takes the push");
+        let pushed = tokio::time::timeout(4 * SOON, push(&project, &job)).await.expect("somebody takes the push");
         assert!(matches!(pushed[..], [Pushed::Stored | Pushed::Exists]), "{pushed:?}");
         acknowledged.lock().unwrap().insert(job.spec.id);
     }
 }
 
-async fn push(site: &Site, job: &NewJob) -> Vec<Pushed> {
+async fn push(project: &TestProject, job: &NewJob) -> Vec<Pushed> {
     loop {
-        if let Some(address) = site.address()
+        if let Some(address) = project.address()
             && let Ok(store) = RemoteStore::connect(address).await
             && let Ok(pushed) = store.push(std::slice::from_ref(job)).await
         {
@@ -146,8 +146,8 @@ async fn push(site: &Site, job: &NewJob) -> Vec<Pushed> {
 }
 
 /// Every job that was acknowledged has run; how often jobs were acked and tried again.
-async fn all_have_run(site: &Site, acknowledged: &BTreeSet<JobId>) -> (u64, u64) {
-    let store = door(site).await;
+async fn all_have_run(project: &TestProject, acknowledged: &BTreeSet<JobId>) -> (u64, u64) {
+    let store = door(project).await;
     for id in acknowledged {
         until(format!("the end of {id}"), 4 * SOON, async || is_finished(&store, "acme", id).await.then_some(())).await;
     }
@@ -162,15 +162,15 @@ async fn all_have_run(site: &Site, acknowledged: &BTreeSet<JobId>) -> (u64, u64)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_moves_under_load_loses_nothing_and_runs_nothing_twice() {
     let far = Redis::start_without_log().await;
-    let site = Arc::new(site(&far, "home").await);
-    let _runner = site.serve().await;
-    site.run(&["push", "acme/parking", "--data", "x", "--count", "2000"]).done();
-    let producers = Producers::start(&site);
+    let project = Arc::new(project(&far, "home").await);
+    let _runner = project.serve().await;
+    project.run(&["push", "acme/parking", "--data", "x", "--count", "2000"]).done();
+    let producers = Producers::start(&project);
     for to in ["far", "home"] {
         producers.until_more(30).await;
-        let moved = site.run(&["tenant", "move", "acme", "--to", to, "--watch"]);
+        let moved = project.run(&["tenant", "move", "acme", "--to", to, "--watch"]);
         assert!(moved.done().contains(&format!("`acme` has moved to `{to}`")), "{}", moved.text());
-        let lives = residence(&site);
+        let lives = residence(&project);
         assert_eq!((&lives["store"], &lives["moving_from"]), (&Value::from(to), &Value::Null));
         if to == "far" {
             let there = RedisStore::connect(&far.url(), "gm").await.unwrap().counts(&name("acme")).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_tenant_that_moves_under_load_loses_nothing_and_runs_nothing_twice() {
     }
     producers.until_more(30).await;
     let acknowledged = producers.end().await;
-    let (acked, retried) = all_have_run(&site, &acknowledged).await;
+    let (acked, retried) = all_have_run(&project, &acknowledged).await;
     assert_eq!((acked, retried), (acknowledged.len() as u64, 0), "each once");
     println!("{} jobs pushed during two moves, each run once", acknowledged.len());
 }
@@ -189,12 +189,12 @@ async fn a_tenant_that_moves_under_load_loses_nothing_and_runs_nothing_twice() {
 async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothing() {
     const KILLS: usize = 3;
     let far = Redis::start_without_log().await;
-    let site = Arc::new(site(&far, "home").await);
-    let mut runner = site.serve().await;
-    site.run(&["push", "acme/parking", "--data", "x", "--count", "5000"]).done();
-    let producers = Producers::start(&site);
+    let project = Arc::new(project(&far, "home").await);
+    let mut runner = project.serve().await;
+    project.run(&["push", "acme/parking", "--data", "x", "--count", "5000"]).done();
+    let producers = Producers::start(&project);
     producers.until_more(10).await;
-    let mut moving = site.spawn(&["tenant", "move", "acme", "--to", "far", "--watch"]);
+    let mut moving = project.spawn(&["tenant", "move", "acme", "--to", "far", "--watch"]);
     let there = RedisStore::connect(&far.url(), "gm").await.unwrap();
     let parked = async || {
         let counts = there.counts(&name("acme")).await.unwrap();
@@ -202,7 +202,7 @@ async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothi
     };
     // The first time before anything is carried, unless we are slow to see it.
     until("the move to begin", SOON, async || {
-        let said = site.run(&["tenant", "list", "--json"]);
+        let said = project.run(&["tenant", "list", "--json"]);
         let begun = |lives: &Value| lives["tenant"] == "acme" && lives["store"] == "far";
         (said.code == 0 && said.documents().iter().any(begun)).then_some(())
     })
@@ -216,19 +216,19 @@ async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothi
                 .await;
         }
         runner.kill();
-        runner = site.serve().await;
+        runner = project.serve().await;
         // All of them write into one log.
         until("the server to be back", SOON, async || {
             (runner.log().matches("ready for jobs").count() > kill + 1).then_some(())
         })
         .await;
         // Nothing is begun anew.
-        site.run(&["tenant", "move", "acme", "--to", "far"]).done();
+        project.run(&["tenant", "move", "acme", "--to", "far"]).done();
     }
-    until_moved(&site, "far").await;
+    until_moved(&project, "far").await;
     assert_eq!(parked().await, 5000);
     let acknowledged = producers.end().await;
-    let (acked, retried) = all_have_run(&site, &acknowledged).await;
+    let (acked, retried) = all_have_run(&project, &acknowledged).await;
     assert!(acked >= acknowledged.len() as u64, "none is lost");
     // What was in flight at a kill is run again, and only that; a push may have been taken although its server was killed.
     assert!(acked <= acknowledged.len() as u64 + retried + 3 * KILLS as u64, "{acked} of {}", acknowledged.len());
@@ -242,7 +242,8 @@ async fn a_second_node_learns_of_a_move_and_works_in_both_stores() {
         "[store]\nurl = \"{0}\"\n[stores.far]\nurl = \"{0}\"\nprefix = \"far\"\n[tenants.acme.topics.puppet]\n",
         redis.url()
     );
-    let (one, two) = (Site::new(&manifest, &[("puppet", guests::PUPPET)]).await, Site::new(&manifest, &[]).await);
+    let (one, two) =
+        (TestProject::new(&manifest, &[("puppet", guests::PUPPET)]).await, TestProject::new(&manifest, &[]).await);
     let _first = one.serve().await;
     let second = two.serve().await;
     let address = until("the second node's door", SOON, async || {
@@ -269,21 +270,21 @@ async fn a_second_node_learns_of_a_move_and_works_in_both_stores() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_without_a_server_is_carried_out_by_the_command_that_watches_it() {
     let far = Redis::start().await;
-    let site = site(&far, "home").await;
-    site.run(&["push", "acme/parking", "--data", "x", "--count", "300"]).done();
-    let said = site.run(&["tenant", "move", "acme", "--to", "far", "--watch", "--json"]);
+    let project = project(&far, "home").await;
+    project.run(&["push", "acme/parking", "--data", "x", "--count", "300"]).done();
+    let said = project.run(&["tenant", "move", "acme", "--to", "far", "--watch", "--json"]);
     let told = said.ended(0).document();
     assert_eq!((&told["store"], &told["left"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
-    assert!(site.run(&["job", "show", "unknown"]).ended(1).err.contains("unknown"));
+    assert!(project.run(&["job", "show", "unknown"]).ended(1).err.contains("unknown"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_one_store_there_is_nothing_to_move() {
-    let site = Site::new("[topics.parking]\nhandler = \"nobody\"", &[]).await;
-    site.run(&["push", "parking", "--data", "x"]).done();
-    let said = site.run(&["tenant", "list"]);
+    let project = TestProject::new("[topics.parking]\nhandler = \"nobody\"", &[]).await;
+    project.run(&["push", "parking", "--data", "x"]).done();
+    let said = project.run(&["tenant", "list"]);
     assert!(said.ended(2).err.contains("[stores.NAME]"), "{}", said.err);
-    let _runner: Process = site.serve().await;
-    let said = site.run(&["tenant", "move", "acme", "--to", "far"]);
+    let _runner: Process = project.serve().await;
+    let said = project.run(&["tenant", "move", "acme", "--to", "far"]);
     assert!(said.ended(1).err.contains("one store only"), "{}", said.err);
 }

@@ -1,8 +1,8 @@
 //! Nothing of one tenant is seen by another: not by id, not by path, not in a list, not in the text of an error.
 
 use gristmill::token::{Scope, TokenHash};
-use gristmill_tests::asker::{Answer, Asker};
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::http_client::{Answer, HttpClient};
+use gristmill_tests::test_runner::{On, TestRunner};
 use serde_json::Value;
 
 use super::routes::{About, Needs, ROUTES, push_of};
@@ -16,8 +16,8 @@ on_both_stores! {
     others_signals_are_not_heard
 }
 
-async fn mill(on: On) -> Mill {
-    super::mill(on).await
+async fn runner(on: On) -> TestRunner {
+    super::runner(on).await
 }
 
 /// What two answers must agree in: all but when and as which they were given.
@@ -34,74 +34,74 @@ fn told(answer: &Answer) -> (u16, Vec<(String, String)>, Value) {
     (answer.status, headers, body)
 }
 
-async fn acme(mill: &Mill) -> Asker {
-    mill.asker().with_token(&token(&*mill.store, Some("acme"), &Scope::ALL).await)
+async fn acme(runner: &TestRunner) -> HttpClient {
+    runner.client().with_token(&token(&*runner.store, Some("acme"), &Scope::ALL).await)
 }
 
-async fn what_is_there_and_what_is_not_are_the_same_to_others(mill: Mill) {
-    let (dead, waiting) = (bury(&mill, "other/mail").await, push(&mill, "other/mail").await);
-    let theirs = TokenHash::of(&token(&*mill.store, Some("other"), &Scope::ALL).await).id();
-    let asker = acme(&mill).await;
+async fn what_is_there_and_what_is_not_are_the_same_to_others(runner: TestRunner) {
+    let (dead, waiting) = (bury(&runner, "other/mail").await, push(&runner, "other/mail").await);
+    let theirs = TokenHash::of(&token(&*runner.store, Some("other"), &Scope::ALL).await).id();
+    let client = acme(&runner).await;
     for route in ROUTES.iter().filter(|route| !matches!(route.needs, Needs::Nothing)) {
-        let nothing = route.ask(&asker, About::NOTHING).await;
+        let nothing = route.ask(&client, About::NOTHING).await;
         assert_eq!(nothing.status, 403, "{} {}", route.method, route.path);
         for job in [&waiting, &dead] {
             let about = About { tenant: "other", topic: "mail", job: job.as_str(), token: theirs.as_str() };
-            let there = route.ask(&asker, about).await;
+            let there = route.ask(&client, about).await;
             assert_eq!(told(&there), told(&nothing), "{} {}", route.method, route.path);
         }
     }
-    assert!(mill.store.find_token(&theirs).await.unwrap().is_some());
-    let counts = mill.store.counts(&"other".parse().unwrap()).await.unwrap();
+    assert!(runner.store.find_token(&theirs).await.unwrap().is_some());
+    let counts = runner.store.counts(&"other".parse().unwrap()).await.unwrap();
     assert_eq!((counts[0].ready + counts[0].dead, counts[0].paused), (2, false), "nothing was done to them");
 }
 
-async fn another_tenants_job_is_not_found_under_ones_own_name(mill: Mill) {
-    let (dead, waiting) = (bury(&mill, "other/mail").await, push(&mill, "other/mail").await);
-    let asker = acme(&mill).await;
+async fn another_tenants_job_is_not_found_under_ones_own_name(runner: TestRunner) {
+    let (dead, waiting) = (bury(&runner, "other/mail").await, push(&runner, "other/mail").await);
+    let client = acme(&runner).await;
     let own = |job| About { tenant: "acme", topic: "mail", job, ..About::NOTHING };
     for route in ROUTES.iter().filter(|route| route.path.contains("{job}") || route.path.contains("/dead/")) {
-        let nothing = route.ask(&asker, own("no-such-job")).await;
+        let nothing = route.ask(&client, own("no-such-job")).await;
         for job in [waiting.as_str(), dead.as_str()] {
-            let there = route.ask(&asker, own(job)).await;
+            let there = route.ask(&client, own(job)).await;
             let same = there.text().replace(job, "no-such-job");
             assert_eq!((there.status, same), (nothing.status, nothing.text()), "{} {}", route.method, route.path);
         }
     }
     let cancelled = serde_json::json!({ "ids": [waiting, dead] });
-    let answer = asker.post("/v1/tenants/acme/cancel", &cancelled).await;
+    let answer = client.post("/v1/tenants/acme/cancel", &cancelled).await;
     assert_eq!(answer.json()["cancelled"], serde_json::json!(["too-late", "too-late"]));
-    assert!(mill.store.job(&"other".parse().unwrap(), &waiting).await.unwrap().is_some());
+    assert!(runner.store.job(&"other".parse().unwrap(), &waiting).await.unwrap().is_some());
 }
 
-async fn lists_hold_what_is_ones_own(mill: Mill) {
+async fn lists_hold_what_is_ones_own(runner: TestRunner) {
     for topic in ["other/mail", "other/payroll", "acme/mail"] {
-        bury(&mill, topic).await;
+        bury(&runner, topic).await;
     }
-    let asker = acme(&mill).await;
-    token(&*mill.store, Some("other"), &Scope::ALL).await;
+    let client = acme(&runner).await;
+    token(&*runner.store, Some("other"), &Scope::ALL).await;
     for path in ["/v1/tenants/acme/topics", "/v1/tenants/acme/topics/mail/dead?limit=9", "/v1/tenants/acme/tokens"] {
-        let answer = asker.get(path).await;
+        let answer = client.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(!answer.text().contains("other") && !answer.text().contains("payroll"), "{path}: {}", answer.text());
     }
-    assert_eq!(asker.get("/v1/tenants/acme/topics").await.json()["topics"].as_array().unwrap().len(), 1);
-    assert_eq!(asker.get("/v1/tenants/acme/tokens").await.json()["tokens"].as_array().unwrap().len(), 1);
+    assert_eq!(client.get("/v1/tenants/acme/topics").await.json()["topics"].as_array().unwrap().len(), 1);
+    assert_eq!(client.get("/v1/tenants/acme/tokens").await.json()["tokens"].as_array().unwrap().len(), 1);
 }
 
-async fn a_push_for_somebody_else_pushes_nothing(mill: Mill) {
-    let asker = acme(&mill).await;
+async fn a_push_for_somebody_else_pushes_nothing(runner: TestRunner) {
+    let client = acme(&runner).await;
     let mut both = push_of("acme", 1, "");
     both["jobs"].as_array_mut().unwrap().extend(push_of("other", 1, "")["jobs"].as_array().unwrap().clone());
-    assert_eq!(asker.post("/v1/jobs", &both).await.status, 403);
-    assert!(mill.store.tenants().await.unwrap().is_empty(), "not even one's own half");
-    assert_eq!(asker.post("/v1/jobs", &push_of("acme", 1, "")).await.status, 200);
+    assert_eq!(client.post("/v1/jobs", &both).await.status, 403);
+    assert!(runner.store.tenants().await.unwrap().is_empty(), "not even one's own half");
+    assert_eq!(client.post("/v1/jobs", &push_of("acme", 1, "")).await.status, 200);
 }
 
-async fn others_signals_are_not_heard(mill: Mill) {
-    let asker = acme(&mill).await;
+async fn others_signals_are_not_heard(runner: TestRunner) {
+    let client = acme(&runner).await;
     for (tenants, status) in [("acme", 200), ("acme,other", 403), ("other,acme", 403), ("acme,nobody", 403)] {
-        let response = asker.begin(hyper::Request::get(format!("/v1/signals?tenants={tenants}")), Vec::new()).await;
+        let response = client.begin(hyper::Request::get(format!("/v1/signals?tenants={tenants}")), Vec::new()).await;
         assert_eq!(response.status().as_u16(), status, "{tenants}");
     }
 }

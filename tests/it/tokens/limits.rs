@@ -1,8 +1,8 @@
 //! How much may be asked for: up to the limit, and not one more.
 
 use gristmill::token::Scope;
-use gristmill_tests::asker::{Answer, Asker};
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::http_client::{Answer, HttpClient};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
@@ -28,8 +28,8 @@ concurrency = 2
 [tenants.busy.limits]
 requests-per-second = 5";
 
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, LIMITS, &[]).await
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, LIMITS, &[]).await
 }
 
 fn assert_wait(answer: &Answer, code: &str) {
@@ -39,14 +39,14 @@ fn assert_wait(answer: &Answer, code: &str) {
 
 /// Asks until it is too much; counts those that were let in. Many ask at once: one after the other they might be slower
 /// than they may be.
-async fn let_in(askers: &[&Asker]) -> (usize, Answer) {
+async fn let_in(clients: &[&HttpClient]) -> (usize, Answer) {
     let mut count = 0;
     let refused = until("one too many", SOON, async || {
-        let ask = |asker: &&Asker| {
-            let asker = Asker::clone(asker);
-            tokio::spawn(async move { asker.get("/v1").await })
+        let ask = |client: &&HttpClient| {
+            let client = HttpClient::clone(client);
+            tokio::spawn(async move { client.get("/v1").await })
         };
-        let asked: Vec<_> = askers.iter().cycle().take(20).map(ask).collect();
+        let asked: Vec<_> = clients.iter().cycle().take(20).map(ask).collect();
         let mut refused = None;
         for asked in asked {
             let answer = asked.await.unwrap();
@@ -59,9 +59,9 @@ async fn let_in(askers: &[&Asker]) -> (usize, Answer) {
     (count, refused)
 }
 
-async fn a_token_has_its_requests_and_then_waits(mill: Mill) {
-    let one = mill.asker().with_token(&limited(&*mill.store, Some("free"), &[Scope::Read], Some(4)).await);
-    let other = mill.asker().with_token(&token(&*mill.store, Some("free"), &[Scope::Read]).await);
+async fn a_token_has_its_requests_and_then_waits(runner: TestRunner) {
+    let one = runner.client().with_token(&limited(&*runner.store, Some("free"), &[Scope::Read], Some(4)).await);
+    let other = runner.client().with_token(&token(&*runner.store, Some("free"), &[Scope::Read]).await);
     let (count, refused) = let_in(&[&one]).await;
     assert!(count >= 4, "{count}");
     assert_wait(&refused, "rate-limited");
@@ -69,44 +69,44 @@ async fn a_token_has_its_requests_and_then_waits(mill: Mill) {
     until("the next second", SOON, async || (one.get("/v1").await.status == 200).then_some(())).await;
 }
 
-async fn a_tenants_tokens_share_its_requests(mill: Mill) {
-    let one = mill.asker().with_token(&token(&*mill.store, Some("busy"), &[Scope::Read]).await);
-    let two = mill.asker().with_token(&token(&*mill.store, Some("busy"), &[Scope::Read]).await);
-    let operator = mill.asker().with_token(&token(&*mill.store, None, &[Scope::Read]).await);
+async fn a_tenants_tokens_share_its_requests(runner: TestRunner) {
+    let one = runner.client().with_token(&token(&*runner.store, Some("busy"), &[Scope::Read]).await);
+    let two = runner.client().with_token(&token(&*runner.store, Some("busy"), &[Scope::Read]).await);
+    let operator = runner.client().with_token(&token(&*runner.store, None, &[Scope::Read]).await);
     let (count, refused) = let_in(&[&one, &two]).await;
     assert!(count >= 5, "{count}");
     assert_wait(&refused, "rate-limited");
     assert_eq!(operator.get("/v1/tenants/busy/topics").await.status, 200, "whoever keeps the server is no tenant");
 }
 
-async fn a_tenant_has_so_many_requests_at_once(mill: Mill) {
-    let asker = mill.asker().with_token(&token(&*mill.store, Some("acme"), &[Scope::Read]).await);
-    let listen = async || asker.begin(Request::get("/v1/signals?tenants=acme"), Vec::new()).await;
+async fn a_tenant_has_so_many_requests_at_once(runner: TestRunner) {
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Read]).await);
+    let listen = async || client.begin(Request::get("/v1/signals?tenants=acme"), Vec::new()).await;
     let (one, two) = (listen().await, listen().await);
     assert_eq!((one.status().as_u16(), two.status().as_u16()), (200, 200));
-    assert_wait(&asker.get("/v1").await, "rate-limited");
+    assert_wait(&client.get("/v1").await, "rate-limited");
     drop(one);
-    until("a request to end", SOON, async || (asker.get("/v1").await.status == 200).then_some(())).await;
+    until("a request to end", SOON, async || (client.get("/v1").await.status == 200).then_some(())).await;
 }
 
-async fn a_tenant_has_so_many_jobs_and_the_next_one_waits_for_a_place(mill: Mill) {
-    let asker = mill.asker().with_token(&token(&*mill.store, Some("acme"), &[Scope::Push]).await);
-    assert_wait(&asker.post("/v1/jobs", &push_of("acme", 4, "")).await, "too-many-jobs");
+async fn a_tenant_has_so_many_jobs_and_the_next_one_waits_for_a_place(runner: TestRunner) {
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
+    assert_wait(&client.post("/v1/jobs", &push_of("acme", 4, "")).await, "too-many-jobs");
     let jobs = push_of("acme", 3, "");
-    assert_eq!(asker.post("/v1/jobs", &jobs).await.status, 200);
-    assert_wait(&asker.post("/v1/jobs", &push_of("acme", 1, "")).await, "too-many-jobs");
+    assert_eq!(client.post("/v1/jobs", &jobs).await.status, 200);
+    assert_wait(&client.post("/v1/jobs", &push_of("acme", 1, "")).await, "too-many-jobs");
     let (acme, id) = ("acme".parse().unwrap(), jobs["jobs"][0]["spec"]["id"].as_str().unwrap().parse().unwrap());
-    mill.store.cancel(&acme, &[id]).await.unwrap();
+    runner.store.cancel(&acme, &[id]).await.unwrap();
     let one = push_of("acme", 1, "");
-    until("the place to be free", SOON, async || (asker.post("/v1/jobs", &one).await.status == 200).then_some(()))
+    until("the place to be free", SOON, async || (client.post("/v1/jobs", &one).await.status == 200).then_some(()))
         .await;
-    let counts = mill.store.counts(&acme).await.unwrap();
+    let counts = runner.store.counts(&acme).await.unwrap();
     assert_eq!(counts[0].ready + counts[0].delayed, 3);
 }
 
-async fn a_body_is_as_long_as_the_tenants_may_be(mill: Mill) {
-    let asker = mill.asker().with_token(&token(&*mill.store, Some("acme"), &[Scope::Push]).await);
-    let refused = asker.post("/v1/jobs", &push_of("acme", 1, "YWJjZA==")).await;
+async fn a_body_is_as_long_as_the_tenants_may_be(runner: TestRunner) {
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
+    let refused = client.post("/v1/jobs", &push_of("acme", 1, "YWJjZA==")).await;
     assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("too-large")), "{}", refused.text());
-    assert_eq!(asker.post("/v1/jobs", &push_of("acme", 1, "YWJj")).await.status, 200);
+    assert_eq!(client.post("/v1/jobs", &push_of("acme", 1, "YWJj")).await.status, 200);
 }

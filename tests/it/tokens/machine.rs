@@ -1,113 +1,113 @@
 //! The real binary: who may come in on this machine, and where it refuses to start.
 
-use gristmill_tests::asker::Asker;
 use gristmill_tests::guests;
+use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::process::Process;
-use gristmill_tests::site::Site;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 
-async fn site() -> Site {
-    Site::new("", &[("echo", guests::ECHO)]).await
+async fn project() -> TestProject {
+    TestProject::new("", &[("echo", guests::ECHO)]).await
 }
 
 /// A runner that has said this.
-async fn serve(site: &Site, said: &str) -> Process {
-    let runner = site.serve().await;
+async fn serve(project: &TestProject, said: &str) -> Process {
+    let runner = project.serve().await;
     until(format!("`{said}` in the log"), SOON, async || runner.log().contains(said).then_some(())).await;
     runner
 }
 
 /// Somebody who asks at the door of the runner that has the file.
-async fn asker(site: &Site) -> Asker {
-    Asker::new(until("the server to say where it is", SOON, async || site.address()).await)
+async fn client(project: &TestProject) -> HttpClient {
+    HttpClient::new(until("the server to say where it is", SOON, async || project.address()).await)
 }
 
-/// The site's manifest with this `[http]` instead of its own.
-fn listen(site: &Site, http: &str) {
-    site.write_manifest(&format!("[http]\n{http}\n"));
+/// The project's manifest with this `[http]` instead of its own.
+fn listen(project: &TestProject, http: &str) {
+    project.write_manifest(&format!("[http]\n{http}\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_others_can_reach_it_no_server_starts_without_tokens() {
-    let site = site().await;
-    listen(&site, "listen = \"0.0.0.0:0\"");
-    let said = site.run(&["run"]);
+    let project = project().await;
+    listen(&project, "listen = \"0.0.0.0:0\"");
+    let said = project.run(&["run"]);
     for remedy in ["0.0.0.0:0", "gristmill token create", "127.0.0.1", "insecure = true", "--insecure"] {
         assert!(said.ended(2).err.contains(remedy), "{remedy}: {}", said.err);
     }
-    listen(&site, "listen = \"0.0.0.0:0\"\ninsecure = true");
-    let runner = serve(&site, "there are no tokens: whoever can reach").await;
-    assert_eq!(asker(&site).await.get("/v1").await.status, 200);
+    listen(&project, "listen = \"0.0.0.0:0\"\ninsecure = true");
+    let runner = serve(&project, "there are no tokens: whoever can reach").await;
+    assert_eq!(client(&project).await.get("/v1").await.status, 200);
     drop(runner);
 
-    listen(&site, "listen = \"0.0.0.0:0\"");
-    let text = site.run(&["token", "create", "--all-tenants", "--scope", "read"]).done();
-    let _runner = serve(&site, "tokens go over the network for all to read").await;
-    let asker = asker(&site).await;
-    assert_eq!(asker.get("/v1").await.status, 401);
-    assert_eq!(asker.with_token(text.trim()).get("/v1").await.status, 200);
+    listen(&project, "listen = \"0.0.0.0:0\"");
+    let text = project.run(&["token", "create", "--all-tenants", "--scope", "read"]).done();
+    let _runner = serve(&project, "tokens go over the network for all to read").await;
+    let client = client(&project).await;
+    assert_eq!(client.get("/v1").await.status, 401);
+    assert_eq!(client.with_token(text.trim()).get("/v1").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_loopback_it_says_that_it_asks_for_no_tokens() {
-    let site = site().await;
-    serve(&site, "there are no tokens: whoever is on this machine").await;
+    let project = project().await;
+    serve(&project, "there are no tokens: whoever is on this machine").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_of_the_same_machine_go_on_once_there_are_tokens() {
-    let site = site().await;
-    let runner = site.serve().await;
-    let made = site.run(&["token", "create", "--tenant", "default", "--scope", "push,read", "--json"]).document();
-    let asker = asker(&site).await;
-    assert_eq!(asker.get("/v1").await.status, 401);
+    let project = project().await;
+    let runner = project.serve().await;
+    let made = project.run(&["token", "create", "--tenant", "default", "--scope", "push,read", "--json"]).document();
+    let client = client(&project).await;
+    assert_eq!(client.get("/v1").await.status, 401);
     let text = made["text"].as_str().unwrap();
-    assert_eq!(asker.with_token(text).get("/v1/tenants/default/topics").await.status, 200);
-    assert_eq!(asker.with_token(text).get("/v1/tenants").await.status, 403);
+    assert_eq!(client.with_token(text).get("/v1/tenants/default/topics").await.status, 200);
+    assert_eq!(client.with_token(text).get("/v1/tenants").await.status, 403);
 
-    site.run(&["push", "echo", "--data", "x", "--wait"]).done();
-    site.run(&["pause", "echo"]).done();
-    assert!(site.run(&["stats"]).done().contains("echo"));
+    project.run(&["push", "echo", "--data", "x", "--wait"]).done();
+    project.run(&["pause", "echo"]).done();
+    assert!(project.run(&["stats"]).done().contains("echo"));
     assert!(!runner.log().contains(text), "no log line has a token in it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_made_listed_and_revoked_with_a_server_and_without() {
-    let site = site().await;
+    let project = project().await;
     let create = ["token", "create", "--tenant", "acme", "--scope", "push", "--description", "web shop"];
-    let without = site.run(&create);
+    let without = project.run(&create);
     assert_eq!(without.done().trim().len(), 46, "the text and nothing else: {}", without.text());
-    let runner = site.serve().await;
+    let runner = project.serve().await;
     let limits = ["--requests-per-second", "5", "--burst", "9", "--expires", "1h", "--json"];
-    let with = site.run(&[&create[..], &limits].concat()).document();
+    let with = project.run(&[&create[..], &limits].concat()).document();
     assert_eq!(with["limits"], json!({ "requests": { "per_second": 5, "burst": 9 } }));
     let lasts = with["expires_at_ms"].as_u64().unwrap() - with["created_at_ms"].as_u64().unwrap();
     assert_eq!(lasts, 3_600_000);
 
-    let listed = site.run(&["token", "list", "--json"]);
+    let listed = project.run(&["token", "list", "--json"]);
     assert_eq!(listed.documents().len(), 2);
     for text in [without.text().trim(), with["text"].as_str().unwrap()] {
         assert!(!listed.text().contains(text));
     }
-    assert!(site.run(&["token", "list"]).done().contains("web shop"));
-    assert!(site.run(&["token", "list", "--tenant", "other"]).done().is_empty());
+    assert!(project.run(&["token", "list"]).done().contains("web shop"));
+    assert!(project.run(&["token", "list", "--tenant", "other"]).done().is_empty());
     let id = with["id"].as_str().unwrap();
-    let asker = asker(&site).await.with_token(with["text"].as_str().unwrap());
-    assert_eq!(asker.get("/v1").await.status, 200);
-    let revoked = site.run(&["token", "revoke", id]);
+    let client = client(&project).await.with_token(with["text"].as_str().unwrap());
+    assert_eq!(client.get("/v1").await.status, 200);
+    let revoked = project.run(&["token", "revoke", id]);
     revoked.done();
     assert!(!revoked.err.contains("last token"), "{}", revoked.err);
-    assert_eq!(asker.get("/v1").await.status, 401);
-    assert!(site.run(&["token", "revoke", id]).ended(1).err.contains("there is no token"));
+    assert_eq!(client.get("/v1").await.status, 401);
+    assert!(project.run(&["token", "revoke", id]).ended(1).err.contains("there is no token"));
     drop(runner);
-    let left = site.run(&["token", "list", "--json"]).documents();
+    let left = project.run(&["token", "list", "--json"]).documents();
     assert_eq!(left.len(), 1);
-    let last = site.run(&["token", "revoke", left[0]["id"].as_str().unwrap()]);
+    let last = project.run(&["token", "revoke", left[0]["id"].as_str().unwrap()]);
     last.done();
     assert!(last.err.contains("that was the last token"), "{}", last.err);
     for wrong in [&["token", "create", "--scope", "push"][..], &["token", "create", "--tenant", "a", "--scope", "all"]]
     {
-        site.run(wrong).ended(2);
+        project.run(wrong).ended(2);
     }
 }

@@ -14,7 +14,7 @@ use gristmill::job::{Due, JobId, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::{ClaimFrom, Settlement, Store, TokenAdded};
 use gristmill::token::{NewToken, Rate, Scope, TokenLimits, TokenText};
-use gristmill_tests::mill::{Mill, On, spec};
+use gristmill_tests::test_runner::{On, TestRunner, spec};
 
 /// A token for this tenant, or for all, with these scopes.
 async fn token(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope]) -> String {
@@ -37,25 +37,25 @@ async fn limited(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope], requ
     text.as_str().to_owned()
 }
 
-/// A mill whose tenants `acme` and `other` have a topic each, for which there is no handler.
-async fn mill(on: On) -> Mill {
-    Mill::start_on(on, "[tenants.acme.topics.mail]\n[tenants.other.topics.mail]", &[]).await
+/// A runner whose tenants `acme` and `other` have a topic each, for which there is no handler.
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, "[tenants.acme.topics.mail]\n[tenants.other.topics.mail]", &[]).await
 }
 
-async fn push(mill: &Mill, topic: &str) -> JobId {
+async fn push(runner: &TestRunner, topic: &str) -> JobId {
     let spec = spec(topic, b"secret");
     let id = spec.id.clone();
-    mill.store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
+    runner.store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
     id
 }
 
 /// Pushes a job and buries it.
-async fn bury(mill: &Mill, topic: &str) -> JobId {
-    let id = push(mill, topic).await;
+async fn bury(runner: &TestRunner, topic: &str) -> JobId {
+    let id = push(runner, topic).await;
     let from = ClaimFrom { topic: topic.parse().unwrap(), max: 1, lease: std::time::Duration::from_secs(600) };
-    let claimed = mill.store.claim(&WorkerId::new("test"), &[from]).await.unwrap();
+    let claimed = runner.store.claim(&WorkerId::new("test"), &[from]).await.unwrap();
     let detail = FailureDetail { code: "c".into(), message: "secret".into(), context: None };
     let verdict = Verdict::Bury(Failure { reason: Reason::Rejected, detail, backtrace: None });
-    mill.store.settle(&[Settlement::new(claimed.claims[0].lease.clone(), verdict)]).await.unwrap();
+    runner.store.settle(&[Settlement::new(claimed.claims[0].lease.clone(), verdict)]).await.unwrap();
     id
 }

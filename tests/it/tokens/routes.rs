@@ -2,7 +2,7 @@
 //! and [`super::isolation`] try each.
 
 use gristmill::token::Scope::{self, Admin, Push, Read, Work};
-use gristmill_tests::asker::{Answer, Asker};
+use gristmill_tests::http_client::{Answer, HttpClient};
 use hyper::Request;
 use hyper::header::HeaderValue;
 use serde_json::{Value, json};
@@ -122,11 +122,11 @@ impl About<'_> {
 
 impl Route {
     /// Asks there. Of an answer that has no end only the head is read.
-    pub(super) async fn ask(&self, asker: &Asker, about: About<'_>) -> Answer {
+    pub(super) async fn ask(&self, client: &HttpClient, about: About<'_>) -> Answer {
         let request = Request::builder().method(self.method).uri(about.fill(self.path));
         let request = request.header("content-type", "application/json");
         let body = about.fill(self.body).into_bytes();
-        let response = asker.begin(request, body).await;
+        let response = client.begin(request, body).await;
         let (head, body) = response.into_parts();
         let endless = |kind: &HeaderValue| kind == "application/x-ndjson" || kind == "text/event-stream";
         let endless = head.headers.get("content-type").is_some_and(endless);

@@ -1,7 +1,7 @@
 //! What a token allows, and nothing else.
 
 use gristmill::token::Scope;
-use gristmill_tests::mill::{Mill, On};
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
@@ -18,8 +18,8 @@ on_both_stores! {
     a_tenants_admin_keeps_its_tokens_and_no_others
 }
 
-async fn mill(on: On) -> Mill {
-    super::mill(on).await
+async fn runner(on: On) -> TestRunner {
+    super::runner(on).await
 }
 
 const ACME: About<'_> = About { tenant: "acme", ..About::NOTHING };
@@ -33,28 +33,28 @@ fn allows(route: &Route, scope: Scope, everywhere: bool) -> bool {
     }
 }
 
-async fn every_route_is_open_to_its_scope_and_to_no_other(mill: Mill) {
+async fn every_route_is_open_to_its_scope_and_to_no_other(runner: TestRunner) {
     for scope in Scope::ALL {
-        let text = token(&*mill.store, Some("acme"), &[scope]).await;
+        let text = token(&*runner.store, Some("acme"), &[scope]).await;
         for route in ROUTES {
-            let answer = route.ask(&mill.asker().with_token(&text), ACME).await;
+            let answer = route.ask(&runner.client().with_token(&text), ACME).await;
             let allowed = allows(route, scope, false);
             assert_eq!(answer.status != 403, allowed, "{scope:?} {} {}: {}", route.method, route.path, answer.text());
             assert!(answer.status < 500 && answer.status != 401, "{} {}: {}", route.method, route.path, answer.text());
         }
     }
-    let nothing = token(&*mill.store, Some("acme"), &[]).await;
+    let nothing = token(&*runner.store, Some("acme"), &[]).await;
     for route in ROUTES.iter().filter(|route| !matches!(route.needs, Needs::Nothing)) {
-        assert_eq!(route.ask(&mill.asker().with_token(&nothing), ACME).await.status, 403, "{}", route.path);
+        assert_eq!(route.ask(&runner.client().with_token(&nothing), ACME).await.status, 403, "{}", route.path);
     }
 }
 
-async fn an_operators_scope_holds_in_every_tenant(mill: Mill) {
+async fn an_operators_scope_holds_in_every_tenant(runner: TestRunner) {
     for scope in Scope::ALL {
-        let text = token(&*mill.store, None, &[scope]).await;
+        let text = token(&*runner.store, None, &[scope]).await;
         for about in [ACME, About { tenant: "other", ..ACME }] {
             for route in ROUTES {
-                let answer = route.ask(&mill.asker().with_token(&text), about).await;
+                let answer = route.ask(&runner.client().with_token(&text), about).await;
                 let allowed = allows(route, scope, true);
                 assert_eq!(answer.status != 403, allowed, "{scope:?} {} {}", route.method, route.path);
             }
@@ -62,54 +62,58 @@ async fn an_operators_scope_holds_in_every_tenant(mill: Mill) {
     }
 }
 
-async fn nothing_is_said_to_who_brings_no_token_or_a_wrong_one(mill: Mill) {
-    let text = token(&*mill.store, None, &Scope::ALL).await;
+async fn nothing_is_said_to_who_brings_no_token_or_a_wrong_one(runner: TestRunner) {
+    let text = token(&*runner.store, None, &Scope::ALL).await;
     // Until this server has heard of the first token.
-    let asker = mill.asker();
-    until("the door to close", SOON, async || (asker.get("/v1").await.status == 401).then_some(())).await;
+    let client = runner.client();
+    until("the door to close", SOON, async || (client.get("/v1").await.status == 401).then_some(())).await;
     for route in ROUTES {
-        for (asker, code) in [
-            (mill.asker(), "token-missing"),
-            (mill.asker().with_token("gm_wrong"), "token-invalid"),
-            (mill.asker().with_token(&text[..text.len() - 1]), "token-invalid"),
-            (mill.asker().with_token(&text.to_lowercase()), "token-invalid"),
+        for (client, code) in [
+            (runner.client(), "token-missing"),
+            (runner.client().with_token("gm_wrong"), "token-invalid"),
+            (runner.client().with_token(&text[..text.len() - 1]), "token-invalid"),
+            (runner.client().with_token(&text.to_lowercase()), "token-invalid"),
         ] {
-            let answer = route.ask(&asker, ACME).await;
+            let answer = route.ask(&client, ACME).await;
             assert_eq!((answer.status, &answer.json()["code"]), (401, &json!(code)), "{}", route.path);
             assert!(answer.header("www-authenticate").starts_with("Bearer"));
             assert!(!answer.text().contains(&text[3..]), "no answer repeats a token");
         }
     }
-    assert_eq!(mill.asker().get(&format!("/v1?token={text}")).await.status, 401, "what is in the query is in the logs");
+    assert_eq!(
+        runner.client().get(&format!("/v1?token={text}")).await.status,
+        401,
+        "what is in the query is in the logs"
+    );
     let other_header = Request::get("/v1").header("x-token", &text);
-    assert_eq!(mill.asker().send(other_header, Vec::new()).await.status, 200);
+    assert_eq!(runner.client().send(other_header, Vec::new()).await.status, 200);
     for open in ["/healthz", "/readyz"] {
-        assert_eq!(mill.asker().get(open).await.status, 200, "{open}");
+        assert_eq!(runner.client().get(open).await.status, 200, "{open}");
     }
 }
 
-async fn without_a_token_in_the_store_everything_is_allowed_to_this_machine(mill: Mill) {
+async fn without_a_token_in_the_store_everything_is_allowed_to_this_machine(runner: TestRunner) {
     for route in ROUTES.iter().filter(|route| route.method == "GET") {
-        let answer = route.ask(&mill.asker(), ACME).await;
+        let answer = route.ask(&runner.client(), ACME).await;
         assert!(![401, 403].contains(&answer.status), "{}: {}", route.path, answer.text());
     }
-    let made = mill.asker().post("/v1/tokens", &json!({ "all_tenants": true, "scopes": ["admin"] })).await;
+    let made = runner.client().post("/v1/tokens", &json!({ "all_tenants": true, "scopes": ["admin"] })).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(mill.asker().get("/v1").await.status, 401, "from the first token on");
+    assert_eq!(runner.client().get("/v1").await.status, 401, "from the first token on");
     let text = made.json()["text"].as_str().unwrap().to_owned();
-    let tokens = mill.asker().with_token(&text).get("/v1/tokens").await;
+    let tokens = runner.client().with_token(&text).get("/v1/tokens").await;
     assert_eq!(tokens.json()["tokens"][0]["id"], made.json()["token"]["id"]);
     assert!(!tokens.text().contains(&text), "the text is told once");
 }
 
-async fn a_token_gives_away_no_more_than_it_has(mill: Mill) {
-    let admin = super::limited(&*mill.store, Some("acme"), &[Scope::Admin, Scope::Push], Some(1000)).await;
-    let asker = mill.asker().with_token(&admin);
+async fn a_token_gives_away_no_more_than_it_has(runner: TestRunner) {
+    let admin = super::limited(&*runner.store, Some("acme"), &[Scope::Admin, Scope::Push], Some(1000)).await;
+    let client = runner.client().with_token(&admin);
     let rate = json!({ "requests": { "per_second": 1000, "burst": 1000 } });
     let make = async |more: serde_json::Value| {
         let mut new = json!({ "scopes": ["push"], "limits": rate });
         new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        asker.post("/v1/tenants/acme/tokens", &new).await
+        client.post("/v1/tenants/acme/tokens", &new).await
     };
     let refused = [
         (json!({ "scopes": ["push", "read"] }), 403),
@@ -134,30 +138,30 @@ async fn a_token_gives_away_no_more_than_it_has(mill: Mill) {
     let limits = format!("/v1/tenants/acme/tokens/{}/limits", made["token"]["id"].as_str().unwrap());
     let put = async |limits_of: &str, document: &str| {
         let request = Request::put(limits_of).header("content-type", "application/json");
-        asker.send(request, document.as_bytes().to_vec()).await.status
+        client.send(request, document.as_bytes().to_vec()).await.status
     };
     assert_eq!(put(&limits, "{}").await, 403, "nor make a greater one of what is there");
     assert_eq!(put(&limits, r#"{"requests":{"per_second":1,"burst":1}}"#).await, 200);
 }
 
-async fn a_tenants_admin_keeps_its_tokens_and_no_others(mill: Mill) {
-    let admin = token(&*mill.store, Some("acme"), &[Scope::Admin]).await;
-    let theirs = token(&*mill.store, Some("other"), &[Scope::Read]).await;
-    let operators = token(&*mill.store, None, &[Scope::Read]).await;
-    let asker = mill.asker().with_token(&admin);
-    let made = asker.post("/v1/tenants/acme/tokens", &json!({ "scopes": [] })).await.json();
-    let listed = asker.get("/v1/tenants/acme/tokens").await.json();
+async fn a_tenants_admin_keeps_its_tokens_and_no_others(runner: TestRunner) {
+    let admin = token(&*runner.store, Some("acme"), &[Scope::Admin]).await;
+    let theirs = token(&*runner.store, Some("other"), &[Scope::Read]).await;
+    let operators = token(&*runner.store, None, &[Scope::Read]).await;
+    let client = runner.client().with_token(&admin);
+    let made = client.post("/v1/tenants/acme/tokens", &json!({ "scopes": [] })).await.json();
+    let listed = client.get("/v1/tenants/acme/tokens").await.json();
     assert_eq!(listed["tokens"].as_array().unwrap().len(), 2, "{listed}");
     for text in [&theirs, &operators] {
         let id = gristmill::token::TokenHash::of(text).id();
         let path = format!("/v1/tenants/acme/tokens/{id}");
-        assert_eq!(asker.delete(&path).await.json(), json!({ "revoked": false }));
+        assert_eq!(client.delete(&path).await.json(), json!({ "revoked": false }));
         let request = Request::put(format!("{path}/limits")).header("content-type", "application/json");
-        assert_eq!(asker.send(request, b"{}".to_vec()).await.json()["code"], "token-unknown");
-        assert!(mill.store.find_token(&id).await.unwrap().is_some());
+        assert_eq!(client.send(request, b"{}".to_vec()).await.json()["code"], "token-unknown");
+        assert!(runner.store.find_token(&id).await.unwrap().is_some());
     }
     let own = format!("/v1/tenants/acme/tokens/{}", made["token"]["id"].as_str().unwrap());
-    assert_eq!(asker.delete(&own).await.json(), json!({ "revoked": true }));
+    assert_eq!(client.delete(&own).await.json(), json!({ "revoked": true }));
     let secret = made["text"].as_str().unwrap();
-    assert_eq!(mill.asker().with_token(secret).get("/v1").await.status, 401, "at once");
+    assert_eq!(runner.client().with_token(secret).get("/v1").await.status, 401, "at once");
 }

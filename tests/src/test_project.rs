@@ -9,14 +9,14 @@ use gristmill::store::embedded::owner;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mill::{drop_in, with_clock};
 use crate::process::{Process, command};
 use crate::redis::Redis;
+use crate::test_runner::{drop_in, with_clock};
 use crate::wait::{SOON, until};
 
 /// All of it is gone when dropped.
 #[derive(Debug)]
-pub struct Site {
+pub struct TestProject {
     /// Where jobs are, if not in the file beside the manifest.
     pub redis: Option<Redis>,
     folder: TempDir,
@@ -33,7 +33,7 @@ pub struct Said {
     pub err: String,
 }
 
-impl Site {
+impl TestProject {
     /// On the embedded store, which is the default. The manifest gets a `[server]` and an `[http]`; components are given by
     /// name and path.
     pub async fn new(manifest: &str, handlers: &[(&str, &str)]) -> Self {
@@ -46,16 +46,16 @@ impl Site {
     }
 
     fn with(redis: Option<Redis>, manifest: &str, handlers: &[(&str, &str)]) -> Self {
-        let site = Self { redis, folder: TempDir::with_prefix("gristmill-").unwrap() };
-        std::fs::create_dir(site.handlers()).unwrap();
+        let project = Self { redis, folder: TempDir::with_prefix("gristmill-").unwrap() };
+        std::fs::create_dir(project.handlers()).unwrap();
         for (name, component) in handlers {
-            site.drop_in(name, &std::fs::read(component).unwrap());
+            project.drop_in(name, &std::fs::read(component).unwrap());
         }
-        let store = site.redis.as_ref().map(|redis| format!("[store]\nurl = \"{}\"\n", redis.url()));
+        let store = project.redis.as_ref().map(|redis| format!("[store]\nurl = \"{}\"\n", redis.url()));
         let store = store.unwrap_or_default();
         let manifest = with_clock(&format!("[server]\nconcurrency = 16\n{FREE_PORT}{store}{manifest}"));
-        site.write_manifest(&manifest);
-        site
+        project.write_manifest(&manifest);
+        project
     }
 
     /// The file that the jobs are in, unless they are in a Redis.

@@ -18,7 +18,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(200);
 
 /// Somebody who knows where a server is, and perhaps a token.
 #[derive(Debug, Clone)]
-pub struct Asker {
+pub struct HttpClient {
     pub address: SocketAddr,
     pub token: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Asker {
+impl HttpClient {
     pub fn new(address: SocketAddr) -> Self {
         Self { address, token: None }
     }

@@ -43,7 +43,7 @@ pub enum Kind {
 
 /// An empty store of its own, with the clock that it goes by.
 #[derive(Debug)]
-pub struct Queue {
+pub struct TestStore {
     pub store: Arc<dyn Transfer>,
     kind: Kind,
     home: Home,
@@ -121,7 +121,7 @@ fn quick_disk() -> PathBuf {
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-impl Queue {
+impl TestStore {
     pub async fn new(kind: Kind) -> Self {
         let (home, clock) = (Home::new(kind).await, Arc::new(AtomicU64::new(BEGIN_MS)));
         let store = home.open(Clock::Manual(Arc::clone(&clock))).await.unwrap();

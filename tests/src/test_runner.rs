@@ -21,13 +21,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::asker::Asker;
+use crate::http_client::HttpClient;
 use crate::process::{caches, program};
-use crate::queue::part;
 use crate::redis::Redis;
+use crate::test_store::part;
 use crate::wait::{SOON, until};
 
-/// Which kind of store a mill works on.
+/// Which kind of store a runner works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     Memory,
@@ -38,7 +38,7 @@ pub enum On {
 
 /// A runner with its manifest, its folder of handlers, and a record of every attempt.
 #[derive(Debug)]
-pub struct Mill {
+pub struct TestRunner {
     pub store: Arc<dyn Store>,
     /// Where the store is, if it is a Redis.
     pub redis: Option<Redis>,
@@ -53,7 +53,7 @@ pub struct Mill {
     records: Arc<Mutex<Vec<AttemptRecord>>>,
 }
 
-impl Mill {
+impl TestRunner {
     /// Starts on a fresh embedded store, with these components in the folder: name and path.
     pub async fn start(manifest: &str, handlers: &[(&str, &str)]) -> Self {
         Self::start_on(On::Memory, manifest, handlers).await
@@ -74,7 +74,7 @@ impl Mill {
             (None, None) => Arc::new(EmbeddedStore::in_memory().await.unwrap()),
         };
         let folder = TempDir::with_prefix("gristmill-").unwrap();
-        let mut mill = Self {
+        let mut runner = Self {
             store,
             redis,
             several,
@@ -86,13 +86,13 @@ impl Mill {
             stop: CancellationToken::new(),
             records: Arc::default(),
         };
-        std::fs::create_dir(mill.handlers()).unwrap();
+        std::fs::create_dir(runner.handlers()).unwrap();
         for (name, component) in handlers {
-            mill.drop_in(name, &std::fs::read(component).unwrap());
+            runner.drop_in(name, &std::fs::read(component).unwrap());
         }
-        std::fs::write(mill.manifest(), with_clock(manifest)).unwrap();
-        mill.run().await;
-        mill
+        std::fs::write(runner.manifest(), with_clock(manifest)).unwrap();
+        runner.run().await;
+        runner
     }
 
     async fn run(&mut self) {
@@ -102,9 +102,9 @@ impl Mill {
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = DoorSettings { limits: self.limits, metrics: metrics.clone(), ..DoorSettings::default() };
-        let door = HttpServer::start_with(listener, self.store.clone(), "the mill's", &settings).unwrap();
+        let door = HttpServer::start_with(listener, self.store.clone(), "the runner's", &settings).unwrap();
         let settings = RunnerSettings {
-            worker: WorkerId::new("mill"),
+            worker: WorkerId::new("runner"),
             concurrency: 64,
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
@@ -123,17 +123,17 @@ impl Mill {
     }
 
     /// Somebody who asks at the server's door.
-    pub fn asker(&self) -> Asker {
-        Asker::new(self.door.as_ref().expect("the mill is running").address())
+    pub fn client(&self) -> HttpClient {
+        HttpClient::new(self.door.as_ref().expect("the runner is running").address())
     }
 
     /// Somebody who asks at lmstfy's admin API, which is opened for it.
-    pub fn lmstfy_admin(&mut self, settings: &LmstfySettings) -> Asker {
+    pub fn lmstfy_admin(&mut self, settings: &LmstfySettings) -> HttpClient {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = TcpListener::from_std(listener).unwrap();
-        let door = self.door.as_mut().expect("the mill is running");
-        Asker::new(door.set_lmstfy(settings, Some(listener)).unwrap().unwrap())
+        let door = self.door.as_mut().expect("the runner is running");
+        HttpClient::new(door.set_lmstfy(settings, Some(listener)).unwrap().unwrap())
     }
 
     pub fn manifest(&self) -> PathBuf {
