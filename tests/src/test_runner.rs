@@ -112,11 +112,11 @@ impl TestRunner {
             metrics: metrics.clone(),
             tenants: door.tenants(),
         };
-        door.set_fleet(reloader.fleet());
+        door.set_registry(reloader.registry());
         door.set_intake(reloader.intake());
         self.several.iter().for_each(|several| door.set_moves(Arc::new(several.clone())));
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
-        self.runner = Some(Runner::start(store, reloader.fleet(), settings).unwrap());
+        self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());
         door.set_phase(Phase::Ready);
         self.door = Some(door);
         self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));

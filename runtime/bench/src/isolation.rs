@@ -59,9 +59,9 @@ pub async fn isolation(rig: &Rig, sandbox: &Sandbox, beside: Neighbour, jobs: us
         seatings.push(Seating { topic: neighbour.clone(), component, concurrency, reuse: 1 });
         push_work(rig, &neighbour, work).await?;
     }
-    rig.seat(seatings);
+    rig.serve(seatings);
     let delays = trickle(rig, PERIOD, jobs).await?;
-    rig.seat(vec![rig.seating(rig.topic.clone())]);
+    rig.serve(vec![rig.seating(rig.topic.clone())]);
     drain(rig, &neighbour).await?;
     Ok(Figure { delay: Spread::of(delays), ..figure(rig, "isolation", jobs).case(beside.case()) })
 }

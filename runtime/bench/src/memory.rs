@@ -52,7 +52,7 @@ async fn running(rig: &Rig, sandbox: &Sandbox, attempts: usize) -> Result<u64, R
     const WORK: &str = r#"{"wait-ms": 2000}"#;
     let waiting = topic("waiting");
     let component = load(sandbox, &rig.settings.simulate).await?;
-    rig.seat(vec![Seating { topic: waiting.clone(), component, concurrency: attempts, reuse: 1 }]);
+    rig.serve(vec![Seating { topic: waiting.clone(), component, concurrency: attempts, reuse: 1 }]);
     rig.settings.progress.begin("memory: attempts", attempts);
     let jobs: Vec<_> = (0..attempts).map(|_| job_with(&waiting, WORK.as_bytes().to_vec(), Due::Now)).collect();
     rig.place.store.push(&jobs).await?;
@@ -66,7 +66,7 @@ async fn running(rig: &Rig, sandbox: &Sandbox, attempts: usize) -> Result<u64, R
         rig.settings.progress.add(1);
     }
     Rig::end(runner).await;
-    rig.seat(vec![rig.seating(rig.topic.clone())]);
+    rig.serve(vec![rig.seating(rig.topic.clone())]);
     Ok(most - before)
 }
 

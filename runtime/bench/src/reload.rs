@@ -34,7 +34,7 @@ pub async fn reload(rig: &Rig, sandbox: &Sandbox, compiled: bool, reloads: usize
     let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await.map_err(RigError::WriteHandler)?;
     let (sender, mut records) = mpsc::unbounded_channel();
     let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
-    let runner = rig.observed(reloader.fleet(), observer)?;
+    let runner = rig.observed(reloader.registry(), observer)?;
     let stop = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop.clone()));
 
@@ -100,8 +100,8 @@ pub async fn start(
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
         let reloader = Reloader::start(folder.manifest(), sandbox).await.map_err(RigError::WriteHandler)?;
-        let loaded = reloader.fleet().borrow().seats().filter(|seat| seat.handler.is_some()).count();
-        let runner = rig.observed(reloader.fleet(), Arc::new(|_| ()))?;
+        let loaded = reloader.registry().borrow().entries().filter(|entry| entry.handler.is_some()).count();
+        let runner = rig.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());
         Rig::end(runner).await;
         if loaded != components {

@@ -14,13 +14,13 @@ pub async fn reuse(rig: &Rig, jobs: usize, jobs_each: u32) -> Result<Figure, Rig
     let case = if jobs_each == 1 { "a fresh instance a job".into() } else { format!("{jobs_each} jobs an instance") };
     rig.settings.progress.begin(format!("reuse: {case}"), 2 * jobs);
     try_out(rig).await?;
-    rig.seat(vec![Seating { reuse: jobs_each, ..rig.seating(rig.topic.clone()) }]);
+    rig.serve(vec![Seating { reuse: jobs_each, ..rig.seating(rig.topic.clone()) }]);
     fill(rig, jobs).await?;
     let watch = Watch::begin(rig);
     let (runner, done) = rig.run_counted()?;
     reach(&done, jobs, &rig.settings.progress).await;
     let figure = watch.end(rig, "reuse", jobs).case(case);
     Rig::end(runner).await;
-    rig.seat(vec![rig.seating(rig.topic.clone())]);
+    rig.serve(vec![rig.seating(rig.topic.clone())]);
     Ok(figure)
 }

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use gristmill_config::{JournalSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::Grants;
-use gristmill_runner::handlers::{Fleet, Handler};
+use gristmill_runner::handlers::{Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, LoadError, Sandbox, SandboxError};
 use gristmill_store::StoreError;
@@ -79,7 +79,7 @@ pub struct Rig {
     /// The topic of the measured handler.
     pub(super) topic: TopicId,
     pub(super) component: Component,
-    fleet: watch::Sender<Arc<Fleet>>,
+    registry: watch::Sender<Arc<HandlerRegistry>>,
     journals: Option<TempDir>,
 }
 
@@ -106,8 +106,9 @@ impl Rig {
         let place = Place::open(&settings.store).await?;
         let journals = settings.journal.then(|| TempDir::with_prefix("gristmill-bench-")).transpose();
         let journals = journals.map_err(RigError::MakeFolder)?;
-        let rig = Self { settings, place, topic: topic("bench"), component, fleet: watch::Sender::default(), journals };
-        rig.seat(vec![rig.seating(rig.topic.clone())]);
+        let rig =
+            Self { settings, place, topic: topic("bench"), component, registry: watch::Sender::default(), journals };
+        rig.serve(vec![rig.seating(rig.topic.clone())]);
         Ok(rig)
     }
 
@@ -117,15 +118,15 @@ impl Rig {
     }
 
     /// Gives the runners other topics to work on.
-    pub(super) fn seat(&self, seatings: Vec<Seating>) {
-        self.fleet.send_replace(Arc::new(fleet(seatings)));
+    pub(super) fn serve(&self, seatings: Vec<Seating>) {
+        self.registry.send_replace(Arc::new(registry(seatings)));
     }
 
     /// A runner, and a line for every attempt that it settles.
     pub(super) fn run(&self) -> Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>), RigError> {
         let (sender, records) = mpsc::unbounded_channel();
         let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
-        Ok((self.observed(self.fleet.subscribe(), observer)?, records))
+        Ok((self.observed(self.registry.subscribe(), observer)?, records))
     }
 
     /// A runner, and how many attempts it has settled: to be measured itself, so as little as possible is added to it.
@@ -133,11 +134,15 @@ impl Rig {
         let done = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&done);
         let observer = Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed));
-        Ok((self.observed(self.fleet.subscribe(), observer)?, done))
+        Ok((self.observed(self.registry.subscribe(), observer)?, done))
     }
 
     /// A runner on a fleet of its own.
-    pub(super) fn observed(&self, fleet: watch::Receiver<Arc<Fleet>>, observer: Observer) -> Result<Running, RigError> {
+    pub(super) fn observed(
+        &self,
+        registry: watch::Receiver<Arc<HandlerRegistry>>,
+        observer: Observer,
+    ) -> Result<Running, RigError> {
         let settings = RunnerSettings {
             worker: WorkerId::new("bench"),
             concurrency: self.settings.concurrency,
@@ -152,7 +157,7 @@ impl Rig {
             .as_ref()
             .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &settings.worker));
         let journal = journal.transpose()?;
-        let runner = Runner::start_with_journal(self.place.store.clone(), fleet, settings, journal.clone());
+        let runner = Runner::start_with_journal(self.place.store.clone(), registry, settings, journal.clone());
         Ok(Running { runner: runner.map_err(RigError::StartRunner)?, journal })
     }
 
@@ -190,7 +195,7 @@ pub(super) fn topic(name: &str) -> TopicId {
     name.parse().expect("a topic's name")
 }
 
-fn fleet(seatings: Vec<Seating>) -> Fleet {
+fn registry(seatings: Vec<Seating>) -> HandlerRegistry {
     let mut manifest = Manifest::default_at(Path::new("."));
     manifest.handlers.auto_topics = false;
     let mut handlers = BTreeMap::new();
@@ -204,5 +209,5 @@ fn fleet(seatings: Vec<Seating>) -> Fleet {
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, component });
     }
-    Fleet::new(&manifest, &handlers, &Fleet::default())
+    HandlerRegistry::new(&manifest, &handlers, &HandlerRegistry::default())
 }

@@ -41,14 +41,14 @@ pub async fn topics(rig: &Rig, topics: usize, jobs: usize) -> Result<Figure, Rig
     let progress = &rig.settings.progress;
     progress.begin(format!("{topics} topics"), 2 * jobs);
     let names: Vec<TopicId> = (0..topics).map(|number| topic(&format!("bench-{number}"))).collect();
-    rig.seat(names.iter().map(|name| rig.seating(name.clone())).collect());
+    rig.serve(names.iter().map(|name| rig.seating(name.clone())).collect());
     fill_topics(rig, &names, jobs, Due::Now).await?;
     let watch = Watch::begin(rig);
     let (runner, done) = rig.run_counted()?;
     reach(&done, jobs, progress).await;
     let figure = watch.end(rig, "scaling", jobs).case(format!("{topics} topics"));
     Rig::end(runner).await;
-    rig.seat(vec![rig.seating(rig.topic.clone())]);
+    rig.serve(vec![rig.seating(rig.topic.clone())]);
     Ok(figure)
 }
 

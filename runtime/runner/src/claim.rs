@@ -8,12 +8,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::execute::Work;
-use super::gate::{Gate, Place};
 use super::guests::Guests;
-use super::hand::{Hand, give_back_lost};
+use super::in_flight::{InFlight, give_back_lost};
 use super::lease;
-use super::lifeline::Lifeline;
-use crate::handlers::{Fleet, Seat};
+use super::slots::{Slots, TopicSlots};
+use super::store_retry::StoreRetry;
+use crate::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_core::job::{Claim, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 use gristmill_metrics::Metrics;
@@ -32,11 +32,11 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// The claiming loop's own things.
 pub(super) struct Claimer {
     pub(super) store: Arc<dyn Store>,
-    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) retry: Arc<StoreRetry>,
     pub(super) worker: WorkerId,
-    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
-    pub(super) gate: Arc<Gate>,
-    pub(super) hand: Arc<Hand>,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
+    pub(super) slots: Arc<Slots>,
+    pub(super) in_flight: Arc<InFlight>,
     pub(super) guests: Guests,
     pub(super) metrics: Arc<Metrics>,
     /// Topics that have ready jobs.
@@ -53,37 +53,37 @@ struct Memory {
     last: Option<TopicId>,
     /// How often parts of the store had come back when lost claims were last looked for.
     returns: u64,
-    places: HashMap<TopicId, Arc<Place>>,
+    topic_slots: HashMap<TopicId, Arc<TopicSlots>>,
 }
 
 impl Claimer {
     /// Claims until stopped.
     pub(super) async fn run(mut self) {
         let mut memory = Memory::default();
-        let mut returns = self.lifeline.returns();
+        let mut returns = self.retry.returns();
         while !self.stop.is_cancelled() {
             self.hear(&mut memory);
-            let fleet = Arc::clone(&self.fleet.borrow_and_update());
+            let registry = Arc::clone(&self.registry.borrow_and_update());
             // Before the plan: an attempt that ends between plan and wait must end the wait.
-            let ended = self.gate.ended();
-            let from = memory.plan(&fleet, self.gate.free());
+            let ended = self.slots.ended();
+            let from = memory.plan(&registry, self.slots.free());
             if from.is_empty() {
                 self.wait(&mut memory, ended).await;
                 continue;
             }
-            match self.lifeline.call(|| self.store.claim(&self.worker, &from)).await {
+            match self.retry.call(|| self.store.claim(&self.worker, &from)).await {
                 Some(Ok(claimed)) => {
                     let part_is_back = std::mem::replace(&mut memory.returns, claimed.returns) != claimed.returns;
-                    self.dispatch(claimed, &fleet, &mut memory);
+                    self.dispatch(claimed, &registry, &mut memory);
                     if part_is_back || returns.has_changed().unwrap_or_default() {
                         returns.mark_unchanged();
-                        self.give_back_lost(&fleet).await;
+                        self.give_back_lost(&registry).await;
                     }
                 }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
                     // Of several tenants, some may have been served.
-                    self.give_back_lost(&fleet).await;
+                    self.give_back_lost(&registry).await;
                     tokio::select! {
                         () = tokio::time::sleep(AFTER_REFUSAL) => {}
                         () = self.stop.cancelled() => {}
@@ -107,34 +107,34 @@ impl Claimer {
         tokio::select! {
             () = self.stop.cancelled() => {}
             Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
-            () = changed(&mut self.fleet) => {}
-            () = self.gate.wait_for(ended + 1), if !memory.hot.is_empty() => {
-                let half = ended + (self.gate.running() as u64 + 1).div_ceil(2);
+            () = changed(&mut self.registry) => {}
+            () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
+                let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
                     biased;
                     // Slots may have been free all the time, and only the topics known so far at their limits.
                     Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
-                    _ = tokio::time::timeout(GATHER, self.gate.wait_for(half)) => {}
+                    _ = tokio::time::timeout(GATHER, self.slots.wait_for(half)) => {}
                 }
             }
         }
     }
 
-    async fn give_back_lost(&self, fleet: &Fleet) {
-        give_back_lost(&self.store, &self.lifeline, &self.worker, fleet.tenants(), &self.hand).await;
+    async fn give_back_lost(&self, registry: &HandlerRegistry) {
+        give_back_lost(&self.store, &self.retry, &self.worker, registry.tenants(), &self.in_flight).await;
     }
 
-    fn dispatch(&self, claimed: Claimed, fleet: &Fleet, memory: &mut Memory) {
+    fn dispatch(&self, claimed: Claimed, registry: &HandlerRegistry, memory: &mut Memory) {
         for topic in &claimed.drained {
             memory.hot.remove(topic);
         }
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
-        let unwanted = self.hand.take(&claimed.claims);
+        let unwanted = self.in_flight.take(&claimed.claims);
         let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
             let topic = &claim.job.spec.topic;
-            let slot = self.gate.enter(memory.place(topic, &self.metrics));
+            let slot = self.slots.enter(memory.topic_slots(topic, &self.metrics));
             let clock_offset_ms = offset_ms(&claim, host_now);
-            Work { seat: fleet.seat(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
+            Work { entry: registry.get(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
         });
         self.guests.hand_over(work.collect());
     }
@@ -142,44 +142,44 @@ impl Claimer {
 
 impl Memory {
     /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
-    fn plan(&mut self, fleet: &Fleet, free: usize) -> Vec<ClaimFrom> {
+    fn plan(&mut self, registry: &HandlerRegistry, free: usize) -> Vec<ClaimFrom> {
         let after = self.last.clone();
         let behind = self.hot.iter().filter(|topic| Some(*topic) > after.as_ref());
         let before = self.hot.iter().filter(|topic| Some(*topic) <= after.as_ref());
-        let open: Vec<(&TopicId, &Arc<Seat>, usize)> = behind
+        let open: Vec<(&TopicId, &Arc<TopicHandler>, usize)> = behind
             .chain(before)
             .filter_map(|topic| {
-                let seat = fleet.seat(topic).filter(|seat| seat.handler.is_some())?;
-                let running = self.places.get(topic).map_or(0, |place| place.running());
-                let room = (seat.topic.concurrency as usize).saturating_sub(running);
-                (room > 0).then_some((topic, seat, room))
+                let entry = registry.get(topic).filter(|entry| entry.handler.is_some())?;
+                let running = self.topic_slots.get(topic).map_or(0, |slots| slots.running());
+                let room = (entry.topic.concurrency as usize).saturating_sub(running);
+                (room > 0).then_some((topic, entry, room))
             })
             .take((free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free))
             .collect();
         let share = free.checked_div(open.len()).unwrap_or_default();
         let from: Vec<ClaimFrom> = open
             .into_iter()
-            .map(|(topic, seat, room)| ClaimFrom {
+            .map(|(topic, entry, room)| ClaimFrom {
                 topic: topic.clone(),
                 max: room.min(share),
-                lease: lease::of(&seat.topic.limits),
+                lease: lease::of(&entry.topic.limits),
             })
             .collect();
         // A round without a free slot is nobody's turn: forgetting whose it was would begin with the same topics for ever.
-        if let Some(line) = from.last() {
-            self.last = Some(line.topic.clone());
+        if let Some(last) = from.last() {
+            self.last = Some(last.topic.clone());
         }
         from
     }
 
-    fn place(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<Place> {
-        self.places.entry(topic.clone()).or_insert_with(|| Place::new(metrics.topic(topic)))
+    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<TopicSlots> {
+        self.topic_slots.entry(topic.clone()).or_insert_with(|| TopicSlots::new(metrics.topic(topic)))
     }
 }
 
-/// Waits for another fleet; for ever if there will be none.
-async fn changed(fleet: &mut watch::Receiver<Arc<Fleet>>) {
-    if fleet.changed().await.is_err() {
+/// Waits for another registry; for ever if there will be none.
+async fn changed(registry: &mut watch::Receiver<Arc<HandlerRegistry>>) {
+    if registry.changed().await.is_err() {
         std::future::pending().await
     }
 }
@@ -192,14 +192,14 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::execute::Desk;
+    use super::super::execute::ExecutorContext;
     use super::*;
     use gristmill_store::embedded::EmbeddedStore;
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
         let (stop, (tell, ready)) = (CancellationToken::new(), mpsc::channel(1));
-        let desk = Arc::new(Desk {
+        let context = Arc::new(ExecutorContext {
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
             extensions: mpsc::channel(1).0,
@@ -209,12 +209,12 @@ mod tests {
         });
         let claimer = Claimer {
             store: Arc::new(EmbeddedStore::in_memory().await.unwrap()),
-            lifeline: Arc::new(Lifeline::new(stop.clone())),
+            retry: Arc::new(StoreRetry::new(stop.clone())),
             worker: WorkerId::new("w"),
-            fleet: watch::channel(Arc::default()).1,
-            gate: Gate::new(8),
-            hand: Arc::default(),
-            guests: Guests::start(1, &desk).unwrap().0,
+            registry: watch::channel(Arc::default()).1,
+            slots: Slots::new(8),
+            in_flight: Arc::default(),
+            guests: Guests::start(1, &context).unwrap().0,
             metrics: Arc::default(),
             ready,
             stop,
@@ -227,10 +227,11 @@ mod tests {
         let (mut claimer, tell) = claimer().await;
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
-        let mut slots: Vec<_> = (0..8).map(|_| claimer.gate.enter(memory.place(&busy, &claimer.metrics))).collect();
-        let ended = claimer.gate.ended();
+        let mut taken: Vec<_> =
+            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.metrics))).collect();
+        let ended = claimer.slots.ended();
         // One of eight: it waits for three more.
-        drop(slots.pop());
+        drop(taken.pop());
         // In the order written: the claimer waits for more slots when it is told.
         let (_, told) = tokio::join!(claimer.wait(&mut memory, ended), tell.send(fresh.clone()));
         told.unwrap();

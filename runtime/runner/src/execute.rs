@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::gate::Slot;
-use super::keep::Extension;
 use super::lease;
+use super::lease_extender::Extension;
 use super::record::{self, AttemptRecord};
 use super::settle::Finished;
-use crate::handlers::{Handler, Seat};
+use super::slots::Slot;
+use crate::handlers::{Handler, TopicHandler};
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::{NotRun, Outcome};
 use gristmill_core::retry::{self, Tried};
@@ -26,7 +26,7 @@ use gristmill_store::Settlement;
 pub(super) struct Work {
     pub(super) claim: Claim,
     /// None: the topic went away between plan and claim.
-    pub(super) seat: Option<Arc<Seat>>,
+    pub(super) entry: Option<Arc<TopicHandler>>,
     pub(super) slot: Slot,
     /// When the claim was here, by this process's monotonic clock.
     pub(super) arrived: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Work {
 
 /// What every attempt needs and none owns.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ExecutorContext {
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
     pub(super) extensions: mpsc::Sender<Extension>,
@@ -49,14 +49,14 @@ pub(super) struct Desk {
 }
 
 /// The corridor: run, decide, hand over to be settled.
-pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
-    let Work { claim, seat, slot, arrived, clock_offset_ms, unwanted } = work;
+pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
+    let Work { claim, entry, slot, arrived, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
-    let cancellation = Cancellation { ending: desk.ending.clone(), unwanted };
-    let report = run(&claim, seat.as_deref(), clock_offset_ms, cancellation, &desk).await;
+    let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
+    let report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, &context).await;
 
     let mut record = AttemptRecord {
-        version: seat.as_deref().and_then(|seat| seat.handler.as_ref()).map(Handler::version),
+        version: entry.as_deref().and_then(|entry| entry.handler.as_ref()).map(Handler::version),
         in_hand: started.saturating_duration_since(arrived),
         duration: started.elapsed(),
         fuel: report.fuel,
@@ -66,51 +66,57 @@ pub(super) async fn execute(work: Work, desk: Arc<Desk>) {
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
         ..AttemptRecord::of(&claim, &report.outcome, started)
     };
-    let settlement = decide(&claim, seat.as_deref(), report);
+    let settlement = decide(&claim, entry.as_deref(), report);
     record.take_verdict(&settlement.verdict);
     // Closed only once every guest thread has ended.
-    desk.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
+    context.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
 }
 
 async fn run(
     claim: &Claim,
-    seat: Option<&Seat>,
+    entry: Option<&TopicHandler>,
     clock_offset_ms: i64,
     cancellation: Cancellation,
-    desk: &Desk,
+    context: &ExecutorContext,
 ) -> Report {
     let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
-    match seat.and_then(|seat| seat.handler.as_ref().map(|handler| (seat, handler))) {
+    match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
         _ if expired => without_running(Outcome::Expired),
         None => without_running(Outcome::NotRun(NotRun::HandlerMissing)),
-        Some(_) if desk.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
-        Some((seat, handler)) => {
+        Some(_) if context.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+        Some((entry, handler)) => {
             record::log_start(claim, handler.version());
-            desk.metrics.tell(|| record::start_event(claim, handler));
-            let outlasts_lease = lease::may_be_outlasted(&seat.topic.limits);
+            context.metrics.tell(|| record::start_event(claim, handler));
+            let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
-            let attempt = attempt(claim, seat, clock_offset_ms, desk, cancellation);
+            let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);
             tokio::select! {
                 biased;
-                report = invoke(seat, &handler.component, attempt) => report,
-                () = keep_lease(claim, desk, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
-                () = desk.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+                report = invoke(entry, &handler.component, attempt) => report,
+                () = keep_lease(claim, context, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
+                () = context.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
             }
         }
     }
 }
 
 /// In a fresh instance, or in one that the topic kept.
-async fn invoke(seat: &Seat, component: &Component, attempt: Attempt) -> Report {
-    match &seat.stash {
+async fn invoke(entry: &TopicHandler, component: &Component, attempt: Attempt) -> Report {
+    match &entry.stash {
         None => component.invoke(attempt).await,
         // In a box: topics that keep nothing shall not carry it around.
         Some(stash) => Box::pin(stash.invoke(component, attempt)).await,
     }
 }
 
-fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancellation: Cancellation) -> Attempt {
-    let topic = &seat.topic;
+fn attempt(
+    claim: &Claim,
+    entry: &TopicHandler,
+    clock_offset_ms: i64,
+    context: &ExecutorContext,
+    cancellation: Cancellation,
+) -> Attempt {
+    let topic = &entry.topic;
     Attempt {
         job: Arc::clone(&claim.job),
         attempt: claim.attempt,
@@ -118,28 +124,28 @@ fn attempt(claim: &Claim, seat: &Seat, clock_offset_ms: i64, desk: &Desk, cancel
         checkpoint: claim.checkpoint.clone(),
         limits: topic.limits,
         grants: Arc::clone(&topic.grants),
-        targets: Arc::clone(&seat.targets),
+        targets: Arc::clone(&entry.targets),
         clock_offset_ms,
         cancellation,
-        checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: desk.checkpoints.clone() }),
+        checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: context.checkpoints.clone() }),
         logs: LogSink::Trace,
     }
 }
 
 /// Extends the lease again and again; returns only if it was lost.
-async fn keep_lease(claim: &Claim, desk: &Desk, unwanted: &AtomicBool) {
+async fn keep_lease(claim: &Claim, context: &ExecutorContext, unwanted: &AtomicBool) {
     loop {
         tokio::time::sleep(lease::LONGEST / 3).await;
-        if !Extension::ask(&desk.extensions, &claim.lease).await {
+        if !Extension::ask(&context.extensions, &claim.lease).await {
             return unwanted.store(true, Ordering::Relaxed);
         }
     }
 }
 
-fn decide(claim: &Claim, seat: Option<&Seat>, report: Report) -> Settlement {
+fn decide(claim: &Claim, entry: Option<&TopicHandler>, report: Report) -> Settlement {
     let default_policy = RetryPolicy::default();
-    let policy = seat.map_or(&default_policy, |seat| &seat.topic.retry);
-    let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+    let policy = entry.map_or(&default_policy, |entry| &entry.topic.retry);
+    let retention = entry.map_or(Duration::ZERO, |entry| entry.topic.result_retention);
     let max_attempts = claim.job.spec.max_attempts;
     let tried = Tried { attempt: claim.attempt, max_attempts, previous: claim.previous };
     let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());

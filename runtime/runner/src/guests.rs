@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use super::execute::{Desk, Work, execute};
-use super::line::Line;
+use super::execute::{ExecutorContext, Work, execute};
+use super::run_queue::RunQueue;
 
 /// Jobs that a thread takes at once: few, so that what comes into line meanwhile is not behind them all.
 const SHARE: usize = 8;
@@ -26,7 +26,7 @@ pub(super) struct Guests(Arc<Shared>);
 /// One line of work for all threads, so that nothing waits behind a busy guest while another thread is free.
 #[derive(Debug)]
 struct Shared {
-    line: Mutex<Line<Work>>,
+    queue: Mutex<RunQueue<Work>>,
     ended: AtomicBool,
     threads: Vec<Thread>,
     /// Which thread is asked first.
@@ -43,29 +43,29 @@ struct Thread {
 
 impl Guests {
     /// Starts `count` threads; the handles end when the [`Guests`] is dropped and the last attempt has ended.
-    pub(super) fn start(count: usize, desk: &Arc<Desk>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub(super) fn start(count: usize, context: &Arc<ExecutorContext>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let count = count.max(1);
         let shared = Arc::new(Shared {
-            line: Mutex::default(),
+            queue: Mutex::default(),
             ended: AtomicBool::new(false),
             threads: (0..count).map(|_| Thread::default()).collect(),
             turn: AtomicUsize::new(0),
         });
         let guests = Self(Arc::clone(&shared));
-        let handles = (0..count).map(|number| start(number, Arc::clone(&shared), Arc::clone(desk)));
+        let handles = (0..count).map(|number| start(number, Arc::clone(&shared), Arc::clone(context)));
         let handles = handles.collect::<io::Result<_>>()?;
         Ok((guests, handles))
     }
 
-    /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's gate lets it be.
+    /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's slots let it be.
     pub(super) fn hand_over(&self, work: Vec<Work>) {
         let jobs = work.len();
-        let mut line = self.0.line();
+        let mut queue = self.0.queue();
         for work in work {
             let topic = work.claim.lease.topic.clone();
-            line.join(&topic, work);
+            queue.join(&topic, work);
         }
-        drop(line);
+        drop(queue);
         self.0.call(jobs);
     }
 }
@@ -78,8 +78,8 @@ impl Drop for Guests {
 }
 
 impl Shared {
-    fn line(&self) -> MutexGuard<'_, Line<Work>> {
-        self.line.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn queue(&self) -> MutexGuard<'_, RunQueue<Work>> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// One job wakes one thread that sleeps; more of them, or none asleep, and all are called: whoever comes first takes.
@@ -95,13 +95,13 @@ impl Shared {
 
     /// A share of what is in line, and no more than the thread's part of it.
     fn take(&self) -> Vec<Work> {
-        let mut line = self.line();
-        let share = line.len().div_ceil(self.threads.len()).min(SHARE);
-        (0..share).map_while(|_| line.next()).collect()
+        let mut queue = self.queue();
+        let share = queue.len().div_ceil(self.threads.len()).min(SHARE);
+        (0..share).map_while(|_| queue.next()).collect()
     }
 }
 
-fn start(number: usize, shared: Arc<Shared>, desk: Arc<Desk>) -> io::Result<JoinHandle<()>> {
+fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> io::Result<JoinHandle<()>> {
     let parked = |shared: &Arc<Shared>, parked| {
         let shared = Arc::clone(shared);
         move || {
@@ -118,20 +118,20 @@ fn start(number: usize, shared: Arc<Shared>, desk: Arc<Desk>) -> io::Result<Join
     let thread = std::thread::Builder::new().name(format!("guest-{number}"));
     let serve = move || async move {
         if let Some(thread) = shared.threads.get(number) {
-            serve(&shared, thread, desk).await;
+            serve(&shared, thread, context).await;
         }
     };
     thread.spawn(move || runtime.block_on(tokio::task::LocalSet::new().run_until(serve())))
 }
 
-async fn serve(shared: &Shared, thread: &Thread, desk: Arc<Desk>) {
+async fn serve(shared: &Shared, thread: &Thread, context: Arc<ExecutorContext>) {
     let attempts = TaskTracker::new();
     loop {
         let work = shared.take();
         if !work.is_empty() {
             for work in work {
                 // In a box of its own: what is large is moved once, not from hand to hand.
-                attempts.spawn_local(give_way(Box::pin(execute(work, Arc::clone(&desk)))));
+                attempts.spawn_local(give_way(Box::pin(execute(work, Arc::clone(&context)))));
             }
             // These run first; then, if the other threads have left any, there is more.
             tokio::task::yield_now().await;

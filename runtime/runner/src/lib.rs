@@ -15,23 +15,23 @@
 
 pub mod handlers;
 
-mod alarm;
 mod claim;
 mod execute;
-mod gate;
 mod guests;
-mod hand;
+mod in_flight;
 mod journal;
-mod keep;
 mod lease;
-mod lifeline;
-mod line;
+mod lease_extender;
 mod listen;
 mod migrate;
+mod precise_timer;
 mod reap;
 mod record;
+mod run_queue;
 mod settle;
+mod slots;
 mod start;
+mod store_retry;
 mod sweep;
 mod tenants;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::hand::Hand;
-use super::lifeline::Lifeline;
+use super::in_flight::InFlight;
 use super::migrate::NextDue;
+use super::store_retry::StoreRetry;
 use super::tenants::{self, Outside};
-use crate::handlers::Fleet;
+use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{Signal, Store};
 
@@ -21,10 +21,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// Where news go.
 pub(super) struct Listener {
     pub(super) store: Arc<dyn Store>,
-    pub(super) lifeline: Arc<Lifeline>,
-    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) retry: Arc<StoreRetry>,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(super) outside: watch::Receiver<Outside>,
-    pub(super) hand: Arc<Hand>,
+    pub(super) in_flight: Arc<InFlight>,
     pub(super) ready: mpsc::Sender<TopicId>,
     pub(super) due: mpsc::Sender<NextDue>,
     pub(super) stop: CancellationToken,
@@ -36,7 +36,7 @@ impl Listener {
         while !self.stop.is_cancelled() {
             let tenants = self.tenants();
             let list: Vec<Name> = tenants.iter().cloned().collect();
-            let Some(subscribed) = self.lifeline.call(|| self.store.signals(&list)).await else { return };
+            let Some(subscribed) = self.retry.call(|| self.store.signals(&list)).await else { return };
             let signals = subscribed.unwrap_or_else(|error| {
                 tracing::error!("failed to subscribe, jobs are noticed with delay: {:#}", anyhow::Error::from(error));
                 mpsc::channel(1).1
@@ -47,7 +47,7 @@ impl Listener {
 
     fn tenants(&mut self) -> BTreeSet<Name> {
         self.outside.mark_unchanged();
-        tenants::all(&self.fleet.borrow_and_update(), &self.outside)
+        tenants::all(&self.registry.borrow_and_update(), &self.outside)
     }
 
     /// Until stopped, or the tenants are others.
@@ -59,7 +59,7 @@ impl Listener {
             let stop = self.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => return,
-                Ok(()) = self.fleet.changed() => {
+                Ok(()) = self.registry.changed() => {
                     if self.tenants() != *tenants {
                         return;
                     }
@@ -82,7 +82,7 @@ impl Listener {
         match signal {
             Signal::Ready(topic) => self.say_ready(topic).await,
             Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
-            Signal::Cancelled(tenant, job) => self.hand.cancel(&tenant, &job),
+            Signal::Cancelled(tenant, job) => self.in_flight.cancel(&tenant, &job),
             Signal::Finished(..) => {}
             Signal::Lost => self.look(tenants).await,
         }
@@ -90,11 +90,11 @@ impl Listener {
 
     async fn look(&self, tenants: &BTreeSet<Name>) {
         for tenant in tenants {
-            let fleet = self.fleet.borrow().clone();
-            match self.lifeline.call(|| self.store.wanted(tenant, fleet.raw_topics(tenant))).await {
+            let registry = self.registry.borrow().clone();
+            match self.retry.call(|| self.store.wanted(tenant, registry.raw_topics(tenant))).await {
                 Some(Ok(wanted)) => {
                     for job in &wanted.cancelled {
-                        self.hand.cancel(tenant, job);
+                        self.in_flight.cancel(tenant, job);
                     }
                     for topic in wanted.ready {
                         self.say_ready(topic).await;
@@ -112,7 +112,7 @@ impl Listener {
 
     /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
     async fn say_ready(&self, topic: TopicId) {
-        let ours = self.fleet.borrow().tenants().contains(&topic.tenant);
+        let ours = self.registry.borrow().tenants().contains(&topic.tenant);
         if ours {
             self.ready.send(topic).await.ok();
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::alarm::Alarm;
-use super::lifeline::Lifeline;
+use super::precise_timer::PreciseTimer;
+use super::store_retry::StoreRetry;
 use gristmill_core::job::Name;
 use gristmill_store::{Migrated, Store};
 
@@ -29,8 +29,8 @@ pub(super) struct NextDue {
 /// Migrates until stopped.
 pub(super) async fn run(
     store: Arc<dyn Store>,
-    lifeline: Arc<Lifeline>,
-    alarm: Alarm,
+    retry: Arc<StoreRetry>,
+    timer: PreciseTimer,
     mut news: mpsc::Receiver<NextDue>,
     stop: CancellationToken,
 ) {
@@ -41,8 +41,8 @@ pub(super) async fn run(
             biased;
             () = stop.cancelled() => return,
             Some(news) = news.recv() => note(&mut timers, news),
-            tenant = wait_until(&alarm, next) => {
-                let due_in = match lifeline.call(|| store.migrate(&tenant, AT_ONCE)).await {
+            tenant = wait_until(&timer, next) => {
+                let due_in = match retry.call(|| store.migrate(&tenant, AT_ONCE)).await {
                     Some(Ok(Migrated { moved, next_due_in })) => {
                         tracing::debug!(target: "gristmill::runner", %tenant, moved, "due jobs are ready");
                         next_due_in
@@ -72,10 +72,10 @@ fn note(timers: &mut HashMap<Name, Instant>, NextDue { tenant, due_in, exact }: 
     }
 }
 
-async fn wait_until(alarm: &Alarm, next: Option<(Name, Instant)>) -> Name {
+async fn wait_until(timer: &PreciseTimer, next: Option<(Name, Instant)>) -> Name {
     match next {
         Some((tenant, at)) => {
-            alarm.wait_until(at).await;
+            timer.wait_until(at).await;
             tenant
         }
         None => std::future::pending().await,

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
-use super::lifeline::Lifeline;
 use super::record::AttemptRecord;
+use super::store_retry::StoreRetry;
 use super::tenants::{self, Tenants};
-use crate::handlers::Fleet;
+use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::retry::{self, Tried};
@@ -28,9 +28,9 @@ const AT_ONCE: usize = 500;
 /// The reaping loop's own things.
 pub(super) struct Reaper {
     pub(super) store: Arc<dyn Store>,
-    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) retry: Arc<StoreRetry>,
     pub(super) worker: WorkerId,
-    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(super) tenants: Tenants,
     pub(super) journal: Option<Journal>,
     pub(super) metrics: Arc<Metrics>,
@@ -75,10 +75,10 @@ impl Hearing {
 impl Reaper {
     /// Beats and reaps until stopped.
     pub(super) async fn run(self) {
-        let (mut hearing, outside) = (Hearing::new(self.lifeline.returns(), Instant::now()), self.tenants.outside());
+        let (mut hearing, outside) = (Hearing::new(self.retry.returns(), Instant::now()), self.tenants.outside());
         while let Some(heard) = self.beat().await {
             hearing.note(heard, Instant::now());
-            let tenants = tenants::all(&self.fleet.borrow(), &outside);
+            let tenants = tenants::all(&self.registry.borrow(), &outside);
             for tenant in &tenants {
                 while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.stop.is_cancelled() {}
                 // A thousand tenants on a distant store take longer than a heartbeat may.
@@ -101,7 +101,7 @@ impl Reaper {
 
     /// Whether the store took it; none: stopped.
     async fn beat(&self) -> Option<bool> {
-        let answer = self.lifeline.call(|| self.store.heartbeat(&self.worker)).await?;
+        let answer = self.retry.call(|| self.store.heartbeat(&self.worker)).await?;
         Some(match answer {
             Ok(()) => true,
             Err(error) => {
@@ -158,7 +158,7 @@ impl Reaper {
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
     fn put_off(&self, tenant: &Name, error: StoreError) {
         if error.is_away() {
-            self.lifeline.note_away(error);
+            self.retry.note_away(error);
         } else {
             tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
         }
@@ -167,13 +167,13 @@ impl Reaper {
     fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
         let claim = &overdue.claim;
         let spec = &claim.job.spec;
-        let seat = self.fleet.borrow().seat(&spec.topic).cloned();
-        let mut policy = seat.as_ref().map(|seat| seat.topic.retry).unwrap_or_default();
+        let entry = self.registry.borrow().get(&spec.topic).cloned();
+        let mut policy = entry.as_ref().map(|entry| entry.topic.retry).unwrap_or_default();
         if claim.lease.worker.is_pull() {
             // It chose the lease itself, as the time after which another one is to have the job.
             policy.backoff.base = Duration::ZERO;
         }
-        let retention = seat.as_ref().map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+        let retention = entry.as_ref().map_or(Duration::ZERO, |entry| entry.topic.result_retention);
         let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
         let verdict = retry::decide(outcome(overdue), tried, &policy, fastrand::f64());
         Settlement { only_if_overdue: Some(dead_after), ..Settlement::of(claim, verdict, retention) }

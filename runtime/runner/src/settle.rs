@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::gate::Slot;
-use super::hand::Hand;
+use super::in_flight::InFlight;
 use super::journal::Journal;
-use super::lifeline::Lifeline;
 use super::record::{AttemptRecord, Observer};
+use super::slots::Slot;
+use super::store_retry::StoreRetry;
 use gristmill_metrics::Metrics;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 256;
 pub(super) struct Finished {
     pub(super) settlement: Settlement,
     pub(super) record: Box<AttemptRecord>,
-    /// Held until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
+    /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
 }
@@ -30,8 +30,8 @@ pub(super) struct Finished {
 #[derive(Clone)]
 pub(super) struct Settler {
     pub(super) store: Arc<dyn Store>,
-    pub(super) lifeline: Arc<Lifeline>,
-    pub(super) hand: Arc<Hand>,
+    pub(super) retry: Arc<StoreRetry>,
+    pub(super) in_flight: Arc<InFlight>,
     pub(super) observer: Option<Observer>,
     pub(super) journal: Option<Journal>,
     pub(super) metrics: Arc<Metrics>,
@@ -51,7 +51,7 @@ impl Settler {
         let mut settling = JoinSet::new();
         let lanes = (0..lanes).map(|_| {
             let (lane, to_settle) = mpsc::unbounded_channel();
-            let settler = Self { lifeline: Arc::new(self.lifeline.apart()), ..self.clone() };
+            let settler = Self { retry: Arc::new(self.retry.apart()), ..self.clone() };
             settling.spawn(settler.settle(to_settle));
             lane
         });
@@ -74,14 +74,14 @@ impl Settler {
     }
 
     async fn settle(self, mut finished: mpsc::UnboundedReceiver<Finished>) {
-        let Self { store, lifeline, hand, observer, journal, metrics } = self;
+        let Self { store, retry, in_flight, observer, journal, metrics } = self;
         let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) =
                 batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
-            let answers = match lifeline.call(|| store.settle(&settlements)).await {
+            let answers = match retry.call(|| store.settle(&settlements)).await {
                 Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
-                Some(Err(error)) => one_by_one(&*store, &lifeline, &settlements, error).await,
+                Some(Err(error)) => one_by_one(&*store, &retry, &settlements, error).await,
                 None => {
                     let attempts = settlements.len();
                     tracing::error!(
@@ -91,7 +91,7 @@ impl Settler {
                     vec![None; attempts]
                 }
             };
-            hand.put_down(&settlements);
+            in_flight.put_down(&settlements);
             for ((mut record, slot), answer) in others.into_iter().zip(answers) {
                 record.settled = answer;
                 slot.meter().attempt(&record.measured());
@@ -118,7 +118,7 @@ impl Settler {
 /// A batch was refused: find the culprit, so that it takes nobody along. Its job comes back when its lease runs out.
 async fn one_by_one(
     store: &dyn Store,
-    lifeline: &Lifeline,
+    retry: &StoreRetry,
     settlements: &[Settlement],
     refused: StoreError,
 ) -> Vec<Option<Settled>> {
@@ -126,7 +126,7 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(settlements.len());
     for settlement in settlements {
         let one = std::slice::from_ref(settlement);
-        let answer = match lifeline.call(|| store.settle(one)).await {
+        let answer = match retry.call(|| store.settle(one)).await {
             Some(Ok(settled)) => settled.first().copied(),
             Some(Err(error)) => {
                 let job = &settlement.lease.job;

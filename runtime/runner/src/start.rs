@@ -9,22 +9,22 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::alarm::Alarm;
 use super::claim::Claimer;
-use super::execute::Desk;
-use super::gate::Gate;
+use super::execute::ExecutorContext;
 use super::guests::Guests;
-use super::hand::{Hand, give_back_lost};
+use super::in_flight::{InFlight, give_back_lost};
 use super::journal::Journal;
-use super::lifeline::Lifeline;
 use super::listen::Listener;
+use super::precise_timer::PreciseTimer;
 use super::reap::Reaper;
 use super::record::Observer;
 use super::settle::Settler;
+use super::slots::Slots;
+use super::store_retry::StoreRetry;
 use super::sweep::Sweeper;
 use super::tenants::Tenants;
-use super::{keep, migrate};
-use crate::handlers::Fleet;
+use super::{lease_extender, migrate};
+use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::Metrics;
 use gristmill_store::Store;
@@ -47,7 +47,7 @@ pub struct RunnerSettings {
     pub observer: Option<Observer>,
     /// Where attempts are counted and told.
     pub metrics: Arc<Metrics>,
-    /// Who else has jobs than the fleet's tenants: what the door tells, and what the store knows.
+    /// Who else has jobs than the registry's tenants: what the door tells, and what the store knows.
     pub tenants: Tenants,
 }
 
@@ -63,11 +63,11 @@ impl std::fmt::Debug for RunnerSettings {
 pub struct Runner {
     store: Arc<dyn Store>,
     settings: RunnerSettings,
-    lifeline: Arc<Lifeline>,
-    fleet: watch::Receiver<Arc<Fleet>>,
-    gate: Arc<Gate>,
-    hand: Arc<Hand>,
-    desk: Arc<Desk>,
+    retry: Arc<StoreRetry>,
+    registry: watch::Receiver<Arc<HandlerRegistry>>,
+    slots: Arc<Slots>,
+    in_flight: Arc<InFlight>,
+    context: Arc<ExecutorContext>,
     /// No new work.
     stop: CancellationToken,
     /// The store is given up.
@@ -80,16 +80,16 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Starts to work on what the fleet offers. Must be called within a tokio runtime.
+    /// Starts to work on what the registry offers. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(
         store: Arc<dyn Store>,
-        fleet: watch::Receiver<Arc<Fleet>>,
+        registry: watch::Receiver<Arc<HandlerRegistry>>,
         settings: RunnerSettings,
     ) -> io::Result<Self> {
-        Self::start_with_journal(store, fleet, settings, None)
+        Self::start_with_journal(store, registry, settings, None)
     }
 
     /// The same, and writes every attempt down. The journal stays the caller's: to be closed after [`Runner::shutdown`].
@@ -98,65 +98,66 @@ impl Runner {
     /// Those of [`Runner::start`].
     pub fn start_with_journal(
         store: Arc<dyn Store>,
-        fleet: watch::Receiver<Arc<Fleet>>,
+        registry: watch::Receiver<Arc<HandlerRegistry>>,
         settings: RunnerSettings,
         journal: Option<Journal>,
     ) -> io::Result<Self> {
         let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
-        let lifeline = Arc::new(Lifeline::new(give_up.clone()));
-        let (gate, hand) = (Gate::new(settings.concurrency), Arc::new(Hand::default()));
+        let retry = Arc::new(StoreRetry::new(give_up.clone()));
+        let (slots, in_flight) = (Slots::new(settings.concurrency), Arc::new(InFlight::default()));
 
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let metrics = settings.metrics.clone();
-        let running = gate.clone();
+        let running = slots.clone();
         metrics.set_guests(settings.concurrency, move || running.running());
         if let Some(journal) = &journal {
             metrics.set_journal(journal.lost());
         }
-        let desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort, metrics: metrics.clone() });
-        let (guests, threads) = Guests::start(settings.threads, &desk)?;
+        let context =
+            Arc::new(ExecutorContext { finished, checkpoints, extensions, ending, abort, metrics: metrics.clone() });
+        let (guests, threads) = Guests::start(settings.threads, &context)?;
 
         let mut settling = JoinSet::new();
         let settler = Settler {
             store: store.clone(),
-            lifeline: lifeline.clone(),
-            hand: hand.clone(),
+            retry: retry.clone(),
+            in_flight: in_flight.clone(),
             observer: settings.observer.clone(),
             journal: journal.clone(),
             metrics: metrics.clone(),
         };
         settling.spawn(settler.run(to_settle));
-        settling.spawn(keep::checkpoints(store.clone(), to_save));
-        settling.spawn(keep::extensions(store.clone(), lifeline.clone(), to_extend));
+        settling.spawn(lease_extender::checkpoints(store.clone(), to_save));
+        settling.spawn(lease_extender::extensions(store.clone(), retry.clone(), to_extend));
 
         let (ready, hear_ready) = mpsc::channel(SIGNALS);
         let (due, hear_due) = mpsc::channel(SIGNALS);
         let mut bringing = JoinSet::new();
         let listener = Listener {
             store: store.clone(),
-            lifeline: lifeline.clone(),
-            fleet: fleet.clone(),
+            retry: retry.clone(),
+            registry: registry.clone(),
             outside: settings.tenants.outside(),
-            hand: hand.clone(),
+            in_flight: in_flight.clone(),
             ready,
             due,
             stop: stop.clone(),
         };
         bringing.spawn(listener.run());
-        bringing.spawn(migrate::run(store.clone(), lifeline.clone(), Alarm::new()?, hear_due, stop.clone()));
-        let sweeper = Sweeper { store: store.clone(), lifeline: lifeline.clone(), fleet: fleet.clone() };
+        bringing.spawn(migrate::run(store.clone(), retry.clone(), PreciseTimer::new()?, hear_due, stop.clone()));
+        let sweeper = Sweeper { store: store.clone(), retry: retry.clone(), registry: registry.clone() };
         bringing.spawn(sweeper.run(stop.clone()));
-        bringing.spawn(settings.tenants.clone().run(store.clone(), lifeline.clone(), stop.clone()));
+        bringing.spawn(settings.tenants.clone().run(store.clone(), retry.clone(), stop.clone()));
         let claimer = Claimer {
             store: store.clone(),
-            lifeline: lifeline.clone(),
+            retry: retry.clone(),
             worker: settings.worker.clone(),
-            fleet: fleet.clone(),
-            gate: gate.clone(),
-            hand: hand.clone(),
+            registry: registry.clone(),
+            slots: slots.clone(),
+            in_flight: in_flight.clone(),
             guests,
             metrics: metrics.clone(),
             ready: hear_ready,
@@ -166,13 +167,13 @@ impl Runner {
 
         let mut reaping = JoinSet::new();
         let (worker, reap_store) = (settings.worker.clone(), store.clone());
-        let (reap_lifeline, reap_fleet) = (lifeline.clone(), fleet.clone());
+        let (reap_lifeline, reap_fleet) = (retry.clone(), registry.clone());
         reaping.spawn(
             Reaper {
                 store: reap_store,
-                lifeline: reap_lifeline,
+                retry: reap_lifeline,
                 worker,
-                fleet: reap_fleet,
+                registry: reap_fleet,
                 tenants: settings.tenants.clone(),
                 journal,
                 metrics,
@@ -183,11 +184,11 @@ impl Runner {
         Ok(Self {
             store,
             settings,
-            lifeline,
-            fleet,
-            gate,
-            hand,
-            desk,
+            retry,
+            registry,
+            slots,
+            in_flight,
+            context,
             stop,
             give_up,
             bringing,
@@ -199,7 +200,7 @@ impl Runner {
 
     /// Attempts in flight.
     pub fn running(&self) -> usize {
-        self.gate.running()
+        self.slots.running()
     }
 
     /// Waits until a part of the runner has ended although nobody asked it to: a fault, for which the process had better
@@ -216,7 +217,7 @@ impl Runner {
     /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early.
     pub async fn shutdown(mut self, hurry: CancellationToken) {
         self.stop.cancel();
-        self.desk.ending.cancel();
+        self.context.ending.cancel();
         let grace = self.settings.shutdown_grace;
         tokio::select! {
             () = self.finish() => {}
@@ -226,20 +227,20 @@ impl Runner {
         // A claim that is still on its way may have had its effect: then this worker must be found dead and reaped.
         let claim_lost = !self.bringing.is_empty();
         self.bringing.shutdown().await;
-        let given_back = self.gate.running();
+        let given_back = self.slots.running();
         if given_back > 0 {
             tracing::info!(
                 attempts = given_back,
                 "still running at the end of the grace: given back, no attempt used up"
             );
         }
-        self.desk.abort.cancel();
+        self.context.abort.cancel();
         self.end_guests().await;
-        self.fleet.borrow().seats().filter_map(|seat| seat.stash.as_ref()).for_each(|stash| stash.clear());
+        self.registry.borrow().entries().filter_map(|entry| entry.stash.as_ref()).for_each(|stash| stash.clear());
         let settled = self.end_settling().await;
         if settled {
-            let fleet = self.fleet.borrow().clone();
-            give_back_lost(&self.store, &self.lifeline, &self.settings.worker, fleet.tenants(), &self.hand).await;
+            let registry = self.registry.borrow().clone();
+            give_back_lost(&self.store, &self.retry, &self.settings.worker, registry.tenants(), &self.in_flight).await;
         }
         self.give_up.cancel();
         while self.reaping.join_next().await.is_some() {}
@@ -250,8 +251,8 @@ impl Runner {
 
     async fn finish(&mut self) {
         while self.bringing.join_next().await.is_some() {}
-        while self.gate.running() > 0 {
-            self.gate.wait_for(self.gate.ended() + self.gate.running() as u64).await;
+        while self.slots.running() > 0 {
+            self.slots.wait_for(self.slots.ended() + self.slots.running() as u64).await;
         }
     }
 
@@ -272,12 +273,12 @@ impl Runner {
         }
     }
 
-    /// False: the store did not take everything. The desk holds the last senders of what is to be settled.
+    /// False: the store did not take everything. The context holds the last senders of what is to be settled.
     async fn end_settling(&mut self) -> bool {
-        let (ending, abort) = (self.desk.ending.clone(), self.desk.abort.clone());
+        let (ending, abort) = (self.context.ending.clone(), self.context.abort.clone());
         let (finished, checkpoints, extensions) = (mpsc::unbounded_channel().0, mpsc::channel(1).0, mpsc::channel(1).0);
-        let metrics = self.desk.metrics.clone();
-        self.desk = Arc::new(Desk { finished, checkpoints, extensions, ending, abort, metrics });
+        let metrics = self.context.metrics.clone();
+        self.context = Arc::new(ExecutorContext { finished, checkpoints, extensions, ending, abort, metrics });
         let settled = async { while self.settling.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(LAST_SETTLE, settled).await.is_ok();
         if !in_time {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::lifeline::Lifeline;
-use crate::handlers::Fleet;
+use super::store_retry::StoreRetry;
+use crate::handlers::HandlerRegistry;
 use gristmill_core::topic::{DeadPolicy, Topic};
 use gristmill_store::{DeadLimits, Store};
 
@@ -19,8 +19,8 @@ const AT_ONCE: usize = 500;
 /// The sweeping loop's own things.
 pub(super) struct Sweeper {
     pub(super) store: Arc<dyn Store>,
-    pub(super) lifeline: Arc<Lifeline>,
-    pub(super) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(super) retry: Arc<StoreRetry>,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
 }
 
 impl Sweeper {
@@ -32,8 +32,8 @@ impl Sweeper {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(EVERY.mul_f64(0.5 + fastrand::f64())) => {}
             }
-            let fleet = self.fleet.borrow().clone();
-            let limits: Vec<DeadLimits> = fleet.seats().map(|seat| limits_of(&seat.topic)).collect();
+            let registry = self.registry.borrow().clone();
+            let limits: Vec<DeadLimits> = registry.entries().map(|entry| limits_of(&entry.topic)).collect();
             for limits in limits.chunks(AT_ONCE) {
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -46,7 +46,7 @@ impl Sweeper {
     /// Until nothing is over its limits. Dropping it half-way leaves the rest for the next time.
     async fn sweep(&self, limits: &[DeadLimits]) {
         loop {
-            let dropped = match self.lifeline.call(|| self.store.sweep(limits)).await {
+            let dropped = match self.retry.call(|| self.store.sweep(limits)).await {
                 Some(Ok(dropped)) => dropped,
                 Some(Err(error)) => {
                     tracing::error!("failed to drop old dead jobs: {:#}", anyhow::Error::from(error));

@@ -1,4 +1,4 @@
-//! Whose jobs are looked after: the fleet's tenants, and everybody else who has jobs in the store.
+//! Whose jobs are looked after: the registry's tenants, and everybody else who has jobs in the store.
 //!
 //! A topic needs no handler here: its jobs may be claimed over HTTP. They must become due and be taken back all the same.
 
@@ -10,22 +10,22 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::lifeline::Lifeline;
-use crate::handlers::Fleet;
+use super::store_retry::StoreRetry;
+use crate::handlers::HandlerRegistry;
 use gristmill_core::job::Name;
 use gristmill_store::Store;
 
 /// How often the store is asked who has jobs, jittered; it may look at every key for that. Whoever comes to a door is known
 /// at once.
 const LOOK: Duration = Duration::from_secs(300);
-/// Tenants outside of the fleet that are looked after at once.
+/// Tenants outside of the registry that are looked after at once.
 const MOST: usize = 10_000;
 /// Leases whose end is waited for; those of further ones are found by the reaper's rounds.
 const ENDS: usize = 10_000;
 /// Ends within so long are one.
 const GRAIN_MS: u64 = 20;
 
-/// The tenants outside of the fleet, and when leases end that were given out over HTTP. Cheap to clone.
+/// The tenants outside of the registry, and when leases end that were given out over HTTP. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<Shared>);
 
@@ -102,12 +102,12 @@ impl Tenants {
     }
 
     /// Asks the store now and then, until stopped.
-    pub(super) async fn run(self, store: Arc<dyn Store>, lifeline: Arc<Lifeline>, stop: CancellationToken) {
+    pub(super) async fn run(self, store: Arc<dyn Store>, retry: Arc<StoreRetry>, stop: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                found = lifeline.call(|| store.tenants()) => match found {
+                found = retry.call(|| store.tenants()) => match found {
                     Some(Ok(found)) => self.replace(found),
                     Some(Err(error)) => tracing::error!("failed to list tenants: {:#}", anyhow::Error::from(error)),
                     None => return,
@@ -144,10 +144,10 @@ impl Tenants {
     }
 }
 
-/// The fleet's tenants and the others, in order.
-pub(super) fn all(fleet: &Fleet, outside: &watch::Receiver<Outside>) -> BTreeSet<Name> {
+/// The registry's tenants and the others, in order.
+pub(super) fn all(registry: &HandlerRegistry, outside: &watch::Receiver<Outside>) -> BTreeSet<Name> {
     let known = Arc::clone(&outside.borrow().known);
-    fleet.tenants().union(&known).cloned().collect()
+    registry.tenants().union(&known).cloned().collect()
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn known(tenants: &Tenants) -> Vec<String> {
-        all(&Fleet::default(), &tenants.outside()).into_iter().map(String::from).collect()
+        all(&HandlerRegistry::default(), &tenants.outside()).into_iter().map(String::from).collect()
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         store.push(&[gristmill_core::job::NewJob { spec, due: gristmill_core::job::Due::Now }]).await.unwrap();
         let (tenants, stop) = (Tenants::default(), CancellationToken::new());
         let mut outside = tenants.outside();
-        let running = tokio::spawn(tenants.clone().run(store, Arc::new(Lifeline::new(stop.clone())), stop.clone()));
+        let running = tokio::spawn(tenants.clone().run(store, Arc::new(StoreRetry::new(stop.clone())), stop.clone()));
         outside.changed().await.unwrap();
         assert_eq!(known(&tenants), ["acme"]);
         stop.cancel();

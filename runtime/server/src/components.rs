@@ -16,7 +16,7 @@ use super::room::Room;
 use super::wire;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
-use gristmill_runner::handlers::{Fleet, IntakeError};
+use gristmill_runner::handlers::{HandlerRegistry, IntakeError};
 
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
@@ -34,9 +34,9 @@ async fn upload(
     request: Request,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     caller.may(Scope::Admin, &topic.tenant)?;
-    let fleet = room.fleet()?;
-    let topic = owned(&caller, &fleet, &topic)?;
-    let is_new = fleet.seat(&topic.id).is_none_or(|seat| seat.handler.is_none());
+    let registry = room.registry()?;
+    let topic = owned(&caller, &registry, &topic)?;
+    let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
     let place = room.turns.wait()?;
     let wasm = room.turns.within(async { Ok(Bytes::from_request(request, &()).await?) }).await?;
     let intake = room.intake()?;
@@ -53,7 +53,7 @@ async fn remove(
     Head(Path(topic)): Head<Path<TopicId>>,
 ) -> Result<Json<wire::Served>, Problem> {
     caller.may(Scope::Admin, &topic.tenant)?;
-    let topic = owned(&caller, &*room.fleet()?, &topic)?;
+    let topic = owned(&caller, &*room.registry()?, &topic)?;
     let intake = room.intake()?;
     within(intake.remove(&topic)).await?;
     tracing::info!(handler = %topic.handler, topic = %topic.id, "component taken away");
@@ -62,13 +62,13 @@ async fn remove(
 
 /// The topic, if it may have another handler by this caller. A handler's file is shared by all topics that name it, of
 /// whatever tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
-fn owned(caller: &Caller, fleet: &Fleet, id: &TopicId) -> Result<Topic, Problem> {
+fn owned(caller: &Caller, registry: &HandlerRegistry, id: &TopicId) -> Result<Topic, Problem> {
     let unknown = || {
         let detail = format!("there is no topic `{id}`: a section in the manifest makes one");
         Problem::new(Code::TopicUnknown, detail)
     };
-    let topic = fleet.topic(id).ok_or_else(unknown)?;
-    let shared = |name: &Name| fleet.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);
+    let topic = registry.topic(id).ok_or_else(unknown)?;
+    let shared = |name: &Name| registry.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);
     if shared(&topic.handler) {
         caller.may_everywhere(Scope::Admin)?;
     }

@@ -18,7 +18,7 @@ use gristmill_config::{TenantLimits, TlsSettings};
 use gristmill_core::job::{Name, NewJob};
 use gristmill_core::token::TokenHash;
 use gristmill_metrics::Metrics;
-use gristmill_runner::handlers::Fleet;
+use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::{Store, StoreError};
 
 /// Where it is told what was counted.
@@ -33,7 +33,7 @@ pub struct DoorSettings {
     /// None: plain HTTP.
     pub tls: Option<TlsSettings>,
     /// The topics and tenants as the manifest has them, without handlers: what is known while those are being read.
-    pub plan: Arc<Fleet>,
+    pub plan: Arc<HandlerRegistry>,
     /// Where it is counted what comes in.
     pub metrics: Arc<Metrics>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Door {
     secret: TokenHash,
     loopback: bool,
     insecure: bool,
-    pub(super) plan: Arc<Fleet>,
+    pub(super) plan: Arc<HandlerRegistry>,
 }
 
 impl Door {

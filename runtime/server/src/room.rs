@@ -15,7 +15,7 @@ use super::rates::Rates;
 use super::turns::Turns;
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
-use gristmill_runner::handlers::{Fleet, Intake};
+use gristmill_runner::handlers::{HandlerRegistry, Intake};
 use gristmill_store::Store;
 use gristmill_store::several::Relocate;
 
@@ -38,7 +38,7 @@ pub(super) struct Parts {
     /// The store's address, for people.
     pub(super) store_name: String,
     pub(super) phase: watch::Sender<Phase>,
-    pub(super) fleet: OnceLock<watch::Receiver<Arc<Fleet>>>,
+    pub(super) registry: OnceLock<watch::Receiver<Arc<HandlerRegistry>>>,
     pub(super) intake: OnceLock<Intake>,
     /// Set where there are several stores.
     pub(super) moves: OnceLock<Arc<dyn Relocate>>,
@@ -73,7 +73,7 @@ impl Room {
             store,
             store_name: store_name.into(),
             phase: watch::Sender::new(Phase::Starting),
-            fleet: OnceLock::new(),
+            registry: OnceLock::new(),
             intake: OnceLock::new(),
             moves: OnceLock::new(),
             turns: Turns::new(&settings.limits),
@@ -92,16 +92,16 @@ impl Room {
     }
 
     /// The topics by their settings, whoever does their jobs: who brings or takes jobs need not wait for handlers to be read.
-    pub(super) fn topics(&self) -> Arc<Fleet> {
-        self.fleet.get().map_or_else(|| self.door.plan.clone(), |fleet| fleet.borrow().clone())
+    pub(super) fn topics(&self) -> Arc<HandlerRegistry> {
+        self.registry.get().map_or_else(|| self.door.plan.clone(), |registry| registry.borrow().clone())
     }
 
     /// The topics and who does their jobs, as they are now.
     ///
     /// # Errors
     /// The handlers are still being compiled for the first time.
-    pub(super) fn fleet(&self) -> Result<Arc<Fleet>, Problem> {
-        self.fleet.get().map(|fleet| fleet.borrow().clone()).ok_or_else(starting)
+    pub(super) fn registry(&self) -> Result<Arc<HandlerRegistry>, Problem> {
+        self.registry.get().map(|registry| registry.borrow().clone()).ok_or_else(starting)
     }
 
     /// The way into the handlers folder.

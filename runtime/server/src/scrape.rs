@@ -17,7 +17,7 @@ use super::room::Room;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::time::Timestamp;
 use gristmill_metrics::{Format, Metrics, Page, Sort};
-use gristmill_runner::handlers::{Fleet, Seat};
+use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
 /// Not among those who wait their turn: a server that is busy wants to be looked at.
@@ -31,8 +31,8 @@ pub(super) fn tenant_routes() -> Router<Room> {
 
 async fn all(State(room): State<Room>, caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
     caller.may_everywhere(Scope::Read)?;
-    let fleet = room.fleet().ok();
-    let tenants = tenants(&room.metrics, fleet.as_deref());
+    let registry = room.registry().ok();
+    let tenants = tenants(&room.metrics, registry.as_deref());
     let look = room.depths.look(&*room.store, tenants.get(..TENANTS).unwrap_or(&tenants)).await;
     let format = accepted(&headers);
     let mut page = Page::new(format);
@@ -40,7 +40,7 @@ async fn all(State(room): State<Room>, caller: Caller, headers: HeaderMap) -> Re
     let help = "Tenants whose jobs were not counted because there are too many tenants.";
     let mut family = page.family("gristmill_store_tenants_left_out", Sort::Gauge, help);
     family.sample(&[], tenants.len().saturating_sub(TENANTS) as u64);
-    write_rest(&mut page, &room.metrics, fleet.as_deref(), &look, None);
+    write_rest(&mut page, &room.metrics, registry.as_deref(), &look, None);
     Ok(answer(format, page))
 }
 
@@ -54,34 +54,40 @@ async fn of_tenant(
     let look = room.depths.look(&*room.store, std::slice::from_ref(&tenant)).await;
     let format = accepted(&headers);
     let mut page = Page::new(format);
-    write_rest(&mut page, &room.metrics, room.fleet().ok().as_deref(), &look, Some(&tenant));
+    write_rest(&mut page, &room.metrics, room.registry().ok().as_deref(), &look, Some(&tenant));
     Ok(answer(format, page))
 }
 
 /// What concerns tenants: of all of them, or of one.
-fn write_rest(page: &mut Page, metrics: &Metrics, fleet: Option<&Fleet>, look: &Look, tenant: Option<&Name>) {
+fn write_rest(
+    page: &mut Page,
+    metrics: &Metrics,
+    registry: Option<&HandlerRegistry>,
+    look: &Look,
+    tenant: Option<&Name>,
+) {
     metrics.write_topics(page, tenant);
-    write_seats(page, metrics, fleet, tenant);
+    write_handlers(page, metrics, registry, tenant);
     let help = "Whether the store answered for every tenant that was asked for.";
     page.family("gristmill_store_up", Sort::Gauge, help).sample(&[], u64::from(look.is_up));
     write_counts(page, metrics, &look.counts, tenant);
 }
 
-fn write_seats(page: &mut Page, metrics: &Metrics, fleet: Option<&Fleet>, tenant: Option<&Name>) {
-    let ours = |seat: &&Arc<Seat>| tenant.is_none_or(|tenant| *tenant == seat.topic.id.tenant);
-    let mut seats: Vec<_> = fleet.into_iter().flat_map(Fleet::seats).filter(ours).collect();
-    seats.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
+fn write_handlers(page: &mut Page, metrics: &Metrics, registry: Option<&HandlerRegistry>, tenant: Option<&Name>) {
+    let ours = |entry: &&Arc<TopicHandler>| tenant.is_none_or(|tenant| *tenant == entry.topic.id.tenant);
+    let mut entries: Vec<_> = registry.into_iter().flat_map(HandlerRegistry::entries).filter(ours).collect();
+    entries.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
     let help = "Which version of which handler does a topic's jobs.";
     let mut family = page.family("gristmill_node_handler_info", Sort::Info, help);
-    for seat in seats {
-        let meter = metrics.topic(&seat.topic.id);
+    for entry in entries {
+        let meter = metrics.topic(&entry.topic.id);
         let (tenant, topic) = meter.labels();
         // Those that have no series of their own have no line here.
-        if topic != seat.topic.id.topic.as_str() {
+        if topic != entry.topic.id.topic.as_str() {
             continue;
         }
-        let version = seat.handler.as_ref().map_or_else(|| "none".to_owned(), |handler| handler.version().to_string());
-        let handler = seat.topic.handler.as_str();
+        let version = entry.handler.as_ref().map_or_else(|| "none".to_owned(), |handler| handler.version().to_string());
+        let handler = entry.topic.handler.as_str();
         family.sample(&[("tenant", tenant), ("topic", topic), ("handler", handler), ("version", &version)], 1);
     }
 }
@@ -142,9 +148,9 @@ fn add(sum: &mut TopicCounts, counts: &TopicCounts) {
 }
 
 /// Those of the manifest, those of which something was counted here, and the one of whoever names none; in order.
-fn tenants(metrics: &Metrics, fleet: Option<&Fleet>) -> Vec<Name> {
+fn tenants(metrics: &Metrics, registry: Option<&HandlerRegistry>) -> Vec<Name> {
     let mut tenants = metrics.tenants();
-    tenants.extend(fleet.into_iter().flat_map(Fleet::tenants).cloned());
+    tenants.extend(registry.into_iter().flat_map(HandlerRegistry::tenants).cloned());
     tenants.extend(DEFAULT_TENANT.parse::<Name>());
     tenants.sort();
     tenants.dedup();

@@ -30,7 +30,7 @@ use super::{
 use gristmill_config::LmstfySettings;
 use gristmill_core::token::TokenText;
 use gristmill_runner::Tenants;
-use gristmill_runner::handlers::{Fleet, Intake};
+use gristmill_runner::handlers::{HandlerRegistry, Intake};
 use gristmill_store::several::Relocate;
 use gristmill_store::{Store, Watched};
 
@@ -173,8 +173,8 @@ impl HttpServer {
     }
 
     /// Says which topics there are and who does their jobs, from now on. Once.
-    pub fn set_fleet(&self, fleet: watch::Receiver<Arc<Fleet>>) {
-        self.room.fleet.set(fleet).ok();
+    pub fn set_registry(&self, registry: watch::Receiver<Arc<HandlerRegistry>>) {
+        self.room.registry.set(registry).ok();
     }
 
     /// Takes components in by this way, from now on. Once.

@@ -13,7 +13,7 @@ use super::room::Room;
 use super::wire;
 use super::wire::topic::{Idle, Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_runner::handlers::{Fleet, Seat};
+use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
 pub(super) fn routes() -> Router<Room> {
@@ -53,20 +53,21 @@ async fn topic(
 async fn all(room: &Room, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
     let counts = room.store.counts(tenant).await?;
     let mut rates = room.rates.of(tenant, &counts);
-    let fleet = room.fleet().ok();
+    let registry = room.registry().ok();
     let mut lines: BTreeMap<TopicId, TopicCounts> = counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
-    let seats = fleet.iter().flat_map(|fleet| fleet.seats()).filter(|seat| seat.topic.id.tenant == *tenant);
-    for id in seats.map(|seat| &seat.topic.id) {
+    let entries =
+        registry.iter().flat_map(|registry| registry.entries()).filter(|entry| entry.topic.id.tenant == *tenant);
+    for id in entries.map(|entry| &entry.topic.id) {
         lines.entry(id.clone()).or_insert_with(|| nothing_yet(id));
     }
     let tell = |(id, counts): (TopicId, TopicCounts)| {
-        let seat = fleet.as_ref().and_then(|fleet| fleet.seat(&id));
-        let idle = match &fleet {
-            Some(fleet) => idle(&counts, seat.map(|seat| &**seat), fleet),
+        let entry = registry.as_ref().and_then(|registry| registry.get(&id));
+        let idle = match &registry {
+            Some(registry) => idle(&counts, entry.map(|entry| &**entry), registry),
             None => Some(Idle::new("starting", "the handlers are being read")),
         };
         let rate = rates.remove(&id);
-        (id, Topic::new(counts, seat.map(|seat| &**seat), idle, rate))
+        (id, Topic::new(counts, entry.map(|entry| &**entry), idle, rate))
     };
     Ok(lines.into_iter().map(tell).collect())
 }
@@ -77,37 +78,37 @@ fn nothing_yet(id: &TopicId) -> TopicCounts {
 }
 
 /// Why no further job of the topic is begun here; none if jobs are.
-fn idle(counts: &TopicCounts, seat: Option<&Seat>, fleet: &Fleet) -> Option<Idle> {
+fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRegistry) -> Option<Idle> {
     if counts.paused {
         return Some(Idle::new("paused", "somebody paused it: resume it"));
     }
-    let Some(seat) = seat else {
+    let Some(entry) = entry else {
         return Some(Idle::new("no-handler", "neither the manifest nor a component makes this a topic"));
     };
-    let external = seat.topic.external;
-    if let Some(idle) = no_handler(seat, fleet).filter(|_| !external) {
+    let external = entry.topic.external;
+    if let Some(idle) = no_handler(entry, registry).filter(|_| !external) {
         return Some(idle);
     }
     if counts.ready == 0 {
         return (counts.running == 0).then(|| Idle::new("empty", "no job is ready"));
     }
-    let all = u64::from(seat.topic.concurrency);
+    let all = u64::from(entry.topic.concurrency);
     (!external && counts.running >= all)
         .then(|| Idle::new("concurrency-reached", format!("{all} at once are allowed in one runner")))
 }
 
 /// Why nobody is there to do a topic's jobs; none if somebody is.
-fn no_handler(seat: &Seat, fleet: &Fleet) -> Option<Idle> {
-    let name = &seat.topic.handler;
-    if seat.handler.is_some() {
+fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> {
+    let name = &entry.topic.handler;
+    if entry.handler.is_some() {
         return None;
     }
-    if !seat.lacking.is_empty() {
-        let names: Vec<_> = seat.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
+    if !entry.lacking.is_empty() {
+        let names: Vec<_> = entry.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
         let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
         return Some(Idle::new("lacks-grants", detail));
     }
-    Some(match fleet.refused(name) {
+    Some(match registry.refused(name) {
         Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
         None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
     })

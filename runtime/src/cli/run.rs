@@ -17,7 +17,7 @@ use super::store::{self, Layout, Opened};
 use gristmill_config::{Listen, LmstfySettings, Manifest, StoreAddress};
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::Metrics;
-use gristmill_runner::handlers::{Fleet, Reloader};
+use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::{Journal, Runner, RunnerSettings};
 use gristmill_sandbox::Sandbox;
 use gristmill_server::{self as http, DoorSettings, HttpServer, Phase};
@@ -96,7 +96,7 @@ async fn open_door(
     let settings = DoorSettings {
         insecure: manifest.http.insecure || insecure,
         tls: manifest.http.tls.clone(),
-        plan: Arc::new(Fleet::planned(manifest)),
+        plan: Arc::new(HandlerRegistry::planned(manifest)),
         metrics: metrics.clone(),
         ..DoorSettings::default()
     };
@@ -176,18 +176,18 @@ async fn work(
         () = ended.first.cancelled() => return Ok(()),
     };
     let reloader = reloader.with_context(|| format!("failed to read the handlers' folder {}", folder.display()))?;
-    let fleet = reloader.fleet();
+    let registry = reloader.registry();
     door.iter().for_each(|door| {
-        door.set_fleet(fleet.clone());
+        door.set_registry(registry.clone());
         door.set_intake(reloader.intake());
     });
-    let topics = fleet.borrow().seats().count();
+    let topics = registry.borrow().entries().count();
     let stop_reloading = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop_reloading.clone()));
     let say = |phase| door.iter().for_each(|door| door.set_phase(phase));
 
     tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
-    let runner = Runner::start_with_journal(store, fleet, settings, journal.clone());
+    let runner = Runner::start_with_journal(store, registry, settings, journal.clone());
     let mut runner = runner.context("failed to start the guests' threads")?;
     say(Phase::Ready);
     let broken = tokio::select! {

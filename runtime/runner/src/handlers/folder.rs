@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::task::JoinSet;
 
-use super::fleet::Handler;
+use super::registry::Handler;
 use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
 use gristmill_sandbox::{Sandbox, Version};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::fleet::Fleet;
 use super::folder;
+use super::registry::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_sandbox::{Sandbox, Version};
@@ -20,7 +20,7 @@ const SERVED_WITHIN: Duration = Duration::from_secs(30);
 pub struct Intake {
     sandbox: Sandbox,
     folder: PathBuf,
-    fleet: watch::Receiver<Arc<Fleet>>,
+    registry: watch::Receiver<Arc<HandlerRegistry>>,
     /// One at a time: each is held in memory, compiled, and waited for.
     turn: Arc<Semaphore>,
 }
@@ -49,8 +49,8 @@ pub enum IntakeError {
 }
 
 impl Intake {
-    pub(super) fn new(sandbox: Sandbox, folder: &Path, fleet: watch::Receiver<Arc<Fleet>>) -> Self {
-        Self { sandbox, folder: folder.to_owned(), fleet, turn: Arc::new(Semaphore::new(1)) }
+    pub(super) fn new(sandbox: Sandbox, folder: &Path, registry: watch::Receiver<Arc<HandlerRegistry>>) -> Self {
+        Self { sandbox, folder: folder.to_owned(), registry, turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within
@@ -66,8 +66,8 @@ impl Intake {
         self.check(topic, wasm).await?;
         let version = Version::of(wasm);
         self.write(&topic.handler, wasm).await?;
-        let serves = |fleet: &Fleet| {
-            let handler = fleet.seat(&topic.id).and_then(|seat| seat.handler.as_ref());
+        let serves = |registry: &HandlerRegistry| {
+            let handler = registry.get(&topic.id).and_then(|entry| entry.handler.as_ref());
             handler.is_some_and(|handler| handler.version() == version)
         };
         self.until(serves).await?;
@@ -86,13 +86,13 @@ impl Intake {
             _ => IntakeError::Folder { doing: "remove", path, source },
         })?;
         let id: &TopicId = &topic.id;
-        self.until(|fleet| fleet.seat(id).is_none_or(|seat| seat.handler.is_none())).await
+        self.until(|registry| registry.get(id).is_none_or(|entry| entry.handler.is_none())).await
     }
 
     async fn check(&self, topic: &Topic, wasm: &[u8]) -> Result<(), IntakeError> {
         let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await.map_err(IntakeError::Refused)?;
         let Some(handler) = loaded else { return Ok(()) };
-        let mut served = self.fleet.borrow().topics_of(&topic.handler);
+        let mut served = self.registry.borrow().topics_of(&topic.handler);
         // The one that was named is told of first.
         served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
         for topic in &served {
@@ -127,9 +127,9 @@ impl Intake {
         renamed.map_err(|source| IntakeError::Folder { doing: "write", path, source })
     }
 
-    async fn until(&self, reached: impl Fn(&Fleet) -> bool) -> Result<(), IntakeError> {
-        let mut fleet = self.fleet.clone();
-        let wait = fleet.wait_for(|fleet| reached(fleet));
+    async fn until(&self, reached: impl Fn(&HandlerRegistry) -> bool) -> Result<(), IntakeError> {
+        let mut registry = self.registry.clone();
+        let wait = registry.wait_for(|registry| reached(registry));
         match tokio::time::timeout(SERVED_WITHIN, wait).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(IntakeError::NotServed),

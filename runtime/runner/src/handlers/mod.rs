@@ -4,15 +4,15 @@
 //! loaded. A version that fails any step is refused with the reason, and the last good one keeps serving. A deleted
 //! file stops its topics and keeps their jobs. The manifest reloads the same way: validated whole, swapped whole.
 //!
-//! What comes out is a [`Fleet`], an immutable snapshot; a running attempt keeps the one it began with.
+//! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
-mod fleet;
 mod folder;
 mod intake;
+mod registry;
 mod reload;
 mod watch;
 
-pub use fleet::{Fleet, Handler, Seat};
 pub use folder::{Folder, Refusal};
 pub use intake::{Intake, IntakeError};
+pub use registry::{Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;

@@ -1,4 +1,4 @@
-//! One task that keeps the fleet true: hint, pause, compare, load, swap. One reload at a time.
+//! One task that keeps the registry true: hint, pause, compare, load, swap. One reload at a time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fleet::{Fleet, Handler, Seat};
 use super::folder::{Changes, Folder, Refusal};
 use super::intake::Intake;
+use super::registry::{Handler, HandlerRegistry, TopicHandler};
 use super::watch::Hints;
 use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use gristmill_core::job::{DEFAULT_TENANT, Name};
@@ -23,7 +23,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How soon a file that may still be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Keeps a [`Fleet`] true to a manifest and a folder of components.
+/// Keeps a [`HandlerRegistry`] true to a manifest and a folder of components.
 #[derive(Debug)]
 pub struct Reloader {
     sandbox: Sandbox,
@@ -33,7 +33,7 @@ pub struct Reloader {
     /// As last written in the file, which options of the command line may have overruled.
     fixed: Option<Fixed>,
     folder: Folder,
-    fleet: watch::Sender<Arc<Fleet>>,
+    registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
 }
 
@@ -81,22 +81,23 @@ impl Reloader {
         while folder.is_loading() {
             report(&folder.loaded().await, &manifest, &metrics);
         }
-        let fleet = Fleet::new(&manifest, folder.handlers(), &Fleet::default()).with_refusals(folder.refusals());
-        warn_of_idle_topics(&manifest, &fleet, &folder);
+        let registry = HandlerRegistry::new(&manifest, folder.handlers(), &HandlerRegistry::default())
+            .with_refusals(folder.refusals());
+        warn_of_idle_topics(&manifest, &registry, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);
-        let fleet = watch::Sender::new(Arc::new(fleet));
-        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, fleet, metrics })
+        let registry = watch::Sender::new(Arc::new(registry));
+        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, registry, metrics })
     }
 
-    pub fn fleet(&self) -> watch::Receiver<Arc<Fleet>> {
-        self.fleet.subscribe()
+    pub fn registry(&self) -> watch::Receiver<Arc<HandlerRegistry>> {
+        self.registry.subscribe()
     }
 
     /// Another way into the folder.
     pub fn intake(&self) -> Intake {
-        Intake::new(self.sandbox.clone(), self.folder.path(), self.fleet.subscribe())
+        Intake::new(self.sandbox.clone(), self.folder.path(), self.registry.subscribe())
     }
 
     /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.
@@ -118,7 +119,7 @@ impl Reloader {
                     self.look()
                 }
             };
-            if changes.any() || self.folder.refusals() != *self.fleet.borrow().refusals() {
+            if changes.any() || self.folder.refusals() != *self.registry.borrow().refusals() {
                 self.swap();
             }
             report(&changes, &self.manifest, &self.metrics);
@@ -178,12 +179,15 @@ impl Reloader {
     }
 
     fn swap(&self) {
-        let fleet = Fleet::new(&self.manifest, self.folder.handlers(), &self.fleet.borrow());
-        let fleet = fleet.with_refusals(self.folder.refusals());
-        warn_of_idle_topics(&self.manifest, &fleet, &self.folder);
-        fleet.seats().filter(|seat| !seat.lacking.is_empty()).for_each(|seat| self.metrics.tell(|| ungranted(seat)));
-        // The old fleet's last owner unmaps code and closes files: not in the reader's way.
-        let old = self.fleet.send_replace(Arc::new(fleet));
+        let registry = HandlerRegistry::new(&self.manifest, self.folder.handlers(), &self.registry.borrow());
+        let registry = registry.with_refusals(self.folder.refusals());
+        warn_of_idle_topics(&self.manifest, &registry, &self.folder);
+        registry
+            .entries()
+            .filter(|entry| !entry.lacking.is_empty())
+            .for_each(|entry| self.metrics.tell(|| ungranted(entry)));
+        // The old registry's last owner unmaps code and closes files: not in the reader's way.
+        let old = self.registry.send_replace(Arc::new(registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
     }
 }
@@ -219,12 +223,12 @@ fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
 }
 
 /// The handler's component imports what the topic does not grant.
-fn ungranted(seat: &Seat) -> Event {
-    let lacking: Vec<&str> = seat.lacking.iter().map(|capability| capability.name()).collect();
+fn ungranted(entry: &TopicHandler) -> Event {
+    let lacking: Vec<&str> = entry.lacking.iter().map(|capability| capability.name()).collect();
     Event {
-        handler: Some(seat.topic.handler.clone()),
+        handler: Some(entry.topic.handler.clone()),
         reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
-        ..Event::of_topic(metrics::Kind::HandlerRefused, &seat.topic.id)
+        ..Event::of_topic(metrics::Kind::HandlerRefused, &entry.topic.id)
     }
 }
 
@@ -238,10 +242,10 @@ fn event(kind: metrics::Kind, handler: &Name, manifest: &Manifest) -> Event {
     Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
 }
 
-fn warn_of_idle_topics(manifest: &Manifest, fleet: &Fleet, folder: &Folder) {
+fn warn_of_idle_topics(manifest: &Manifest, registry: &HandlerRegistry, folder: &Folder) {
     let available: Vec<_> = folder.handlers().keys().cloned().collect();
-    for seat in fleet.seats() {
-        let Seat { topic, handler, lacking, .. } = &**seat;
+    for entry in registry.entries() {
+        let TopicHandler { topic, handler, lacking, .. } = &**entry;
         if !lacking.is_empty() {
             let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.version().to_string());
             tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));

@@ -99,6 +99,6 @@ impl Api {
 
     /// None: nobody wrote the topic down.
     fn with_topic<T>(&self, topic: &TopicId, tell: impl FnOnce(&Topic) -> T) -> Option<T> {
-        self.room.topics().seat(topic).map(|seat| tell(&seat.topic))
+        self.room.topics().get(topic).map(|entry| tell(&entry.topic))
     }
 }

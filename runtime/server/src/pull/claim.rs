@@ -120,10 +120,10 @@ async fn hear(ear: &mut Listener, topics: &[TopicId]) {
 }
 
 fn tell(room: &Room, held: Held) -> Result<Response, Problem> {
-    let fleet = room.topics();
+    let registry = room.topics();
     let default_policy = RetryPolicy::default();
     let claims = held.jobs().iter().map(|Taken { claim, .. }| {
-        let policy = fleet.seat(&claim.lease.topic).map_or(&default_policy, |seat| &seat.topic.retry);
+        let policy = registry.get(&claim.lease.topic).map_or(&default_policy, |entry| &entry.topic.retry);
         wire::Claimed {
             lease: super::lease::write(claim),
             lease_until_ms: claim.lease_until,

@@ -19,7 +19,7 @@ use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
 use gristmill_core::retry::{self, Tried};
 use gristmill_core::topic::{Limits, RetryPolicy};
-use gristmill_runner::handlers::Seat;
+use gristmill_runner::handlers::TopicHandler;
 use gristmill_store::{Settled, Settlement};
 
 /// As with a push: results, follow-ups and checkpoints are as large as jobs.
@@ -63,7 +63,7 @@ async fn checkpoint(
 ) -> Result<Json<wire::Saved>, Problem> {
     caller.may(Scope::Work, &tenant)?;
     let lease = lease::read(&tenant, &lease)?.lease;
-    let limits = room.topics().seat(&lease.topic).map_or_else(Limits::default, |seat| seat.topic.limits);
+    let limits = room.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
     within("a checkpoint", state.0.len(), limits.checkpoint_bytes)?;
     Ok(Json(wire::Saved { saved: room.store.checkpoint(&lease, &state.0).await? }))
 }
@@ -77,7 +77,7 @@ async fn settle(
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
     caller.may(Scope::Work, &tenant)?;
     within_batch(settlements.len())?;
-    let fleet = room.topics();
+    let registry = room.topics();
     let mut decided = Vec::with_capacity(settlements.len());
     for (place, asked) in settlements.into_iter().enumerate() {
         let named = |problem: Problem| {
@@ -85,8 +85,8 @@ async fn settle(
             Problem { detail, ..problem }
         };
         let claim = lease::read(&tenant, &asked.lease).map_err(named)?;
-        let seat = fleet.seat(&claim.lease.topic).cloned();
-        decided.push(decide(&claim, seat.as_ref(), asked).map_err(named)?);
+        let entry = registry.get(&claim.lease.topic).cloned();
+        decided.push(decide(&claim, entry.as_ref(), asked).map_err(named)?);
     }
     let settled = room.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {
@@ -97,12 +97,12 @@ async fn settle(
 }
 
 /// What becomes of the job: as in a runner, by the topic's policy. Of a topic that is not here any more, by the usual one.
-fn decide(claim: &Claim, seat: Option<&Arc<Seat>>, asked: wire::Settlement) -> Result<Settlement, Problem> {
-    let limits = seat.map_or_else(Limits::default, |seat| seat.topic.limits);
-    let policy = seat.map_or_else(RetryPolicy::default, |seat| seat.topic.retry);
-    let retention = seat.map_or(Duration::ZERO, |seat| seat.topic.result_retention);
+fn decide(claim: &Claim, entry: Option<&Arc<TopicHandler>>, asked: wire::Settlement) -> Result<Settlement, Problem> {
+    let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
+    let policy = entry.map_or_else(RetryPolicy::default, |entry| entry.topic.retry);
+    let retention = entry.map_or(Duration::ZERO, |entry| entry.topic.result_retention);
     let follow_ups: Vec<NewJob> = asked.follow_ups.into_iter().map(Into::into).collect();
-    check_follow_ups(claim, seat, &limits, &follow_ups)?;
+    check_follow_ups(claim, entry, &limits, &follow_ups)?;
     let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: None };
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
@@ -142,7 +142,7 @@ fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Pr
 /// The rules that a handler's follow-ups keep, too.
 fn check_follow_ups(
     claim: &Claim,
-    seat: Option<&Arc<Seat>>,
+    entry: Option<&Arc<TopicHandler>>,
     limits: &Limits,
     follow_ups: &[NewJob],
 ) -> Result<(), Problem> {
@@ -152,9 +152,9 @@ fn check_follow_ups(
     }
     for NewJob { spec, .. } in follow_ups {
         let target = &spec.topic;
-        let granted = seat.and_then(|seat| seat.topic.grants.enqueue.as_ref());
+        let granted = entry.and_then(|entry| entry.topic.grants.enqueue.as_ref());
         let denied = granted.is_some_and(|granted| !granted.contains(&target.topic));
-        let rule = seat.and_then(|seat| seat.targets.get(&target.topic));
+        let rule = entry.and_then(|entry| entry.targets.get(&target.topic));
         match rule.filter(|_| target.tenant == claim.lease.topic.tenant && !denied) {
             Some(rule) => within("a follow-up's body", spec.body.data.len(), rule.payload_bytes)?,
             None => {

@@ -48,10 +48,10 @@ pub(super) async fn take(room: &Room, wish: &Wish) -> Result<Held, Problem> {
 
 /// The topics with how long each keeps results, if pull workers do their jobs.
 fn external(room: &Room, topics: &[TopicId]) -> Result<Vec<(TopicId, Duration)>, Problem> {
-    let fleet = room.topics();
+    let registry = room.topics();
     let of = |id: &TopicId| {
-        let seat = fleet.seat(id).filter(|seat| seat.topic.external);
-        let Topic { result_retention, .. } = seat.map(|seat| &seat.topic).ok_or_else(|| {
+        let entry = registry.get(id).filter(|entry| entry.topic.external);
+        let Topic { result_retention, .. } = entry.map(|entry| &entry.topic).ok_or_else(|| {
             let problem = format!("topic `{id}` is not for pull workers: say `handler = \"external\"` in its section");
             Problem::new(Code::NotExternal, problem)
         })?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{TopicCounts, whole_ms};
 use crate::rates::Rate;
 use gristmill_core::job::Name;
-use gristmill_runner::handlers::{Handler, Seat};
+use gristmill_runner::handlers::{Handler, TopicHandler};
 use gristmill_store as store;
 
 #[derive(Debug, Serialize)]
@@ -48,16 +48,21 @@ impl Idle {
 }
 
 impl Topic {
-    pub(crate) fn new(counts: store::TopicCounts, seat: Option<&Seat>, idle: Option<Idle>, rate: Option<Rate>) -> Self {
+    pub(crate) fn new(
+        counts: store::TopicCounts,
+        entry: Option<&TopicHandler>,
+        idle: Option<Idle>,
+        rate: Option<Rate>,
+    ) -> Self {
         let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_ms(over), per_second });
         Self {
             counts: counts.into(),
-            handler: seat.map(|seat| seat.topic.handler.clone()),
-            version: seat
-                .and_then(|seat| seat.handler.as_ref())
+            handler: entry.map(|entry| entry.topic.handler.clone()),
+            version: entry
+                .and_then(|entry| entry.handler.as_ref())
                 .map(Handler::version)
                 .map(|version| version.to_string()),
-            lacking: seat.iter().flat_map(|seat| &seat.lacking).map(|lacking| lacking.name()).collect(),
+            lacking: entry.iter().flat_map(|entry| &entry.lacking).map(|lacking| lacking.name()).collect(),
             idle,
             rates,
         }

@@ -13,7 +13,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
 /// The runner's view of the store's health, shared by all its loops.
 #[derive(Debug)]
-pub(super) struct Lifeline {
+pub(super) struct StoreRetry {
     away_since: Mutex<Option<Instant>>,
     /// Raised each time the store comes back.
     returns: tokio::sync::watch::Sender<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Lifeline {
     stop: CancellationToken,
 }
 
-impl Lifeline {
+impl StoreRetry {
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self { away_since: Mutex::new(None), returns: tokio::sync::watch::Sender::new(0), stop }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::lifeline::Lifeline;
+use super::store_retry::StoreRetry;
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_store::{Settlement, Store};
@@ -16,22 +16,25 @@ use gristmill_store::{Settlement, Store};
 ///
 /// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
-pub(super) struct Hand(Mutex<HashMap<(Name, JobId), Held>>);
+pub(super) struct InFlight(Mutex<HashMap<(Name, JobId), Delivery>>);
 
 #[derive(Debug)]
-struct Held {
+struct Delivery {
     delivery: u64,
     /// Seen by the attempt; see [`gristmill_sandbox::Cancellation`].
     unwanted: Arc<AtomicBool>,
 }
 
-impl Hand {
+impl InFlight {
     /// Takes jobs up, and gives each the flag that says whether it is still wanted.
     pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
         let mut jobs = self.jobs();
         let take = |claim: &Claim| {
             let unwanted = Arc::<AtomicBool>::default();
-            jobs.insert(key(&claim.lease), Held { delivery: claim.lease.delivery, unwanted: Arc::clone(&unwanted) });
+            jobs.insert(
+                key(&claim.lease),
+                Delivery { delivery: claim.lease.delivery, unwanted: Arc::clone(&unwanted) },
+            );
             unwanted
         };
         claims.iter().map(take).collect()
@@ -59,7 +62,7 @@ impl Hand {
         self.jobs().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<(Name, JobId), Held>> {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<(Name, JobId), Delivery>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -74,14 +77,14 @@ fn key(lease: &Lease) -> (Name, JobId) {
 /// meanwhile is fenced.
 pub(super) async fn give_back_lost(
     store: &Arc<dyn Store>,
-    lifeline: &Lifeline,
+    retry: &StoreRetry,
     worker: &WorkerId,
     tenants: &BTreeSet<Name>,
-    hand: &Hand,
+    in_flight: &InFlight,
 ) {
     for tenant in tenants {
-        let in_hand = hand.of(tenant);
-        let lost = match lifeline.call(|| store.held(tenant, worker, &in_hand)).await {
+        let in_hand = in_flight.of(tenant);
+        let lost = match retry.call(|| store.held(tenant, worker, &in_hand)).await {
             Some(Ok(lost)) if lost.is_empty() => continue,
             Some(Ok(lost)) => lost,
             Some(Err(error)) => {
@@ -95,7 +98,7 @@ pub(super) async fn give_back_lost(
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
             // It is tried again when the store is back, and holds up nobody until then.
-            Err(error) if error.is_away() => lifeline.note_away(error),
+            Err(error) if error.is_away() => retry.note_away(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }
     }
@@ -123,24 +126,24 @@ mod tests {
 
     #[test]
     fn a_job_claimed_again_stays_in_hand_when_its_earlier_delivery_is_put_down() {
-        let (hand, spec) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let [first, second] = [claim(&spec, 1), claim(&spec, 2)];
         let settled = |claim: &Claim| [Settlement::new(claim.lease.clone(), Verdict::Ack(None))];
-        hand.take(std::slice::from_ref(&first));
-        hand.take(std::slice::from_ref(&second));
-        hand.put_down(&settled(&first));
-        assert!(hand.of(&spec.topic.tenant).contains(&spec.id));
-        hand.put_down(&settled(&second));
-        assert!(hand.jobs().is_empty());
+        in_flight.take(std::slice::from_ref(&first));
+        in_flight.take(std::slice::from_ref(&second));
+        in_flight.put_down(&settled(&first));
+        assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
+        in_flight.put_down(&settled(&second));
+        assert!(in_flight.jobs().is_empty());
     }
 
     #[test]
     fn a_cancelled_job_is_told_and_not_its_namesake_of_another_tenant() {
-        let (hand, ours) = (Hand::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let (in_flight, ours) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
-        let unwanted = hand.take(&[claim(&ours, 1), claim(&theirs, 1)]);
-        hand.cancel(&theirs.topic.tenant, &theirs.id);
-        hand.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
+        let unwanted = in_flight.take(&[claim(&ours, 1), claim(&theirs, 1)]);
+        in_flight.cancel(&theirs.topic.tenant, &theirs.id);
+        in_flight.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
         let told: Vec<bool> = unwanted.iter().map(|unwanted| unwanted.load(Ordering::Relaxed)).collect();
         assert_eq!(told, [false, true]);
     }

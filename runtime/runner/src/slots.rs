@@ -15,7 +15,7 @@ const NEVER: u64 = u64::MAX;
 /// The claimer waits for a *number* of ends, not for each: at tens of thousands of jobs a second, a wake-up per job
 /// would cost more than the job.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct Slots {
     limit: usize,
     running: AtomicUsize,
     ended: AtomicU64,
@@ -26,12 +26,12 @@ pub(super) struct Gate {
 
 /// A topic in this runner: found once, then handed on with every job.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TopicSlots {
     running: AtomicUsize,
     meter: Arc<TopicMeter>,
 }
 
-impl Place {
+impl TopicSlots {
     pub(super) fn new(meter: Arc<TopicMeter>) -> Arc<Self> {
         Arc::new(Self { running: AtomicUsize::new(0), meter })
     }
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-impl Gate {
+impl Slots {
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -63,10 +63,10 @@ impl Gate {
     }
 
     /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Self::free`].
-    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<Place>) -> Slot {
+    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<TopicSlots>) -> Slot {
         self.running.fetch_add(1, Ordering::AcqRel);
         topic.running.fetch_add(1, Ordering::AcqRel);
-        Slot { gate: Arc::clone(self), topic: Arc::clone(topic) }
+        Slot { slots: Arc::clone(self), topic: Arc::clone(topic) }
     }
 
     /// How many attempts have ended since the runner began.
@@ -96,11 +96,11 @@ impl Gate {
     }
 }
 
-/// One attempt's place, in the runner and in its topic.
+/// One attempt's slot, in the runner and in its topic.
 #[derive(Debug)]
 pub(super) struct Slot {
-    gate: Arc<Gate>,
-    topic: Arc<Place>,
+    slots: Arc<Slots>,
+    topic: Arc<TopicSlots>,
 }
 
 impl Slot {
@@ -113,7 +113,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.topic.running.fetch_sub(1, Ordering::AcqRel);
-        self.gate.leave();
+        self.slots.leave();
     }
 }
 
@@ -124,23 +124,23 @@ mod tests {
 
     #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
-        let gate = Gate::new(3);
-        let topic = Place::new(Metrics::default().topic(&"t".parse().unwrap()));
-        let slots = [gate.enter(&topic), gate.enter(&topic), gate.enter(&topic)];
-        assert_eq!((gate.free(), topic.running()), (0, 3));
+        let slots = Slots::new(3);
+        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()));
+        let taken = [slots.enter(&topic), slots.enter(&topic), slots.enter(&topic)];
+        assert_eq!((slots.free(), topic.running()), (0, 3));
 
         let waiter = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.wait_for(2).await }
+            let slots = Arc::clone(&slots);
+            async move { slots.wait_for(2).await }
         });
-        let [first, second, third] = slots;
+        let [first, second, third] = taken;
         drop(first);
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
         drop(second);
         waiter.await.unwrap();
         drop(third);
-        assert_eq!((gate.free(), gate.ended(), topic.running()), (3, 3, 0));
-        gate.wait_for(3).await;
+        assert_eq!((slots.free(), slots.ended(), topic.running()), (3, 3, 0));
+        slots.wait_for(3).await;
     }
 }

@@ -6,20 +6,20 @@ use gristmill_core::job::TopicId;
 
 /// Work in line. Within a topic, first come, first served.
 #[derive(Debug)]
-pub(super) struct Line<T> {
+pub(super) struct RunQueue<T> {
     /// Topics that have work here, in the order of their turns.
     turns: VecDeque<TopicId>,
     work: HashMap<TopicId, VecDeque<T>>,
     len: usize,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for RunQueue<T> {
     fn default() -> Self {
         Self { turns: VecDeque::new(), work: HashMap::new(), len: 0 }
     }
 }
 
-impl<T> Line<T> {
+impl<T> RunQueue<T> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -57,12 +57,12 @@ mod tests {
     #[test]
     fn topics_take_turns_and_each_keeps_its_order() {
         let (slow, fast): (TopicId, TopicId) = ("slow".parse().unwrap(), "fast".parse().unwrap());
-        let mut line = Line::default();
-        (1..=3).for_each(|number| line.join(&slow, number));
-        assert_eq!((line.next(), line.len()), (Some(1), 2));
-        line.join(&fast, 10);
-        let rest: Vec<i32> = std::iter::from_fn(|| line.next()).collect();
+        let mut queue = RunQueue::default();
+        (1..=3).for_each(|number| queue.join(&slow, number));
+        assert_eq!((queue.next(), queue.len()), (Some(1), 2));
+        queue.join(&fast, 10);
+        let rest: Vec<i32> = std::iter::from_fn(|| queue.next()).collect();
         assert_eq!(rest, [2, 10, 3]);
-        assert_eq!((line.len(), line.work.len(), line.turns.len()), (0, 0, 0));
+        assert_eq!((queue.len(), queue.work.len(), queue.turns.len()), (0, 0, 0));
     }
 }

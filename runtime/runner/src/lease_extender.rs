@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::lease;
-use super::lifeline::Lifeline;
+use super::store_retry::StoreRetry;
 use gristmill_core::job::Lease;
 use gristmill_sandbox::CheckpointRequest;
 use gristmill_store::Store;
@@ -33,12 +33,12 @@ impl Extension {
 }
 
 /// Prolongs leases until every sender is gone.
-pub(super) async fn extensions(store: Arc<dyn Store>, lifeline: Arc<Lifeline>, mut asked: mpsc::Receiver<Extension>) {
+pub(super) async fn extensions(store: Arc<dyn Store>, retry: Arc<StoreRetry>, mut asked: mpsc::Receiver<Extension>) {
     let mut batch = Vec::new();
     while asked.recv_many(&mut batch, AT_ONCE).await > 0 {
         let (leases, replies): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|Extension { lease, kept }| (lease, kept)).unzip();
-        match lifeline.call(|| store.extend(&leases, lease::LONGEST)).await {
+        match retry.call(|| store.extend(&leases, lease::LONGEST)).await {
             Some(Ok(kept)) => {
                 for (reply, kept) in replies.into_iter().zip(kept) {
                     // Gone if the attempt has ended meanwhile.

@@ -23,7 +23,7 @@ impl Handler {
 
 /// A topic and who does its jobs.
 #[derive(Debug)]
-pub struct Seat {
+pub struct TopicHandler {
     pub topic: Topic,
     /// None: its component is missing, was never good, or is not granted what it imports: then the jobs wait. Or the topic
     /// is external.
@@ -39,8 +39,8 @@ pub struct Seat {
 
 /// Every topic of the manifest, and a topic for every component that has no entry there.
 #[derive(Debug, Default)]
-pub struct Fleet {
-    seats: HashMap<TopicId, Arc<Seat>>,
+pub struct HandlerRegistry {
+    entries: HashMap<TopicId, Arc<TopicHandler>>,
     tenants: BTreeSet<Name>,
     raw_topics: HashMap<Name, Vec<Name>>,
     /// What a topic is like that only its component's file makes; none: no file makes one.
@@ -49,29 +49,29 @@ pub struct Fleet {
     refused: BTreeMap<Name, String>,
 }
 
-impl Fleet {
-    /// The fleet that takes over from `before`. A component that wants more than its topic grants does not replace one
+impl HandlerRegistry {
+    /// The registry that takes over from `before`. A component that wants more than its topic grants does not replace one
     /// that is content. Topics that stay as they are keep their instances.
     pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
         let topics = topics(manifest, handlers);
         let targets = targets(&topics);
-        let seats = topics.into_values().map(|topic| {
+        let entries = topics.into_values().map(|topic| {
             let (handler, lacking) = occupant(&topic, handlers, before);
             let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
-            let stash = handler.as_ref().and_then(|handler| stash(&topic, handler, before.seat(&topic.id)));
-            (topic.id.clone(), Arc::new(Seat { topic, handler, lacking, targets, stash }))
+            let stash = handler.as_ref().and_then(|handler| stash(&topic, handler, before.get(&topic.id)));
+            (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, stash }))
         });
-        let seats: HashMap<_, _> = seats.collect();
-        let tenants = seats.keys().map(|id| id.tenant.clone()).collect();
+        let entries: HashMap<_, _> = entries.collect();
+        let tenants = entries.keys().map(|id| id.tenant.clone()).collect();
         let mut raw_topics: HashMap<Name, Vec<Name>> = HashMap::new();
         for TopicId { tenant, topic } in
-            seats.values().filter(|seat| seat.topic.raw_producers).map(|seat| &seat.topic.id)
+            entries.values().filter(|entry| entry.topic.raw_producers).map(|entry| &entry.topic.id)
         {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
         let limits = Arc::clone(&manifest.limits);
-        Self { seats, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
+        Self { entries, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
     }
 
     /// What the manifest has, before any handler is read.
@@ -94,19 +94,19 @@ impl Fleet {
         self.refused.get(handler).map(String::as_str)
     }
 
-    pub fn seat(&self, topic: &TopicId) -> Option<&Arc<Seat>> {
-        self.seats.get(topic)
+    pub fn get(&self, topic: &TopicId) -> Option<&Arc<TopicHandler>> {
+        self.entries.get(topic)
     }
 
-    pub fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
-        self.seats.values()
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<TopicHandler>> {
+        self.entries.values()
     }
 
     /// The topic as it is, or as it will be once its component is there; none if nothing makes it a topic.
     pub fn topic(&self, id: &TopicId) -> Option<Topic> {
         let auto = self.auto.as_ref().filter(|auto| auto.id.tenant == id.tenant);
         let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
-        self.seat(id).map(|seat| seat.topic.clone()).or_else(made)
+        self.get(id).map(|entry| entry.topic.clone()).or_else(made)
     }
 
     /// Bytes that the body of a topic's job may have. Jobs of a topic that nobody has set up wait until somebody does.
@@ -116,9 +116,9 @@ impl Fleet {
 
     /// The topics whose jobs this handler does, or would do if it were there.
     pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
-        let named = self.seats.values().map(|seat| &seat.topic).filter(|topic| topic.handler == *handler).cloned();
+        let named = self.entries.values().map(|entry| &entry.topic).filter(|topic| topic.handler == *handler).cloned();
         let auto = self.auto.as_ref().map(|auto| TopicId { topic: handler.clone(), ..auto.id.clone() });
-        let made = auto.filter(|id| !self.seats.contains_key(id)).and_then(|id| self.topic(&id));
+        let made = auto.filter(|id| !self.entries.contains_key(id)).and_then(|id| self.topic(&id));
         named.chain(made).collect()
     }
 
@@ -143,7 +143,11 @@ fn default_tenant() -> Option<Name> {
 }
 
 /// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
-fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -> (Option<Handler>, Vec<Capability>) {
+fn occupant(
+    topic: &Topic,
+    handlers: &BTreeMap<Name, Handler>,
+    before: &HandlerRegistry,
+) -> (Option<Handler>, Vec<Capability>) {
     let candidate = handlers.get(&topic.handler).filter(|_| !topic.external);
     let Some(candidate) = candidate else { return (None, Vec::new()) };
     let lack = |handler: &Handler| topic.grants.lack(handler.component.capabilities());
@@ -151,7 +155,7 @@ fn occupant(topic: &Topic, handlers: &BTreeMap<Name, Handler>, before: &Fleet) -
     if lacking.is_empty() {
         return (Some(candidate.clone()), lacking);
     }
-    let serving = before.seat(&topic.id).and_then(|seat| seat.handler.clone());
+    let serving = before.get(&topic.id).and_then(|entry| entry.handler.clone());
     (serving.filter(|handler| handler.name == topic.handler && lack(handler).is_empty()), lacking)
 }
 
@@ -166,13 +170,13 @@ fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<T
 }
 
 /// With another version, or with settings changed in any way, what is kept is of no use any more.
-fn stash(topic: &Topic, handler: &Handler, before: Option<&Arc<Seat>>) -> Option<Arc<Stash>> {
+fn stash(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHandler>>) -> Option<Arc<Stash>> {
     if topic.reuse < 2 {
         return None;
     }
-    let version = |seat: &Seat| seat.handler.as_ref().map(Handler::version);
-    let same = before.filter(|seat| seat.topic == *topic && version(seat) == Some(handler.version()));
-    let kept = same.and_then(|seat| seat.stash.clone());
+    let version = |entry: &TopicHandler| entry.handler.as_ref().map(Handler::version);
+    let same = before.filter(|entry| entry.topic == *topic && version(entry) == Some(handler.version()));
+    let kept = same.and_then(|entry| entry.stash.clone());
     kept.or_else(|| Some(Arc::new(handler.component.stash(topic.reuse))))
 }
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// An alarm clock with a thread of its own, which sleeps until it has to ring.
+/// An timer clock with a thread of its own, which sleeps until it has to ring.
 #[derive(Debug)]
-pub(super) struct Alarm(Arc<Shared>);
+pub(super) struct PreciseTimer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -28,13 +28,13 @@ enum Setting {
     Ended,
 }
 
-impl Alarm {
+impl PreciseTimer {
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn new() -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
-        thread::Builder::new().name("alarm".into()).spawn(move || own.ring())?;
+        thread::Builder::new().name("timer".into()).spawn(move || own.ring())?;
         Ok(Self(shared))
     }
 
@@ -49,7 +49,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for PreciseTimer {
     fn drop(&mut self) {
         self.0.set(Setting::Ended);
     }
@@ -65,7 +65,7 @@ impl Shared {
         self.setting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The thread: until the alarm is dropped.
+    /// The thread: until the timer is dropped.
     fn ring(&self) {
         let mut setting = self.lock();
         loop {
@@ -95,17 +95,17 @@ mod tests {
 
     #[tokio::test]
     async fn wakes_no_earlier_than_asked_and_can_be_set_again() {
-        let alarm = Alarm::new().unwrap();
+        let timer = PreciseTimer::new().unwrap();
         let past = Instant::now();
-        alarm.wait_until(past).await;
+        timer.wait_until(past).await;
         tokio::select! {
             biased;
-            () = alarm.wait_until(past + Duration::from_secs(3600)) => panic!("woke an hour early"),
+            () = timer.wait_until(past + Duration::from_secs(3600)) => panic!("woke an hour early"),
             () = tokio::task::yield_now() => {}
         }
         for wait in [Duration::from_micros(300), Duration::from_millis(2)] {
             let then = Instant::now() + wait;
-            alarm.wait_until(then).await;
+            timer.wait_until(then).await;
             assert!(Instant::now() >= then);
         }
     }
