@@ -35,10 +35,10 @@ pub enum Operation {
 
 /// What it said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum CallResult {
     Ok,
     /// It did not answer.
-    Away,
+    Unavailable,
     /// Anything else that is not what was asked for.
     Refused,
 }
@@ -68,11 +68,12 @@ const OPERATIONS: [(Operation, &str); 23] = [
     (Operation::Tenants, "tenants"),
     (Operation::Token, "token"),
 ];
-const ANSWERS: [(Answer, &str); 3] = [(Answer::Ok, "ok"), (Answer::Away, "away"), (Answer::Refused, "refused")];
+const RESULTS: [(CallResult, &str); 3] =
+    [(CallResult::Ok, "ok"), (CallResult::Unavailable, "away"), (CallResult::Refused, "refused")];
 
 /// One histogram for each operation and answer.
 #[derive(Debug)]
-pub(super) struct Calls(Box<[[Histogram; ANSWERS.len()]]>);
+pub(super) struct Calls(Box<[[Histogram; RESULTS.len()]]>);
 
 impl Default for Calls {
     fn default() -> Self {
@@ -82,7 +83,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    pub(super) fn observe(&self, operation: Operation, answer: Answer, took: Duration) {
+    pub(super) fn observe(&self, operation: Operation, answer: CallResult, took: Duration) {
         let answers = self.0.get(operation as usize);
         if let Some(histogram) = answers.and_then(|answers| answers.get(answer as usize)) {
             histogram.observe_time(took);
@@ -92,10 +93,10 @@ impl Calls {
     /// By operation and answer, in words.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &Histogram)> {
         let answered = |operation: &'static str| {
-            move |(histogram, (_, answer)): (_, &(Answer, &'static str))| (operation, *answer, histogram)
+            move |(histogram, (_, answer)): (_, &(CallResult, &'static str))| (operation, *answer, histogram)
         };
         let operations = OPERATIONS.iter().zip(&self.0);
-        operations.flat_map(move |((_, name), answers)| answers.iter().zip(&ANSWERS).map(answered(name)))
+        operations.flat_map(move |((_, name), answers)| answers.iter().zip(&RESULTS).map(answered(name)))
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
     fn each_operation_and_answer_has_its_own_histogram() {
         let calls = Calls::default();
         for (operation, name) in OPERATIONS {
-            for (answer, said) in ANSWERS {
+            for (answer, said) in RESULTS {
                 calls.observe(operation, answer, Duration::from_millis(1));
                 let seen: Vec<_> =
                     calls.all().filter(|(.., histogram)| histogram.count() == 1).map(|(a, b, _)| (a, b)).collect();

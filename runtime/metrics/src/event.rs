@@ -8,7 +8,7 @@ use gristmill_core::time::Timestamp;
 
 /// What has happened. The names are stable; new ones may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     JobPushed,
     JobStarted,
     JobCompleted,
@@ -30,7 +30,7 @@ pub enum Kind {
     TopicResumed,
 }
 
-impl Kind {
+impl EventKind {
     pub const ALL: [(Self, &str); 17] = [
         (Self::JobPushed, "job-pushed"),
         (Self::JobStarted, "job-started"),
@@ -75,7 +75,7 @@ impl Kind {
 }
 
 /// By name.
-impl Serialize for Kind {
+impl Serialize for EventKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.as_str())
     }
@@ -84,7 +84,7 @@ impl Serialize for Kind {
 /// One event. Neither bodies nor results, nor what a handler said.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    pub kind: Kind,
+    pub kind: EventKind,
     /// This host's clock.
     pub at_ms: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct Event {
 
 impl Event {
     /// An event of which nothing else is known yet.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: EventKind) -> Self {
         Self {
             kind,
             at_ms: Timestamp::now(),
@@ -143,11 +143,11 @@ impl Event {
         }
     }
 
-    pub fn of_topic(kind: Kind, TopicId { tenant, topic }: &TopicId) -> Self {
+    pub fn of_topic(kind: EventKind, TopicId { tenant, topic }: &TopicId) -> Self {
         Self { tenant: Some(tenant.clone()), topic: Some(topic.clone()), ..Self::new(kind) }
     }
 
-    pub fn of_job(kind: Kind, topic: &TopicId, job: &JobId) -> Self {
+    pub fn of_job(kind: EventKind, topic: &TopicId, job: &JobId) -> Self {
         Self { job: Some(job.clone()), ..Self::of_topic(kind, topic) }
     }
 }
@@ -158,15 +158,15 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for (kind, name) in Kind::ALL {
-            assert_eq!((Kind::parse(name), kind.as_str()), (Some(kind), name));
+        for (kind, name) in EventKind::ALL {
+            assert_eq!((EventKind::parse(name), kind.as_str()), (Some(kind), name));
         }
-        assert_eq!(Kind::parse("job-vanished"), None);
+        assert_eq!(EventKind::parse("job-vanished"), None);
     }
 
     #[test]
     fn what_is_not_known_is_left_out() {
-        let event = Event { at_ms: Timestamp::from_millis(7), ..Event::new(Kind::HandlerRemoved) };
+        let event = Event { at_ms: Timestamp::from_millis(7), ..Event::new(EventKind::HandlerRemoved) };
         assert_eq!(serde_json::to_string(&event).unwrap(), r#"{"kind":"handler-removed","at_ms":7}"#);
     }
 }

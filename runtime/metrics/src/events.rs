@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
 
-use super::event::{Event, Kind};
+use super::event::{Event, EventKind};
 use gristmill_core::job::{JobId, Name};
 
 /// Who may listen at once, in all and of one tenant.
-const LISTENERS: usize = 64;
-const LISTENERS_OF_A_TENANT: usize = 16;
+const STREAMS: usize = 64;
+const STREAMS_PER_TENANT: usize = 16;
 /// Events that wait for a listener; what is over is missed, and counted.
-const WAITING: usize = 1024;
+const QUEUED: usize = 1024;
 
 /// What somebody wants to hear.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +24,12 @@ pub struct Filter {
     pub topic: Option<Name>,
     pub job: Option<JobId>,
     /// None: all.
-    pub kinds: Option<Vec<Kind>>,
+    pub kinds: Option<Vec<EventKind>>,
 }
 
 /// What a listener hears.
 #[derive(Debug, Clone)]
-pub enum Told {
+pub enum Received {
     /// Numbered by the listener's own count, missed ones included: what others hear shows in no number.
     Event { number: u64, event: Arc<Event> },
     /// So many events were missed here.
@@ -39,7 +39,7 @@ pub enum Told {
 /// Too many listen already.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} streams of events are open already, which is the most; close one")]
-pub struct TooMany(usize);
+pub struct TooManyStreams(usize);
 
 /// Tells what happens.
 #[derive(Debug, Default)]
@@ -47,66 +47,75 @@ pub struct Events(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// As many as there are ears, to be read without a lock.
-    listening: AtomicUsize,
-    ears: Mutex<Vec<Ear>>,
+    /// As many as there are subscribers, to be read without a lock.
+    count: AtomicUsize,
+    subscribers: Mutex<Vec<Subscriber>>,
     /// Events that somebody missed, since the process began.
     missed: AtomicU64,
 }
 
 /// The near end of a listener.
 #[derive(Debug)]
-struct Ear {
+struct Subscriber {
     filter: Filter,
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<Received>,
     /// Changed under the lock alone.
     missed: Arc<AtomicU64>,
-    told: u64,
+    offered: u64,
 }
 
 /// Hears events from its making on, until it is dropped.
 #[derive(Debug)]
-pub struct Listener {
-    queue: mpsc::Receiver<Told>,
+pub struct EventStream {
+    queue: mpsc::Receiver<Received>,
     missed: Arc<AtomicU64>,
     shared: Arc<Shared>,
 }
 
 impl Events {
     /// Tells those who want to hear it. The event is made only if somebody listens.
-    pub fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.are_heard() {
+    pub fn emit(&self, event: impl FnOnce() -> Event) {
+        if self.has_subscribers() {
             let event = Arc::new(event());
-            let missed = self.0.ears().iter_mut().map(|ear| ear.hear(&event)).filter(|heard| !heard).count();
+            let missed = self
+                .0
+                .subscribers()
+                .iter_mut()
+                .map(|subscriber| subscriber.offer(&event))
+                .filter(|received| !received)
+                .count();
             self.0.missed.fetch_add(missed as u64, Ordering::Relaxed);
         }
     }
 
     /// Whether anybody listens: for who would have to gather what to tell.
-    pub fn are_heard(&self) -> bool {
-        self.0.listening.load(Ordering::Relaxed) > 0
+    pub fn has_subscribers(&self) -> bool {
+        self.0.count.load(Ordering::Relaxed) > 0
     }
 
     /// # Errors
     /// So many listen already, or so many of this tenant.
-    pub fn listen(&self, filter: Filter) -> Result<Listener, TooMany> {
-        let (tell, queue) = mpsc::channel(WAITING);
+    pub fn subscribe(&self, filter: Filter) -> Result<EventStream, TooManyStreams> {
+        let (sender, queue) = mpsc::channel(QUEUED);
         let missed = Arc::<AtomicU64>::default();
-        let mut ears = self.0.ears();
-        let ours = ears.iter().filter(|ear| ear.filter.tenant.is_some() && ear.filter.tenant == filter.tenant).count();
-        if ears.len() >= LISTENERS {
-            return Err(TooMany(LISTENERS));
-        } else if ours >= LISTENERS_OF_A_TENANT {
-            return Err(TooMany(LISTENERS_OF_A_TENANT));
+        let mut subscribers = self.0.subscribers();
+        let ours = subscribers
+            .iter()
+            .filter(|subscriber| subscriber.filter.tenant.is_some() && subscriber.filter.tenant == filter.tenant)
+            .count();
+        if subscribers.len() >= STREAMS {
+            return Err(TooManyStreams(STREAMS));
+        } else if ours >= STREAMS_PER_TENANT {
+            return Err(TooManyStreams(STREAMS_PER_TENANT));
         }
-        ears.push(Ear { filter, queue: tell, missed: Arc::clone(&missed), told: 0 });
-        self.0.listening.store(ears.len(), Ordering::Relaxed);
-        Ok(Listener { queue, missed, shared: Arc::clone(&self.0) })
+        subscribers.push(Subscriber { filter, queue: sender, missed: Arc::clone(&missed), offered: 0 });
+        self.0.count.store(subscribers.len(), Ordering::Relaxed);
+        Ok(EventStream { queue, missed, shared: Arc::clone(&self.0) })
     }
 
     /// How many listen.
-    pub(super) fn listeners(&self) -> usize {
-        self.0.listening.load(Ordering::Relaxed)
+    pub(super) fn streams(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
     }
 
     /// How many events listeners have missed because they were too slow.
@@ -116,8 +125,8 @@ impl Events {
 }
 
 impl Shared {
-    fn ears(&self) -> MutexGuard<'_, Vec<Ear>> {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,58 +140,58 @@ impl Filter {
     }
 }
 
-impl Ear {
+impl Subscriber {
     /// False: it wants to hear this, and has no room for it.
-    fn hear(&mut self, event: &Arc<Event>) -> bool {
+    fn offer(&mut self, event: &Arc<Event>) -> bool {
         if !self.filter.wants(event) {
             return true;
         }
-        self.told += 1;
+        self.offered += 1;
         // Where something is missing, that is said first.
         let missed = self.missed.load(Ordering::Relaxed);
-        let whole = missed == 0 || self.queue.try_send(Told::Lagged(missed)).is_ok();
+        let whole = missed == 0 || self.queue.try_send(Received::Lagged(missed)).is_ok();
         if whole {
             self.missed.store(0, Ordering::Relaxed);
         }
-        let told = Told::Event { number: self.told, event: Arc::clone(event) };
-        let heard = whole && self.queue.try_send(told).is_ok();
-        if !heard {
+        let item = Received::Event { number: self.offered, event: Arc::clone(event) };
+        let received = whole && self.queue.try_send(item).is_ok();
+        if !received {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
-        heard
+        received
     }
 }
 
-impl Listener {
+impl EventStream {
     /// What is heard next, in the order in which it happened. Cancel-safe.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Told> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Received> {
         match self.queue.poll_recv(context) {
-            Poll::Ready(Some(told)) => Poll::Ready(told),
-            // The ear is there for as long as we are.
+            Poll::Ready(Some(item)) => Poll::Ready(item),
+            // The subscriber is there for as long as we are.
             Poll::Ready(None) => Poll::Pending,
             Poll::Pending if self.missed.load(Ordering::Relaxed) > 0 => self.poll_missed(),
             Poll::Pending => Poll::Pending,
         }
     }
 
-    /// Something was missed, and nothing has come behind it that could have said so. Counted under the lock of the ears.
-    fn poll_missed(&mut self) -> Poll<Told> {
-        let _ears = self.shared.ears();
-        if let Ok(told) = self.queue.try_recv() {
-            return Poll::Ready(told);
+    /// Something was missed, and nothing has come behind it that could have said so. Counted under the lock of the subscribers.
+    fn poll_missed(&mut self) -> Poll<Received> {
+        let _lock = self.shared.subscribers();
+        if let Ok(item) = self.queue.try_recv() {
+            return Poll::Ready(item);
         }
         match self.missed.swap(0, Ordering::Relaxed) {
             0 => Poll::Pending,
-            missed => Poll::Ready(Told::Lagged(missed)),
+            missed => Poll::Ready(Received::Lagged(missed)),
         }
     }
 }
 
-impl Drop for Listener {
+impl Drop for EventStream {
     fn drop(&mut self) {
-        let mut ears = self.shared.ears();
-        ears.retain(|ear| !Arc::ptr_eq(&ear.missed, &self.missed));
-        self.shared.listening.store(ears.len(), Ordering::Relaxed);
+        let mut subscribers = self.shared.subscribers();
+        subscribers.retain(|subscriber| !Arc::ptr_eq(&subscriber.missed, &self.missed));
+        self.shared.count.store(subscribers.len(), Ordering::Relaxed);
     }
 }
 
@@ -193,19 +202,19 @@ mod tests {
     use super::*;
 
     fn pushed(topic: &str, job: usize) -> Event {
-        Event::of_job(Kind::JobPushed, &topic.parse().unwrap(), &job.to_string().parse().unwrap())
+        Event::of_job(EventKind::JobPushed, &topic.parse().unwrap(), &job.to_string().parse().unwrap())
     }
 
-    async fn next(listener: &mut Listener) -> Told {
+    async fn next(listener: &mut EventStream) -> Received {
         let next = poll_fn(|context| listener.poll_next(context));
         tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("to be told")
     }
 
     /// The number and the job of the event that is told next.
-    async fn job(listener: &mut Listener) -> (u64, String) {
+    async fn job(listener: &mut EventStream) -> (u64, String) {
         match next(listener).await {
-            Told::Event { number, event } => (number, event.job.as_ref().unwrap().to_string()),
-            Told::Lagged(missed) => panic!("missed {missed}"),
+            Received::Event { number, event } => (number, event.job.as_ref().unwrap().to_string()),
+            Received::Lagged(missed) => panic!("missed {missed}"),
         }
     }
 
@@ -213,18 +222,18 @@ mod tests {
     async fn each_hears_what_it_asked_for_and_nothing_of_another_tenant() {
         let events = Events::default();
         let of = |tenant: &str| Filter { tenant: Some(tenant.parse().unwrap()), ..Filter::default() };
-        let mut all = events.listen(Filter::default()).unwrap();
-        let mut acme = events.listen(of("acme")).unwrap();
+        let mut all = events.subscribe(Filter::default()).unwrap();
+        let mut acme = events.subscribe(of("acme")).unwrap();
         let topic = Some("b".parse().unwrap());
-        let mut topic = events.listen(Filter { topic, ..of("acme") }).unwrap();
+        let mut topic = events.subscribe(Filter { topic, ..of("acme") }).unwrap();
         for (number, name) in ["mill/a", "acme/a", "acme/b"].into_iter().enumerate() {
-            events.tell(|| pushed(name, number));
+            events.emit(|| pushed(name, number));
         }
-        events.tell(|| Event { concerns: vec!["acme".parse().unwrap()], ..Event::new(Kind::HandlerRemoved) });
+        events.emit(|| Event { concerns: vec!["acme".parse().unwrap()], ..Event::new(EventKind::HandlerRemoved) });
         assert_eq!([job(&mut all).await, job(&mut all).await], [(1, "0".into()), (2, "1".into())]);
         assert_eq!([job(&mut acme).await, job(&mut acme).await], [(1, "1".into()), (2, "2".into())]);
         assert!(
-            matches!(next(&mut acme).await, Told::Event { number: 3, event } if event.kind == Kind::HandlerRemoved)
+            matches!(next(&mut acme).await, Received::Event { number: 3, event } if event.kind == EventKind::HandlerRemoved)
         );
         assert_eq!(job(&mut topic).await, (1, "2".into()));
         assert!(topic.queue.is_empty());
@@ -233,50 +242,50 @@ mod tests {
     #[tokio::test]
     async fn a_slow_listener_is_told_how_many_it_missed_in_their_place() {
         let events = Events::default();
-        let mut listener = events.listen(Filter::default()).unwrap();
-        let tell = |numbers: std::ops::Range<usize>| numbers.for_each(|number| events.tell(|| pushed("a", number)));
-        tell(0..WAITING + 3);
+        let mut listener = events.subscribe(Filter::default()).unwrap();
+        let emit = |numbers: std::ops::Range<usize>| numbers.for_each(|number| events.emit(|| pushed("a", number)));
+        emit(0..QUEUED + 3);
         assert_eq!(job(&mut listener).await, (1, "0".into()));
         assert_eq!(job(&mut listener).await, (2, "1".into()));
-        tell(WAITING + 3..WAITING + 4);
-        for number in 2..WAITING {
+        emit(QUEUED + 3..QUEUED + 4);
+        for number in 2..QUEUED {
             assert_eq!(job(&mut listener).await.1, number.to_string());
         }
-        assert!(matches!(next(&mut listener).await, Told::Lagged(3)));
-        assert_eq!(job(&mut listener).await, (WAITING as u64 + 4, (WAITING + 3).to_string()));
+        assert!(matches!(next(&mut listener).await, Received::Lagged(3)));
+        assert_eq!(job(&mut listener).await, (QUEUED as u64 + 4, (QUEUED + 3).to_string()));
     }
 
     #[tokio::test]
     async fn what_was_missed_is_told_although_nothing_comes_behind_it() {
         let events = Events::default();
-        let mut listener = events.listen(Filter::default()).unwrap();
-        (0..=WAITING).for_each(|number| events.tell(|| pushed("a", number)));
-        for _ in 0..WAITING {
+        let mut listener = events.subscribe(Filter::default()).unwrap();
+        (0..=QUEUED).for_each(|number| events.emit(|| pushed("a", number)));
+        for _ in 0..QUEUED {
             job(&mut listener).await;
         }
-        assert!(matches!(next(&mut listener).await, Told::Lagged(1)));
-        events.tell(|| pushed("a", 0));
-        assert_eq!(job(&mut listener).await.0, WAITING as u64 + 2);
+        assert!(matches!(next(&mut listener).await, Received::Lagged(1)));
+        events.emit(|| pushed("a", 0));
+        assert_eq!(job(&mut listener).await.0, QUEUED as u64 + 2);
     }
 
     #[test]
     fn nothing_is_made_while_nobody_listens() {
         let events = Events::default();
-        drop(events.listen(Filter::default()).unwrap());
-        events.tell(|| panic!("nobody listens any more"));
-        assert!(!events.are_heard());
+        drop(events.subscribe(Filter::default()).unwrap());
+        events.emit(|| panic!("nobody listens any more"));
+        assert!(!events.has_subscribers());
     }
 
     #[test]
     fn so_many_may_listen_and_no_more() {
         let events = Events::default();
         let of = |tenant: &str| Filter { tenant: Some(tenant.parse().unwrap()), ..Filter::default() };
-        let ours: Vec<_> = (0..LISTENERS_OF_A_TENANT).map(|_| events.listen(of("acme")).unwrap()).collect();
-        assert_eq!(events.listen(of("acme")).unwrap_err(), TooMany(LISTENERS_OF_A_TENANT));
-        let others = LISTENERS - LISTENERS_OF_A_TENANT;
-        let others: Vec<_> = (0..others).map(|_| events.listen(Filter::default()).unwrap()).collect();
-        assert_eq!(events.listen(Filter::default()).unwrap_err(), TooMany(LISTENERS));
+        let ours: Vec<_> = (0..STREAMS_PER_TENANT).map(|_| events.subscribe(of("acme")).unwrap()).collect();
+        assert_eq!(events.subscribe(of("acme")).unwrap_err(), TooManyStreams(STREAMS_PER_TENANT));
+        let others = STREAMS - STREAMS_PER_TENANT;
+        let others: Vec<_> = (0..others).map(|_| events.subscribe(Filter::default()).unwrap()).collect();
+        assert_eq!(events.subscribe(Filter::default()).unwrap_err(), TooManyStreams(STREAMS));
         drop((ours, others));
-        assert!(events.listen(of("acme")).is_ok());
+        assert!(events.subscribe(of("acme")).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::page::{Page, Sort};
+use super::exposition::{Exposition, MetricType};
 use gristmill_core::time::Timestamp;
 
 /// When this was first asked for, unless the kernel knows better.
@@ -16,18 +16,23 @@ pub(super) fn begin() {
     LazyLock::force(&BEGUN);
 }
 
-pub(super) fn write(page: &mut Page) {
+pub(super) fn write(exposition: &mut Exposition) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    page.family("process_cpu_seconds_total", Sort::Counter, "User and system time spent.").float(&[], seconds);
+    exposition
+        .family("process_cpu_seconds_total", MetricType::Counter, "User and system time spent.")
+        .float(&[], seconds);
     let begun = BEGUN.as_millis() as f64 / 1e3;
-    let mut family =
-        page.family("process_start_time_seconds", Sort::Gauge, "Start of the process since the Unix epoch.");
+    let mut family = exposition.family(
+        "process_start_time_seconds",
+        MetricType::Gauge,
+        "Start of the process since the Unix epoch.",
+    );
     family.float(&[], begun);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut tell = |name, help, field: &str, unit: u64| {
         if let Some(value) = number(&status, field) {
-            page.family(name, Sort::Gauge, help).sample(&[], value * unit);
+            exposition.family(name, MetricType::Gauge, help).sample(&[], value * unit);
         }
     };
     let address_space = "Address space; most of it is reserved for sandboxes and not used.";
@@ -35,10 +40,14 @@ pub(super) fn write(page: &mut Page) {
     tell("process_resident_memory_bytes", "Resident memory.", "VmRSS:", 1024);
     tell("process_threads", "Threads.", "Threads:", 1);
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-        page.family("process_open_fds", Sort::Gauge, "Open file descriptors.").sample(&[], files.count() as u64);
+        exposition
+            .family("process_open_fds", MetricType::Gauge, "Open file descriptors.")
+            .sample(&[], files.count() as u64);
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        page.family("process_max_fds", Sort::Gauge, "File descriptors that may be open at once.").sample(&[], most);
+        exposition
+            .family("process_max_fds", MetricType::Gauge, "File descriptors that may be open at once.")
+            .sample(&[], most);
     }
 }
 
@@ -50,14 +59,14 @@ fn number(status: &str, field: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::Format;
+    use super::super::exposition::Format;
     use super::*;
 
     #[test]
     fn the_kernel_answers() {
-        let mut page = Page::new(Format::Text);
-        write(&mut page);
-        let text = page.end();
+        let mut exposition = Exposition::new(Format::Text);
+        write(&mut exposition);
+        let text = exposition.end();
         for name in
             ["process_cpu_seconds_total ", "process_resident_memory_bytes ", "process_open_fds ", "process_threads "]
         {

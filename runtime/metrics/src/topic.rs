@@ -15,14 +15,14 @@ pub struct Attempt {
     /// From due to start; none if it was not the job's first delivery, for which alone this is a wait.
     pub waited: Option<Duration>,
     /// None: no guest ran, or how it ran is not known.
-    pub ran: Option<Ran>,
+    pub usage: Option<Usage>,
     /// From due to the end of the job, if this was its end.
     pub latency: Option<Duration>,
 }
 
 /// What a guest used.
 #[derive(Debug)]
-pub struct Ran {
+pub struct Usage {
     pub duration: Duration,
     pub fuel: u64,
     pub memory_peak_bytes: u64,
@@ -129,7 +129,7 @@ impl TopicMeter {
         if let Some(latency) = attempt.latency {
             self.latency.observe_time(latency);
         }
-        if let Some(Ran { duration, fuel, memory_peak_bytes }) = attempt.ran {
+        if let Some(Usage { duration, fuel, memory_peak_bytes }) = attempt.usage {
             self.duration.observe_time(duration);
             self.fuel.observe(fuel);
             self.memory.observe(memory_peak_bytes);
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_did_not_run_is_in_no_histogram() {
         let meter = TopicMeter::new("t", "a");
-        let attempt = Attempt { outcome: "expired", end: End::Expired, waited: None, ran: None, latency: None };
+        let attempt = Attempt { outcome: "expired", end: End::Expired, waited: None, usage: None, latency: None };
         meter.attempt(&attempt);
         assert!(meter.outcomes().any(|outcome| outcome == ("expired", 1)));
         for histogram in [meter.wait(), meter.duration(), meter.latency(), meter.fuel(), meter.memory()] {

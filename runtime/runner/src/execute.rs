@@ -86,7 +86,7 @@ async fn run(
         Some(_) if context.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
         Some((entry, handler)) => {
             record::log_start(claim, handler.version());
-            context.metrics.tell(|| record::start_event(claim, handler));
+            context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
             let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);

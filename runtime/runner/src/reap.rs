@@ -142,8 +142,8 @@ impl Reaper {
                 taken_back += 1;
                 let record = record(overdue, settlement);
                 self.metrics.topic(&lease.topic).attempt(&record.measured());
-                self.metrics.tell(|| record.taken_back_event());
-                record.event().into_iter().for_each(|event| self.metrics.tell(|| event));
+                self.metrics.emit(|| record.taken_back_event());
+                record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
                 records.push(record);
                 let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
                 tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");

@@ -7,7 +7,7 @@ use crate::handlers::Handler;
 use gristmill_core::job::{Claim, JobId, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, Outcome, Reason, Verdict};
 use gristmill_core::time::{Timestamp, millis};
-use gristmill_metrics::{Attempt, End, Event, Kind, Ran};
+use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
 use gristmill_store::Settled;
 
@@ -27,7 +27,7 @@ pub(super) fn start_event(claim: &Claim, handler: &Handler) -> Event {
         worker: Some(claim.lease.worker.as_str().to_owned()),
         handler: Some(handler.name.clone()),
         version: Some(handler.version().to_string()),
-        ..Event::of_job(Kind::JobStarted, &claim.lease.topic, &claim.lease.job)
+        ..Event::of_job(EventKind::JobStarted, &claim.lease.topic, &claim.lease.job)
     }
 }
 
@@ -146,27 +146,27 @@ impl AttemptRecord {
         let end = self.end();
         let ours = self.taken_from.is_none();
         // A guest that was cut off, or never began, has used no fuel that we know of.
-        let ran = (ours && self.fuel > 0).then_some(Ran {
+        let usage = (ours && self.fuel > 0).then_some(Usage {
             duration: self.duration,
             fuel: self.fuel,
             memory_peak_bytes: self.memory_peak,
         });
-        let first = ran.is_some() && self.delivery == 1;
+        let first = usage.is_some() && self.delivery == 1;
         let waited = self.waited + self.in_hand;
-        let is_over = ran.is_some() && matches!(end, End::Acked | End::Dead(_));
+        let is_over = usage.is_some() && matches!(end, End::Acked | End::Dead(_));
         Attempt {
             outcome: self.outcome,
             end,
             waited: first.then_some(waited),
             latency: is_over.then(|| waited + self.duration),
-            ran,
+            usage,
         }
     }
 
     /// What became of the job, for who listens; none if nothing did.
     pub(super) fn event(&self) -> Option<Event> {
         let ours = self.taken_from.is_none();
-        let kind = Kind::of_end(self.end())?;
+        let kind = EventKind::of_end(self.end())?;
         Some(Event {
             reason: self.reason.map(|reason| reason.to_string()),
             again_in_ms: self.again_in.map(millis),
@@ -181,10 +181,10 @@ impl AttemptRecord {
     /// That the job was taken back, and from whom.
     pub(super) fn taken_back_event(&self) -> Event {
         let worker = self.taken_from.as_ref().map(|worker| worker.as_str().to_owned());
-        Event { worker, reason: Some(self.outcome.to_owned()), ..self.event_of(Kind::JobTakenBack) }
+        Event { worker, reason: Some(self.outcome.to_owned()), ..self.event_of(EventKind::JobTakenBack) }
     }
 
-    fn event_of(&self, kind: Kind) -> Event {
+    fn event_of(&self, kind: EventKind) -> Event {
         let (attempt, delivery) = (Some(self.attempt), Some(self.delivery));
         Event { attempt, delivery, ..Event::of_job(kind, &self.topic, &self.job) }
     }

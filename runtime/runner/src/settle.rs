@@ -95,8 +95,8 @@ impl Settler {
             for ((mut record, slot), answer) in others.into_iter().zip(answers) {
                 record.settled = answer;
                 slot.meter().attempt(&record.measured());
-                if metrics.events().are_heard() {
-                    record.event().into_iter().for_each(|event| metrics.tell(|| event));
+                if metrics.events().has_subscribers() {
+                    record.event().into_iter().for_each(|event| metrics.emit(|| event));
                 }
                 if let Some(settled) = answer {
                     record.log(settled);

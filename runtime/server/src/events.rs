@@ -22,7 +22,7 @@ use super::extract::Head;
 use super::problem::{Code, Problem};
 use super::room::Room;
 use gristmill_core::job::{JobId, Name};
-use gristmill_metrics::{Filter, Kind, Listener, Told};
+use gristmill_metrics::{EventKind, EventStream, Filter, Received};
 
 /// How often something is sent although nothing happens, so that nobody on the way takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -64,22 +64,22 @@ impl Wanted {
     fn filter(self, tenant: Option<Name>) -> Result<Filter, Problem> {
         let Self { topic, job, kind } = self;
         let kinds =
-            kind.map(|names| names.split(',').map(parse).collect::<Result<Vec<Kind>, Problem>>()).transpose()?;
+            kind.map(|names| names.split(',').map(parse).collect::<Result<Vec<EventKind>, Problem>>()).transpose()?;
         Ok(Filter { tenant, topic, job, kinds })
     }
 }
 
-fn parse(name: &str) -> Result<Kind, Problem> {
+fn parse(name: &str) -> Result<EventKind, Problem> {
     let unknown = || {
-        let known: Vec<&str> = Kind::ALL.iter().map(|(_, name)| *name).collect();
+        let known: Vec<&str> = EventKind::ALL.iter().map(|(_, name)| *name).collect();
         Problem::new(Code::BadRequest, format!("`{name}` is no kind of event: there are {}", known.join(", ")))
     };
-    Kind::parse(name).ok_or_else(unknown)
+    EventKind::parse(name).ok_or_else(unknown)
 }
 
 /// The answer begins at once: what happens after that is told.
 fn stream(room: &Room, filter: Filter) -> Result<Response, Problem> {
-    let listener = room.metrics.events().listen(filter);
+    let listener = room.metrics.events().subscribe(filter);
     let listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +90,7 @@ fn stream(room: &Room, filter: Filter) -> Result<Response, Problem> {
 
 /// A body that goes on for as long as the server does.
 struct Stream {
-    listener: Listener,
+    listener: EventStream,
     /// The first tick is at once: whoever waits for the beginning of the stream sees it.
     keep_alive: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -114,15 +114,15 @@ impl hyper::body::Body for Stream {
     }
 }
 
-fn written(told: &Told) -> String {
+fn written(told: &Received) -> String {
     let mut text = String::new();
     let wrote = match told {
-        Told::Event { number, event } => {
+        Received::Event { number, event } => {
             // Names and numbers: nothing of it can fail to be written as JSON, and JSON has no line ends.
             let data = serde_json::to_string(&**event).unwrap_or_default();
             write!(text, "event: {}\nid: {number}\ndata: {data}\n\n", event.kind.as_str())
         }
-        Told::Lagged(missed) => write!(text, "event: lagged\ndata: {{\"missed\":{missed}}}\n\n"),
+        Received::Lagged(missed) => write!(text, "event: lagged\ndata: {{\"missed\":{missed}}}\n\n"),
     };
     // A `String` takes everything.
     wrote.ok();

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::room::Room;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::time::Timestamp;
-use gristmill_metrics::{Format, Metrics, Page, Sort};
+use gristmill_metrics::{Exposition, Format, MetricType, Metrics};
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
@@ -35,13 +35,13 @@ async fn all(State(room): State<Room>, caller: Caller, headers: HeaderMap) -> Re
     let tenants = tenants(&room.metrics, registry.as_deref());
     let look = room.depths.look(&*room.store, tenants.get(..TENANTS).unwrap_or(&tenants)).await;
     let format = accepted(&headers);
-    let mut page = Page::new(format);
-    room.metrics.write_process(&mut page);
+    let mut exposition = Exposition::new(format);
+    room.metrics.write_process(&mut exposition);
     let help = "Tenants whose jobs were not counted because there are too many tenants.";
-    let mut family = page.family("gristmill_store_tenants_left_out", Sort::Gauge, help);
+    let mut family = exposition.family("gristmill_store_tenants_left_out", MetricType::Gauge, help);
     family.sample(&[], tenants.len().saturating_sub(TENANTS) as u64);
-    write_rest(&mut page, &room.metrics, registry.as_deref(), &look, None);
-    Ok(answer(format, page))
+    write_rest(&mut exposition, &room.metrics, registry.as_deref(), &look, None);
+    Ok(answer(format, exposition))
 }
 
 async fn of_tenant(
@@ -53,32 +53,37 @@ async fn of_tenant(
     caller.may(Scope::Admin, &tenant)?;
     let look = room.depths.look(&*room.store, std::slice::from_ref(&tenant)).await;
     let format = accepted(&headers);
-    let mut page = Page::new(format);
-    write_rest(&mut page, &room.metrics, room.registry().ok().as_deref(), &look, Some(&tenant));
-    Ok(answer(format, page))
+    let mut exposition = Exposition::new(format);
+    write_rest(&mut exposition, &room.metrics, room.registry().ok().as_deref(), &look, Some(&tenant));
+    Ok(answer(format, exposition))
 }
 
 /// What concerns tenants: of all of them, or of one.
 fn write_rest(
-    page: &mut Page,
+    exposition: &mut Exposition,
     metrics: &Metrics,
     registry: Option<&HandlerRegistry>,
     look: &Look,
     tenant: Option<&Name>,
 ) {
-    metrics.write_topics(page, tenant);
-    write_handlers(page, metrics, registry, tenant);
+    metrics.write_topics(exposition, tenant);
+    write_handlers(exposition, metrics, registry, tenant);
     let help = "Whether the store answered for every tenant that was asked for.";
-    page.family("gristmill_store_up", Sort::Gauge, help).sample(&[], u64::from(look.is_up));
-    write_counts(page, metrics, &look.counts, tenant);
+    exposition.family("gristmill_store_up", MetricType::Gauge, help).sample(&[], u64::from(look.is_up));
+    write_counts(exposition, metrics, &look.counts, tenant);
 }
 
-fn write_handlers(page: &mut Page, metrics: &Metrics, registry: Option<&HandlerRegistry>, tenant: Option<&Name>) {
+fn write_handlers(
+    exposition: &mut Exposition,
+    metrics: &Metrics,
+    registry: Option<&HandlerRegistry>,
+    tenant: Option<&Name>,
+) {
     let ours = |entry: &&Arc<TopicHandler>| tenant.is_none_or(|tenant| *tenant == entry.topic.id.tenant);
     let mut entries: Vec<_> = registry.into_iter().flat_map(HandlerRegistry::entries).filter(ours).collect();
     entries.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
     let help = "Which version of which handler does a topic's jobs.";
-    let mut family = page.family("gristmill_node_handler_info", Sort::Info, help);
+    let mut family = exposition.family("gristmill_node_handler_info", MetricType::Info, help);
     for entry in entries {
         let meter = metrics.topic(&entry.topic.id);
         let (tenant, topic) = meter.labels();
@@ -93,7 +98,7 @@ fn write_handlers(page: &mut Page, metrics: &Metrics, registry: Option<&HandlerR
 }
 
 /// What the store counts, over all who use it. Topics without series of their own are added up.
-fn write_counts(page: &mut Page, metrics: &Metrics, counts: &[TopicCounts], tenant: Option<&Name>) {
+fn write_counts(exposition: &mut Exposition, metrics: &Metrics, counts: &[TopicCounts], tenant: Option<&Name>) {
     let mut topics: BTreeMap<(String, String), TopicCounts> = BTreeMap::new();
     for counts in counts {
         let meter = metrics.topic(&counts.topic);
@@ -106,7 +111,8 @@ fn write_counts(page: &mut Page, metrics: &Metrics, counts: &[TopicCounts], tena
     }
     let rows: Vec<(&str, &str, &TopicCounts)> =
         topics.iter().map(|((tenant, topic), counts)| (tenant.as_str(), topic.as_str(), counts)).collect();
-    let mut family = page.family("gristmill_store_depth", Sort::Gauge, "Jobs in the store, by where they are.");
+    let mut family =
+        exposition.family("gristmill_store_depth", MetricType::Gauge, "Jobs in the store, by where they are.");
     for &(tenant, topic, counts) in &rows {
         let TopicCounts { ready, delayed, running, dead, .. } = counts;
         for (state, jobs) in [("ready", ready), ("delayed", delayed), ("running", running), ("dead", dead)] {
@@ -114,19 +120,19 @@ fn write_counts(page: &mut Page, metrics: &Metrics, counts: &[TopicCounts], tena
         }
     }
     let (help, now) = ("For how long the oldest ready job has been due.", Timestamp::now());
-    let mut family = page.family("gristmill_store_oldest_ready_seconds", Sort::Gauge, help);
+    let mut family = exposition.family("gristmill_store_oldest_ready_seconds", MetricType::Gauge, help);
     for &(tenant, topic, counts) in &rows {
         if let Some(oldest) = counts.oldest_ready {
             family.float(&[("tenant", tenant), ("topic", topic)], now.since(oldest).as_secs_f64());
         }
     }
     let help = "Whether the topic is paused: nothing of it is handed out.";
-    let mut family = page.family("gristmill_store_topic_paused", Sort::Gauge, help);
+    let mut family = exposition.family("gristmill_store_topic_paused", MetricType::Gauge, help);
     for &(tenant, topic, counts) in &rows {
         family.sample(&[("tenant", tenant), ("topic", topic)], u64::from(counts.paused));
     }
     let help = "What became of jobs over all nodes, as the store has counted since it began.";
-    let mut family = page.family("gristmill_store_jobs_total", Sort::Counter, help);
+    let mut family = exposition.family("gristmill_store_jobs_total", MetricType::Counter, help);
     for &(tenant, topic, counts) in &rows {
         for (name, total) in &counts.totals {
             let (event, reason) = name.strip_prefix("dead-").map_or((name.as_str(), ""), |reason| ("dead", reason));
@@ -161,6 +167,6 @@ fn accepted(headers: &HeaderMap) -> Format {
     Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default())
 }
 
-fn answer(format: Format, page: Page) -> Response {
-    ([(header::CONTENT_TYPE, format.media_type())], page.end()).into_response()
+fn answer(format: Format, exposition: Exposition) -> Response {
+    ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response()
 }

@@ -22,7 +22,7 @@ use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_core::time::millis;
 use gristmill_core::token::{NewToken, Token, TokenId, TokenLimits};
-use gristmill_metrics::{Answer, End, Event, Kind, Metrics, Operation, TopicMeter};
+use gristmill_metrics::{CallResult, End, Event, EventKind, Metrics, Operation, TopicMeter};
 
 /// A store, and where it is counted.
 #[derive(Debug)]
@@ -52,18 +52,18 @@ impl<S: ?Sized> Watched<S> {
         let begun = Instant::now();
         let answer = call.await;
         let said = match &answer {
-            Ok(_) => Answer::Ok,
-            Err(error) if error.is_away() => Answer::Away,
-            Err(_) => Answer::Refused,
+            Ok(_) => CallResult::Ok,
+            Err(error) if error.is_away() => CallResult::Unavailable,
+            Err(_) => CallResult::Refused,
         };
         self.metrics.call(operation, said, begun.elapsed());
         answer
     }
 
     /// Tells of each of some jobs.
-    fn tell_each<'a>(&self, kind: Kind, jobs: impl Iterator<Item = (&'a TopicId, &'a JobId)>) {
-        if self.metrics.events().are_heard() {
-            jobs.for_each(|(topic, job)| self.metrics.tell(|| Event::of_job(kind, topic, job)));
+    fn tell_each<'a>(&self, kind: EventKind, jobs: impl Iterator<Item = (&'a TopicId, &'a JobId)>) {
+        if self.metrics.events().has_subscribers() {
+            jobs.for_each(|(topic, job)| self.metrics.emit(|| Event::of_job(kind, topic, job)));
         }
     }
 
@@ -79,16 +79,16 @@ impl<S: ?Sized> Watched<S> {
             let (_, meter) = meter.insert(known.unwrap_or_else(|| (topic, self.metrics.topic(topic))));
             meter.pushed(1);
         }
-        self.tell_each(Kind::JobPushed, stored());
+        self.tell_each(EventKind::JobPushed, stored());
     }
 
     fn note_claimed(&self, worker: &WorkerId, claimed: &Claimed) {
         for claim in &claimed.claims {
-            self.metrics.tell(|| Event {
+            self.metrics.emit(|| Event {
                 attempt: Some(claim.attempt),
                 delivery: Some(claim.lease.delivery),
                 worker: Some(worker.as_str().to_owned()),
-                ..Event::of_job(Kind::JobStarted, &claim.lease.topic, &claim.lease.job)
+                ..Event::of_job(EventKind::JobStarted, &claim.lease.topic, &claim.lease.job)
             });
         }
     }
@@ -97,8 +97,8 @@ impl<S: ?Sized> Watched<S> {
         for (Settlement { lease, verdict, attempts, .. }, settled) in settlements.iter().zip(answers) {
             let end = end(verdict, *settled);
             self.metrics.topic(&lease.topic).ended(end);
-            let Some(kind) = Kind::of_end(end) else { continue };
-            self.metrics.tell(|| Event {
+            let Some(kind) = EventKind::of_end(end) else { continue };
+            self.metrics.emit(|| Event {
                 attempt: Some(*attempts),
                 delivery: Some(lease.delivery),
                 worker: Some(lease.worker.as_str().to_owned()),
@@ -152,7 +152,7 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
         let respawned = self.timed(Operation::Respawn, self.store.respawn(topic, ids)).await?;
         if self.is_door {
             let alive = ids.iter().zip(&respawned).filter(|(_, respawned)| **respawned);
-            self.tell_each(Kind::JobRespawned, alive.map(|(id, _)| (topic, id)));
+            self.tell_each(EventKind::JobRespawned, alive.map(|(id, _)| (topic, id)));
         }
         Ok(respawned)
     }
@@ -166,10 +166,10 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
         // A running one is told of when it has stopped, by whoever settles it.
         let gone = ids.iter().zip(&cancelled).filter(|(_, cancelled)| self.is_door && **cancelled == Cancelled::Gone);
         for (id, _) in gone {
-            self.metrics.tell(|| Event {
+            self.metrics.emit(|| Event {
                 tenant: Some(tenant.clone()),
                 job: Some(id.clone()),
-                ..Event::new(Kind::JobCancelled)
+                ..Event::new(EventKind::JobCancelled)
             });
         }
         Ok(cancelled)
@@ -178,8 +178,8 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
     async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let changed = self.timed(Operation::Pause, self.store.set_paused(topic, paused)).await?;
         if self.is_door && changed {
-            let kind = if paused { Kind::TopicPaused } else { Kind::TopicResumed };
-            self.metrics.tell(|| Event::of_topic(kind, topic));
+            let kind = if paused { EventKind::TopicPaused } else { EventKind::TopicResumed };
+            self.metrics.emit(|| Event::of_topic(kind, topic));
         }
         Ok(changed)
     }

@@ -4,20 +4,20 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::Criterion;
-use gristmill::metrics::{Attempt, End, Event, Kind, Metrics, Ran};
+use gristmill::metrics::{Attempt, End, Event, EventKind, Metrics, Usage};
 
 pub(crate) fn bench(criterion: &mut Criterion) {
     let metrics = Metrics::default();
     let meter = metrics.topic(&"bench".parse().unwrap());
     let attempt = || {
         let (waited, latency) = (Some(Duration::from_micros(700)), Some(Duration::from_micros(900)));
-        let ran = Ran { duration: Duration::from_micros(30), fuel: 20_417, memory_peak_bytes: 1 << 20 };
-        Attempt { outcome: "complete", end: End::Acked, waited, ran: Some(ran), latency }
+        let usage = Usage { duration: Duration::from_micros(30), fuel: 20_417, memory_peak_bytes: 1 << 20 };
+        Attempt { outcome: "complete", end: End::Acked, waited, usage: Some(usage), latency }
     };
     let mut group = criterion.benchmark_group("count");
     group.bench_function("attempt", |b| b.iter(|| meter.attempt(black_box(&attempt()))));
     group.bench_function("event that nobody hears", |b| {
-        b.iter(|| black_box(&metrics).tell(|| Event::new(Kind::JobCompleted)));
+        b.iter(|| black_box(&metrics).emit(|| Event::new(EventKind::JobCompleted)));
     });
     group.finish();
 }

@@ -185,7 +185,7 @@ impl Reloader {
         registry
             .entries()
             .filter(|entry| !entry.lacking.is_empty())
-            .for_each(|entry| self.metrics.tell(|| ungranted(entry)));
+            .for_each(|entry| self.metrics.emit(|| ungranted(entry)));
         // The old registry's last owner unmaps code and closes files: not in the reader's way.
         let old = self.registry.send_replace(Arc::new(registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
@@ -200,25 +200,25 @@ fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
         };
         tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
         let (reload, kind) = if changes.replaced.contains(name) {
-            (Reload::Replaced, metrics::Kind::HandlerReplaced)
+            (Reload::Replaced, metrics::EventKind::HandlerReplaced)
         } else {
-            (Reload::Loaded, metrics::Kind::HandlerLoaded)
+            (Reload::Loaded, metrics::EventKind::HandlerLoaded)
         };
         metrics.reload(name, reload, Some(changes.took));
         let version = Some(component.version().to_string());
-        metrics.tell(|| Event { version, ..event(kind, name, manifest) });
+        metrics.emit(|| Event { version, ..event(kind, name, manifest) });
     }
     for name in &changes.removed {
         tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
         metrics.reload(name, Reload::Removed, None);
-        metrics.tell(|| event(metrics::Kind::HandlerRemoved, name, manifest));
+        metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
     }
     for Refusal { handler, path, reason, serving } in &changes.refused {
         let serving = serving.as_deref().unwrap_or("none");
         tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
         metrics.reload(handler, Reload::Refused, None);
-        let (reason, kind) = (Some(reason.clone()), metrics::Kind::HandlerRefused);
-        metrics.tell(|| Event { reason, ..event(kind, handler, manifest) });
+        let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);
+        metrics.emit(|| Event { reason, ..event(kind, handler, manifest) });
     }
 }
 
@@ -228,12 +228,12 @@ fn ungranted(entry: &TopicHandler) -> Event {
     Event {
         handler: Some(entry.topic.handler.clone()),
         reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
-        ..Event::of_topic(metrics::Kind::HandlerRefused, &entry.topic.id)
+        ..Event::of_topic(metrics::EventKind::HandlerRefused, &entry.topic.id)
     }
 }
 
 /// Of a handler, for the tenants that have topics for it.
-fn event(kind: metrics::Kind, handler: &Name, manifest: &Manifest) -> Event {
+fn event(kind: metrics::EventKind, handler: &Name, manifest: &Manifest) -> Event {
     let topics = manifest.topics.values().filter(|topic| topic.handler == *handler);
     let mut concerns: Vec<Name> = topics.map(|topic| topic.id.tenant.clone()).collect();
     if manifest.handlers.auto_topics {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{Answer, Calls, Operation};
+use super::calls::{CallResult, Calls, Operation};
 use super::event::Event;
 use super::events::Events;
+use super::exposition::{Exposition, MetricType};
 use super::handlers::{Handlers, RELOADS, Reload};
 use super::histogram::Histogram;
-use super::page::{Page, Sort};
 use super::process;
 use super::requests::Requests;
 use super::sources::Sources;
@@ -61,12 +61,12 @@ impl Metrics {
     }
 
     /// Tells an event, if anybody listens.
-    pub fn tell(&self, event: impl FnOnce() -> Event) {
-        self.events.tell(event);
+    pub fn emit(&self, event: impl FnOnce() -> Event) {
+        self.events.emit(event);
     }
 
     /// A call of the store.
-    pub fn call(&self, operation: Operation, answer: Answer, took: Duration) {
+    pub fn call(&self, operation: Operation, answer: CallResult, took: Duration) {
         self.calls.observe(operation, answer, took);
     }
 
@@ -91,28 +91,30 @@ impl Metrics {
     }
 
     /// What concerns the process as a whole, and no tenant's jobs.
-    pub fn write_process(&self, page: &mut Page) {
+    pub fn write_process(&self, exposition: &mut Exposition) {
         let version = env!("CARGO_PKG_VERSION");
-        page.family("gristmill_build_info", Sort::Info, "The version that runs.").sample(&[("version", version)], 1);
-        self.write_sources(page);
-        self.write_handlers(page);
-        self.write_calls(page);
-        self.write_requests(page);
-        process::write(page);
+        exposition
+            .family("gristmill_build_info", MetricType::Info, "The version that runs.")
+            .sample(&[("version", version)], 1);
+        self.write_sources(exposition);
+        self.write_handlers(exposition);
+        self.write_calls(exposition);
+        self.write_requests(exposition);
+        process::write(exposition);
     }
 
     /// What this process did for the topics of a tenant, or of all.
-    pub fn write_topics(&self, page: &mut Page, tenant: Option<&Name>) {
+    pub fn write_topics(&self, exposition: &mut Exposition, tenant: Option<&Name>) {
         let meters = self.topics.all(tenant);
         let help = "Attempts that this process made or took back, by how they ended.";
-        let mut family = page.family("gristmill_node_attempts_total", Sort::Counter, help);
+        let mut family = exposition.family("gristmill_node_attempts_total", MetricType::Counter, help);
         for meter in &meters {
             for (outcome, count) in meter.outcomes() {
                 family.sample_if_any(&labels(meter, &[("outcome", outcome)]), count);
             }
         }
         let help = "Attempts that were settled by way of this process, by what became of the job.";
-        let mut family = page.family("gristmill_node_jobs_total", Sort::Counter, help);
+        let mut family = exposition.family("gristmill_node_jobs_total", MetricType::Counter, help);
         for meter in &meters {
             for ((event, reason), count) in meter.ends() {
                 family.sample_if_any(&labels(meter, &[("event", event), ("reason", reason)]), count);
@@ -120,78 +122,86 @@ impl Metrics {
             family.sample_if_any(&labels(meter, &[("event", "pushed"), ("reason", "")]), meter.pushed_in_all());
         }
         let help = "Fuel that guests used in this process.";
-        let mut family = page.family("gristmill_node_fuel_total", Sort::Counter, help);
+        let mut family = exposition.family("gristmill_node_fuel_total", MetricType::Counter, help);
         for meter in &meters {
             family.sample_if_any(&labels(meter, &[]), meter.fuel().sum());
         }
         for (name, help, of) in HISTOGRAMS {
-            let mut family = page.family(name, Sort::Histogram, help);
+            let mut family = exposition.family(name, MetricType::Histogram, help);
             for meter in &meters {
                 family.histogram(&labels(meter, &[]), of(meter));
             }
         }
     }
 
-    fn write_sources(&self, page: &mut Page) {
+    fn write_sources(&self, exposition: &mut Exposition) {
         if let Some((most, running)) = self.sources.guests() {
-            page.family("gristmill_node_guests", Sort::Gauge, "Attempts in flight.").sample(&[], running);
-            page.family("gristmill_node_guests_max", Sort::Gauge, "Attempts that may be in flight.").sample(&[], most);
+            exposition.family("gristmill_node_guests", MetricType::Gauge, "Attempts in flight.").sample(&[], running);
+            exposition
+                .family("gristmill_node_guests_max", MetricType::Gauge, "Attempts that may be in flight.")
+                .sample(&[], most);
         }
         if let Some((instances, bytes)) = self.sources.kept() {
             let help = "Instances that wait for their next job.";
-            page.family("gristmill_node_kept_instances", Sort::Gauge, help).sample(&[], instances);
+            exposition.family("gristmill_node_kept_instances", MetricType::Gauge, help).sample(&[], instances);
             let help = "Memory of the instances that wait for their next job.";
-            page.family("gristmill_node_kept_bytes", Sort::Gauge, help).sample(&[], bytes);
+            exposition.family("gristmill_node_kept_bytes", MetricType::Gauge, help).sample(&[], bytes);
         }
         if let Some(lost) = self.sources.journal() {
             let help = "Attempts that are missing in the journal because it did not keep up.";
-            page.family("gristmill_node_journal_lost_total", Sort::Counter, help).sample(&[], lost);
+            exposition.family("gristmill_node_journal_lost_total", MetricType::Counter, help).sample(&[], lost);
         }
         let help = "Streams of events that are open.";
-        page.family("gristmill_node_event_streams", Sort::Gauge, help).sample(&[], self.events.listeners() as u64);
+        exposition
+            .family("gristmill_node_event_streams", MetricType::Gauge, help)
+            .sample(&[], self.events.streams() as u64);
         let help = "Events that streams have missed because their readers were too slow.";
-        page.family("gristmill_node_events_missed_total", Sort::Counter, help).sample(&[], self.events.missed());
+        exposition
+            .family("gristmill_node_events_missed_total", MetricType::Counter, help)
+            .sample(&[], self.events.missed());
     }
 
-    fn write_handlers(&self, page: &mut Page) {
+    fn write_handlers(&self, exposition: &mut Exposition) {
         let handlers = self.handlers.all();
         let help = "What became of the files in the handlers' folder.";
-        let mut family = page.family("gristmill_node_handler_reloads_total", Sort::Counter, help);
+        let mut family = exposition.family("gristmill_node_handler_reloads_total", MetricType::Counter, help);
         for (name, handler) in &handlers {
             for ((_, result), count) in RELOADS.into_iter().zip(handler.reloads) {
                 family.sample_if_any(&[("handler", name.as_str()), ("result", result)], count);
             }
         }
         let help = "How long it took to compile and link the version that was loaded last.";
-        let mut family = page.family("gristmill_node_handler_load_seconds", Sort::Gauge, help);
+        let mut family = exposition.family("gristmill_node_handler_load_seconds", MetricType::Gauge, help);
         for (name, load) in handlers.iter().filter_map(|(name, handler)| handler.load.map(|load| (name, load))) {
             family.float(&[("handler", name.as_str())], load.as_secs_f64());
         }
     }
 
-    fn write_calls(&self, page: &mut Page) {
+    fn write_calls(&self, exposition: &mut Exposition) {
         let help = "How long the store took to answer this process.";
-        let mut family = page.family("gristmill_node_store_call_duration_seconds", Sort::Histogram, help);
+        let mut family = exposition.family("gristmill_node_store_call_duration_seconds", MetricType::Histogram, help);
         for (operation, result, histogram) in self.calls.all() {
             family.histogram(&[("operation", operation), ("result", result)], histogram);
         }
     }
 
-    fn write_requests(&self, page: &mut Page) {
+    fn write_requests(&self, exposition: &mut Exposition) {
         let help = "Requests that were answered or given up.";
-        let mut family = page.family("gristmill_node_http_requests_total", Sort::Counter, help);
+        let mut family = exposition.family("gristmill_node_http_requests_total", MetricType::Counter, help);
         self.requests.counts(|route, method, status, count| {
             family.sample_if_any(&[("route", route), ("method", method), ("status", status)], count);
         });
         let help = "How long requests took until their answer began.";
-        let mut family = page.family("gristmill_node_http_request_duration_seconds", Sort::Histogram, help);
+        let mut family = exposition.family("gristmill_node_http_request_duration_seconds", MetricType::Histogram, help);
         self.requests.durations(|route, method, histogram| {
             family.histogram(&[("route", route), ("method", method)], histogram);
         });
         let (open, accepted) = self.requests.connections();
-        page.family("gristmill_node_http_connections", Sort::Gauge, "Connections that are open.").sample(&[], open);
+        exposition
+            .family("gristmill_node_http_connections", MetricType::Gauge, "Connections that are open.")
+            .sample(&[], open);
         let help = "Connections that were accepted.";
-        page.family("gristmill_node_http_accepted_total", Sort::Counter, help).sample(&[], accepted);
+        exposition.family("gristmill_node_http_accepted_total", MetricType::Counter, help).sample(&[], accepted);
     }
 }
 
@@ -212,23 +222,29 @@ fn labels<'a>(meter: &'a TopicMeter, more: &[(&'a str, &'a str)]) -> Vec<(&'a st
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::Format;
-    use super::super::topic::{Attempt, End, Ran};
+    use super::super::exposition::Format;
+    use super::super::topic::{Attempt, End, Usage};
     use super::*;
 
     #[test]
     fn what_is_counted_is_on_the_page() {
         let metrics = Metrics::default();
         let meter = metrics.topic(&"acme/a".parse().unwrap());
-        let ran = Ran { duration: Duration::from_millis(2), fuel: 500, memory_peak_bytes: 1 << 16 };
+        let usage = Usage { duration: Duration::from_millis(2), fuel: 500, memory_peak_bytes: 1 << 16 };
         let time = Some(Duration::from_millis(3));
-        meter.attempt(&Attempt { outcome: "complete", end: End::Acked, waited: time, ran: Some(ran), latency: time });
+        meter.attempt(&Attempt {
+            outcome: "complete",
+            end: End::Acked,
+            waited: time,
+            usage: Some(usage),
+            latency: time,
+        });
         metrics.set_guests(8, || 3);
-        metrics.call(Operation::Push, Answer::Away, Duration::from_millis(1));
-        let mut page = Page::new(Format::Text);
-        metrics.write_process(&mut page);
-        metrics.write_topics(&mut page, None);
-        let text = page.end();
+        metrics.call(Operation::Push, CallResult::Unavailable, Duration::from_millis(1));
+        let mut exposition = Exposition::new(Format::Text);
+        metrics.write_process(&mut exposition);
+        metrics.write_topics(&mut exposition, None);
+        let text = exposition.end();
         for line in [
             r#"gristmill_node_attempts_total{tenant="acme",topic="a",outcome="complete"} 1"#,
             r#"gristmill_node_jobs_total{tenant="acme",topic="a",event="acked",reason=""} 1"#,
@@ -249,9 +265,9 @@ mod tests {
         for topic in ["acme/a", "mill/b"] {
             metrics.topic(&topic.parse().unwrap()).pushed(1);
         }
-        let mut page = Page::new(Format::Text);
-        metrics.write_topics(&mut page, Some(&"mill".parse().unwrap()));
-        let text = page.end();
+        let mut exposition = Exposition::new(Format::Text);
+        metrics.write_topics(&mut exposition, Some(&"mill".parse().unwrap()));
+        let text = exposition.end();
         assert!(text.contains("mill") && !text.contains("acme"), "{text}");
     }
 }

@@ -27,7 +27,7 @@ impl Format {
 
 /// What sort of numbers a family holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum MetricType {
     /// Only grows, until the process ends. Its name ends in `_total`.
     Counter,
     Gauge,
@@ -38,7 +38,7 @@ pub enum Sort {
 
 /// A page that is being written.
 #[derive(Debug)]
-pub struct Page {
+pub struct Exposition {
     format: Format,
     text: String,
 }
@@ -46,9 +46,9 @@ pub struct Page {
 /// One family of series. A family without a sample leaves no trace.
 #[derive(Debug)]
 pub struct Family<'a> {
-    page: &'a mut Page,
+    exposition: &'a mut Exposition,
     name: &'static str,
-    sort: Sort,
+    metric_type: MetricType,
     help: &'static str,
     begun: bool,
 }
@@ -56,14 +56,14 @@ pub struct Family<'a> {
 /// The labels of a sample. Values may hold anything.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl Page {
+impl Exposition {
     pub fn new(format: Format) -> Self {
         Self { format, text: String::new() }
     }
 
     /// All samples of a family stand together, so each is begun once. `help`: one line.
-    pub fn family(&mut self, name: &'static str, sort: Sort, help: &'static str) -> Family<'_> {
-        Family { page: self, name, sort, help, begun: false }
+    pub fn family(&mut self, name: &'static str, metric_type: MetricType, help: &'static str) -> Family<'_> {
+        Family { exposition: self, name, metric_type, help, begun: false }
     }
 
     /// The whole page.
@@ -115,14 +115,14 @@ impl Family<'_> {
             return;
         }
         // OpenMetrics names the family without what its sort appends.
-        let (name, sort) = match (self.page.format, self.sort) {
-            (Format::OpenMetrics, Sort::Counter) => (self.name.trim_end_matches("_total"), "counter"),
-            (Format::OpenMetrics, Sort::Info) => (self.name.trim_end_matches("_info"), "info"),
-            (_, Sort::Counter) => (self.name, "counter"),
-            (_, Sort::Gauge | Sort::Info) => (self.name, "gauge"),
-            (_, Sort::Histogram) => (self.name, "histogram"),
+        let (name, metric_type) = match (self.exposition.format, self.metric_type) {
+            (Format::OpenMetrics, MetricType::Counter) => (self.name.trim_end_matches("_total"), "counter"),
+            (Format::OpenMetrics, MetricType::Info) => (self.name.trim_end_matches("_info"), "info"),
+            (_, MetricType::Counter) => (self.name, "counter"),
+            (_, MetricType::Gauge | MetricType::Info) => (self.name, "gauge"),
+            (_, MetricType::Histogram) => (self.name, "histogram"),
         };
-        let text = &mut self.page.text;
+        let text = &mut self.exposition.text;
         text.push_str("# HELP ");
         text.push_str(name);
         text.push(' ');
@@ -130,12 +130,12 @@ impl Family<'_> {
         text.push_str("\n# TYPE ");
         text.push_str(name);
         text.push(' ');
-        text.push_str(sort);
+        text.push_str(metric_type);
         text.push('\n');
     }
 
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: f64) {
-        let text = &mut self.page.text;
+        let text = &mut self.exposition.text;
         text.push_str(self.name);
         text.push_str(suffix);
         let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
@@ -179,13 +179,13 @@ mod tests {
     use super::super::histogram::Scale;
     use super::*;
 
-    fn page(format: Format) -> String {
-        let mut page = Page::new(format);
-        page.family("a_total", Sort::Counter, "What\nis \\ counted.").sample(&[("x", "say \"no\"\\\n")], 7);
-        page.family("b_info", Sort::Info, "B.").sample(&[], 1);
-        page.family("c", Sort::Gauge, "C.").float(&[], 0.25);
-        page.family("nothing", Sort::Gauge, "Never seen.").sample_if_any(&[], 0);
-        page.end()
+    fn exposition(format: Format) -> String {
+        let mut exposition = Exposition::new(format);
+        exposition.family("a_total", MetricType::Counter, "What\nis \\ counted.").sample(&[("x", "say \"no\"\\\n")], 7);
+        exposition.family("b_info", MetricType::Info, "B.").sample(&[], 1);
+        exposition.family("c", MetricType::Gauge, "C.").float(&[], 0.25);
+        exposition.family("nothing", MetricType::Gauge, "Never seen.").sample_if_any(&[], 0);
+        exposition.end()
     }
 
     #[test]
@@ -193,12 +193,12 @@ mod tests {
         let written = "# HELP a_total What\\nis \\\\ counted.\n# TYPE a_total counter\n\
             a_total{x=\"say \\\"no\\\"\\\\\\n\"} 7\n\
             # HELP b_info B.\n# TYPE b_info gauge\nb_info 1\n# HELP c C.\n# TYPE c gauge\nc 0.25\n";
-        assert_eq!(page(Format::Text), written);
+        assert_eq!(exposition(Format::Text), written);
     }
 
     #[test]
     fn open_metrics_names_families_without_suffix_and_has_an_end() {
-        let written = page(Format::OpenMetrics);
+        let written = exposition(Format::OpenMetrics);
         assert!(written.contains("# TYPE a counter\na_total{"), "{written}");
         assert!(written.contains("# TYPE b info\nb_info 1\n"), "{written}");
         assert!(written.ends_with("\n# EOF\n"), "{written}");
@@ -207,14 +207,16 @@ mod tests {
     #[test]
     fn a_histogram_is_cumulative_and_its_count_is_its_last_bucket() {
         let histogram = Histogram::new(&Scale::FUEL);
-        let mut page = Page::new(Format::Text);
-        page.family("h", Sort::Histogram, "H.").histogram(&[], &histogram);
-        assert_eq!(page.text, "");
+        let mut exposition = Exposition::new(Format::Text);
+        exposition.family("h", MetricType::Histogram, "H.").histogram(&[], &histogram);
+        assert_eq!(exposition.text, "");
         [1, 20_000, u64::from(u32::MAX) * 100].into_iter().for_each(|fuel| histogram.observe(fuel));
-        page.family("h", Sort::Histogram, "H.").histogram(&[("t", "x")], &histogram);
-        assert!(page.text.contains("h_bucket{t=\"x\",le=\"10000.0\"} 1\nh_bucket{t=\"x\",le=\"100000.0\"} 2\n"));
+        exposition.family("h", MetricType::Histogram, "H.").histogram(&[("t", "x")], &histogram);
+        assert!(exposition.text.contains("h_bucket{t=\"x\",le=\"10000.0\"} 1\nh_bucket{t=\"x\",le=\"100000.0\"} 2\n"));
         assert!(
-            page.text.contains("h_bucket{t=\"x\",le=\"+Inf\"} 3\nh_sum{t=\"x\"} 429496749501\nh_count{t=\"x\"} 3\n")
+            exposition
+                .text
+                .contains("h_bucket{t=\"x\",le=\"+Inf\"} 3\nh_sum{t=\"x\"} 429496749501\nh_count{t=\"x\"} 3\n")
         );
     }
 
