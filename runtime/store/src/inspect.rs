@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
 use super::list::{Cursor, Page, Place};
@@ -149,8 +150,9 @@ pub struct JobView {
     pub result: Option<ResultView>,
 }
 
-/// What became of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What became of a job. Redis keeps it in its serialized form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ResultView {
     Complete(Option<Payload>),
     Dead(Failure),

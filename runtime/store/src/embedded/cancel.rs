@@ -5,9 +5,9 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
+use super::finish::{Asked, How};
 use super::request::Weight;
 use super::row::{at, attempts, text, whole};
-use super::settle::{End, Kept};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -52,10 +52,15 @@ impl Work<'_> {
             return Ok(Cancelled::Stopping);
         }
         let topic = self.topic_of(job.topic, id)?;
-        let end = End { number: job.number, topic, job: id, unique: job.unique.as_deref(), attempts: job.attempts };
-        let keep = job.keep_result.unwrap_or_default();
+        let asked = Asked {
+            job: id,
+            unique: job.unique.as_deref(),
+            attempts: job.attempts,
+            keep_result: job.keep_result.unwrap_or_default(),
+            notify: job.keep_result.is_some(),
+        };
         let was_first = self.leave_waiting(topic, job.until);
-        self.finish(&end, &Kept::Cancelled, keep, job.keep_result.is_some())?;
+        self.finish(topic, Some(job.number), &How::Cancelled, Some(&asked))?;
         self.after_leaving(topic, was_first)?;
         Ok(Cancelled::Gone)
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::fault::Done;
+use super::finish::How;
 use super::request::Weight;
 use super::row::{Known, job_columns, limit, ms, read_id, read_job};
-use super::settle::End;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -69,9 +69,7 @@ impl Work<'_> {
         for number in &taken {
             match self.take(*number, worker, line)? {
                 Taken::Claim(claim) => claims.push(*claim),
-                Taken::Unreadable { id, attempts, problem } => {
-                    self.bury_unreadable(topic, *number, id, attempts, problem)?;
-                }
+                Taken::Unreadable { id, problem } => self.bury_unreadable(topic, *number, id, problem)?,
             }
         }
         Ok(taken.len())
@@ -120,7 +118,6 @@ impl Work<'_> {
         let lease = self.statements.get(LEASE)?;
         lease.execute(params![number, self.sequence.next(), worker.as_str(), ms(lease_until)])?;
         let (id, job, known) = taken;
-        let attempt = known.attempts.saturating_add(1);
         Ok(match job {
             Ok(job) => Taken::Claim(Box::new(Claim {
                 job: Arc::new(job),
@@ -130,38 +127,31 @@ impl Work<'_> {
                     worker: worker.clone(),
                     delivery: known.deliveries + 1,
                 },
-                attempt,
+                attempt: known.attempts.saturating_add(1),
                 claimed_at: now,
                 lease_until,
                 previous: known.failure.map(|failure| failure.reason),
                 checkpoint: known.checkpoint,
             })),
-            Err(problem) => Taken::Unreadable { id, attempts: attempt, problem },
+            Err(problem) => Taken::Unreadable { id, problem },
         })
     }
 
     /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
-    pub(super) fn bury_unreadable(
-        &mut self,
-        topic: Number,
-        number: i64,
-        id: JobId,
-        attempts: u32,
-        problem: String,
-    ) -> Done<()> {
+    pub(super) fn bury_unreadable(&mut self, topic: Number, number: i64, id: JobId, problem: String) -> Done<()> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
         let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
         let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
         self.free_all(topic, &id)?;
         let changed = self.topics.change(topic);
         changed.running = changed.running.saturating_sub(1);
-        self.bury(&End { number, topic, job: &id, unique: None, attempts }, &failure)
+        self.finish(topic, Some(number), &How::Dead(&failure), None)
     }
 }
 
 enum Taken {
     Claim(Box<Claim>),
-    Unreadable { id: JobId, attempts: u32, problem: String },
+    Unreadable { id: JobId, problem: String },
 }
 
 type Row = (JobId, Result<Job, String>, Known);

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
+use super::finish::How;
 use super::request::Weight;
 use super::result;
 use super::row::{Known, MORE, at, job_columns, limit as limited, ms, placeholder, read_id, read_job, text, wait};
@@ -62,7 +63,8 @@ impl EmbeddedStore {
     pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.each_dead("delete dead jobs", topic, ids, |work, topic, id| {
             let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
-            work.drop_dead(topic, dead.number)?;
+            work.count_dead_out(topic);
+            work.finish(topic, Some(dead.number), &How::Deleted, None)?;
             Ok(true)
         })
         .await
@@ -159,13 +161,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Removes a dead job. Its result is kept for its time.
-    pub(super) fn drop_dead(&mut self, topic: Number, number: i64) -> Done<()> {
-        self.count_dead_out(topic);
-        self.delete(number)
-    }
-
-    fn count_dead_out(&mut self, topic: Number) {
+    pub(super) fn count_dead_out(&mut self, topic: Number) {
         let changed = self.topics.change(topic);
         changed.dead = changed.dead.saturating_sub(1);
     }
@@ -185,9 +181,9 @@ impl Work<'_> {
         let mut select = self.connection.prepare_cached(OLDEST)?;
         let numbers = select.query_map([found.number, over], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
         for number in &numbers {
-            self.drop_dead(topic, *number)?;
+            self.count_dead_out(topic);
+            self.finish(topic, Some(*number), &How::Discarded, None)?;
         }
-        self.topics.count(topic, "discarded", numbers.len() as u64);
         Ok(numbers.len() as u64)
     }
 }

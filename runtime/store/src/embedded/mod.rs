@@ -9,6 +9,7 @@ mod claim;
 mod clock;
 mod dead;
 mod fault;
+mod finish;
 mod inspect;
 mod lease;
 mod list;

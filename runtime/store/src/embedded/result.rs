@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::finish::{Asked, How};
 use super::row::{attempts, ms, read_failure, text, write_failure};
-use super::settle::Kept;
 use super::work::Work;
 use crate::ResultView;
 use gristmill_core::job::{JobId, Name, Payload};
@@ -30,22 +30,23 @@ const EXPIRE: &str = "DELETE FROM results WHERE number IN
 pub(super) fn keep(
     connection: &Connection,
     tenant: &Name,
-    job: &JobId,
-    attempts: u32,
-    kept: &Kept<'_>,
+    asked: &Asked<'_>,
+    how: &How<'_>,
     until: Timestamp,
 ) -> Done<()> {
-    let (end, payload, failure) = match kept {
-        Kept::Complete(payload) => ("complete", *payload, None),
-        Kept::Dead(failure) => ("dead", None, Some(write_failure(failure)?)),
-        Kept::Expired => ("expired", None, None),
-        Kept::Cancelled => ("cancelled", None, None),
+    let (end, payload, failure) = match how {
+        How::Acked(payload) => ("complete", *payload, None),
+        How::Dead(failure) => ("dead", None, Some(write_failure(failure)?)),
+        How::Expired => ("expired", None, None),
+        How::Cancelled => ("cancelled", None, None),
+        // The result of a dead job was kept when it died.
+        How::Discarded | How::Deleted => return Ok(()),
     };
     connection.prepare_cached(KEEP)?.execute(params![
         tenant.as_str(),
-        job.as_str(),
+        asked.job.as_str(),
         end,
-        attempts,
+        asked.attempts,
         ms(until),
         payload.map(|payload| payload.data.as_slice()),
         payload.and_then(|payload| payload.content_type.as_deref()),

@@ -1,14 +1,13 @@
 //! Settle: attempts end, each in one step with its follow-ups, result and counts.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::{Done, Fault};
+use super::finish::{Asked, How};
 use super::push::{Packed, chunks, pack};
 use super::request::Weight;
-use super::result;
 use super::row::{at, ms, text, write_failure};
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -16,7 +15,7 @@ use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{Settled, Settlement, StoreError};
 use gristmill_core::job::JobId;
-use gristmill_core::outcome::{Failure, Reason, Verdict};
+use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
 
@@ -34,11 +33,6 @@ const ACK: &str = "DELETE FROM jobs WHERE id = ?1 AND tenant = ?2 AND state = 'r
 const PUT_BACK: &str = "UPDATE jobs SET state = ?2, seq = ?3, delayed_until = ?4, attempts = ?5,
                             failure = coalesce(?6, failure), worker = NULL, lease_until = NULL, claimed_seq = NULL
                         WHERE number = ?1";
-
-/// To the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
-const BURY: &str = "UPDATE jobs SET state = 'dead', dead_since = ?2, failure = ?3, seq = NULL, worker = NULL,
-                        lease_until = NULL, claimed_seq = NULL, cancelled = 0
-                    WHERE number = ?1";
 
 impl EmbeddedStore {
     pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
@@ -98,17 +92,6 @@ struct Running {
     unique: Option<String>,
 }
 
-/// A job at its end, and what is needed to tidy up after it.
-pub(super) struct End<'a> {
-    pub(super) number: i64,
-    pub(super) topic: Number,
-    pub(super) job: &'a JobId,
-    /// The value that the end of the job sets free.
-    pub(super) unique: Option<&'a str>,
-    /// Attempts made, kept with the result.
-    pub(super) attempts: u32,
-}
-
 impl Work<'_> {
     fn settle(&mut self, Ending { settlement, follow_ups }: &Ending) -> Done<Settled> {
         if self.settle_plain_ack(settlement)? {
@@ -126,14 +109,22 @@ impl Work<'_> {
         }
         let changed = self.topics.change(running.topic);
         changed.running = changed.running.saturating_sub(1);
+        let asked = Asked {
+            job: &settlement.lease.job,
+            unique: running.unique.as_deref(),
+            attempts: running.attempts,
+            keep_result: settlement.keep_result,
+            notify: settlement.notify,
+        };
+        let mut finish = |how: How<'_>| self.finish(running.topic, Some(running.number), &how, Some(&asked));
         if running.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
-            self.end(&running, settlement, &Kept::Cancelled)?;
+            finish(How::Cancelled)?;
             return Ok(Settled::Cancelled);
         }
         match &settlement.verdict {
-            Verdict::Ack(payload) => self.end(&running, settlement, &Kept::Complete(payload.as_ref()))?,
-            Verdict::Expire => self.end(&running, settlement, &Kept::Expired)?,
-            Verdict::Bury(failure) => self.end(&running, settlement, &Kept::Dead(failure))?,
+            Verdict::Ack(payload) => finish(How::Acked(payload.as_ref()))?,
+            Verdict::Expire => finish(How::Expired)?,
+            Verdict::Bury(failure) => finish(How::Dead(failure))?,
             Verdict::Retry { after, failure } => {
                 self.put_back(&running, running.attempts, *after, Some(failure), "retried")?;
             }
@@ -165,9 +156,14 @@ impl Work<'_> {
         }
         let changed = self.topics.change(topic);
         changed.running = changed.running.saturating_sub(1);
-        self.topics.count(topic, "acked", 1);
-        let kept = Kept::Complete(payload.as_ref());
-        self.tell(topic, &lease.job, *attempts, &kept, settlement.keep_result, settlement.notify)?;
+        let asked = Asked {
+            job: &lease.job,
+            unique: None,
+            attempts: *attempts,
+            keep_result: settlement.keep_result,
+            notify: settlement.notify,
+        };
+        self.finish(topic, None, &How::Acked(payload.as_ref()), Some(&asked))?;
         Ok(true)
     }
 
@@ -228,88 +224,8 @@ impl Work<'_> {
         self.topics.count(running.topic, counted, 1);
         Ok(())
     }
-
-    /// The end of a running job, with everything that its producer asked for.
-    fn end(&mut self, running: &Running, settlement: &Settlement, kept: &Kept<'_>) -> Done<()> {
-        let Settlement { lease, attempts, keep_result, notify, .. } = settlement;
-        let end = End {
-            number: running.number,
-            topic: running.topic,
-            job: &lease.job,
-            unique: running.unique.as_deref(),
-            attempts: *attempts,
-        };
-        self.finish(&end, kept, *keep_result, *notify)
-    }
-
-    /// The end of a job that is counted out of its place already: it is dead or gone, its unique value is free, its result
-    /// is kept and whoever waits is told.
-    pub(super) fn finish(&mut self, end: &End<'_>, kept: &Kept<'_>, keep: Duration, notify: bool) -> Done<()> {
-        match kept {
-            Kept::Dead(failure) => self.bury(end, failure)?,
-            Kept::Complete(_) => self.forget(end, "acked")?,
-            Kept::Expired => self.forget(end, "expired")?,
-            Kept::Cancelled => self.forget(end, "cancelled")?,
-        }
-        self.tell(end.topic, end.job, end.attempts, kept, keep, notify)
-    }
-
-    /// Keeps the result of a job that is over, and wakes whoever waits for it, as far as anybody asked for that.
-    fn tell(
-        &mut self,
-        topic: Number,
-        job: &JobId,
-        attempts: u32,
-        kept: &Kept<'_>,
-        keep: Duration,
-        notify: bool,
-    ) -> Done<()> {
-        if keep.is_zero() && !notify {
-            return Ok(());
-        }
-        let tenant = self.topics.get(topic).id.tenant.clone();
-        if !keep.is_zero() {
-            let until = self.now().plus(Duration::from_millis(wait_ms(keep)));
-            result::keep(self.connection, &tenant, job, attempts, kept, until)?;
-        }
-        if notify {
-            self.tell_finished(&tenant, job);
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, end: &End<'_>, counted: &'static str) -> Done<()> {
-        self.delete(end.number)?;
-        self.topics.count(end.topic, counted, 1);
-        self.free_unique(end)
-    }
-
-    pub(super) fn bury(&mut self, end: &End<'_>, failure: &Failure) -> Done<()> {
-        let stored = write_failure(failure)?;
-        self.connection.prepare_cached(BURY)?.execute(params![end.number, ms(self.now()), stored])?;
-        self.topics.change(end.topic).dead += 1;
-        self.topics.count(end.topic, dead(failure.reason), 1);
-        self.free_unique(end)
-    }
-
-    fn free_unique(&mut self, end: &End<'_>) -> Done<()> {
-        end.unique.map_or(Ok(()), |value| self.free(end.topic, value, end.job))
-    }
-}
-
-/// How a job ended, as far as it is kept.
-pub(super) enum Kept<'a> {
-    Complete(Option<&'a gristmill_core::job::Payload>),
-    Dead(&'a Failure),
-    Expired,
-    Cancelled,
 }
 
 fn less_one(running: &Running) -> u32 {
     running.attempts.saturating_sub(1)
-}
-
-/// The name of the total.
-fn dead(reason: Reason) -> Cow<'static, str> {
-    format!("dead-{reason}").into()
 }

@@ -203,7 +203,8 @@ impl Work<'_> {
             .optional()?;
         let Some((number, dead, until, value)) = row else { return Ok(false) };
         if dead {
-            self.drop_dead(topic, number)?;
+            self.count_dead_out(topic);
+            self.delete(number)?;
         } else {
             let was_first = self.leave_waiting(topic, until.map(at));
             self.delete(number)?;

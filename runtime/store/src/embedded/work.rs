@@ -8,7 +8,6 @@ use super::clock::Moment;
 use super::statements::Statements;
 use super::topics::{Number, Topics};
 use crate::Signal;
-use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
@@ -125,11 +124,6 @@ impl<'a> Work<'a> {
             Some(_) => changed.delayed = changed.delayed.saturating_sub(1),
         }
         until.is_some_and(|until| changed.next_due.is_none_or(|next| until <= next))
-    }
-
-    /// Tells of the waiter's end of a job.
-    pub(super) fn tell_finished(&mut self, tenant: &Name, job: &JobId) {
-        self.signals.push(Signal::Finished(tenant.clone(), job.clone()));
     }
 
     /// Ends a request that succeeded: notes the new due times, and wakes whoever waits for one that is later.

@@ -3,65 +3,46 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ResultView;
-use gristmill_core::job::Payload;
 use gristmill_core::outcome::{Failure, Verdict};
 
 /// What became of a job, as stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResult {
     attempts: u32,
-    end: End,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum End {
-    Complete(Option<Payload>),
-    Dead(Failure),
-    Expired,
-    Cancelled,
+    end: ResultView,
 }
 
 pub(super) fn write_failure(failure: &Failure) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     rmp_serde::to_vec_named(failure)
 }
 
-/// None for nothing, and for what a later version wrote: a failure is told, never needed.
+/// Returns `None` if nothing is stored, or what a later version wrote: a failure is shown, never needed.
 pub(super) fn read_failure(stored: &[u8]) -> Option<Failure> {
     rmp_serde::from_slice(stored).ok()
 }
 
-/// None for verdicts that do not end the job.
+/// The result of a job that ends with this verdict; `None` if the verdict does not end it. The result of a cancelled job
+/// is written by `finish.lua`.
 pub(super) fn write_result(verdict: &Verdict, attempts: u32) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
     let end = match verdict {
-        Verdict::Ack(payload) => End::Complete(payload.clone()),
-        Verdict::Bury(failure) => End::Dead(failure.clone()),
-        Verdict::Expire => End::Expired,
+        Verdict::Ack(payload) => ResultView::Complete(payload.clone()),
+        Verdict::Bury(failure) => ResultView::Dead(failure.clone()),
+        Verdict::Expire => ResultView::Expired,
         Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_) => return Ok(None),
     };
     rmp_serde::to_vec_named(&StoredResult { attempts, end }).map(Some)
 }
 
-/// The result of a job that was cancelled while it ran. For one that waited, `cancel.lua` writes the same.
-pub(super) fn write_cancelled(attempts: u32) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    rmp_serde::to_vec_named(&StoredResult { attempts, end: End::Cancelled })
-}
-
-/// The attempts it took, and the end.
+/// How many attempts the job took, and how it ended.
 pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
     let StoredResult { attempts, end } = rmp_serde::from_slice(stored).ok()?;
-    let view = match end {
-        End::Complete(payload) => ResultView::Complete(payload),
-        End::Dead(failure) => ResultView::Dead(failure),
-        End::Expired => ResultView::Expired,
-        End::Cancelled => ResultView::Cancelled,
-    };
-    Some((attempts, view))
+    Some((attempts, end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gristmill_core::job::Payload;
     use gristmill_core::outcome::{FailureDetail, Reason};
 
     #[test]
@@ -78,7 +59,8 @@ mod tests {
         assert_eq!(read(Verdict::Ack(None)), ResultView::Complete(None));
         assert_eq!(read(Verdict::Bury(failure.clone())), ResultView::Dead(failure.clone()));
         assert_eq!(read(Verdict::Expire), ResultView::Expired);
-        assert_eq!(read_result(&write_cancelled(3).unwrap()), Some((3, ResultView::Cancelled)));
+        let cancelled = b"\x82\xa8attempts\x03\xa3end\xa9cancelled";
+        assert_eq!(read_result(cancelled), Some((3, ResultView::Cancelled)), "as `finish.lua` writes it");
         assert_eq!(read_failure(&write_failure(&failure).unwrap()), Some(failure));
         assert_eq!(read_failure(b""), None);
     }

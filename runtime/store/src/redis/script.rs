@@ -14,16 +14,16 @@ macro_rules! script {
     };
 }
 
-pub(super) static ACK: Script = script!("lua/ack.lua");
+pub(super) static ACK: Script = script!("lua/finish.lua", "lua/ack.lua");
 pub(super) static ADOPT_WAITING: Script = script!("lua/waiting.lua", "lua/adopt.lua", "lua/adopt_waiting.lua");
 pub(super) static BEAT: Script = script!("lua/beat.lua");
-pub(super) static CANCEL: Script = script!("lua/waiting.lua", "lua/cancel.lua");
+pub(super) static CANCEL: Script = script!("lua/waiting.lua", "lua/finish.lua", "lua/cancel.lua");
 pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");
 pub(super) static CLAIM: Script = script!("lua/adopt.lua", "lua/turns.lua", "lua/claim.lua");
-pub(super) static DELETE_DEAD: Script = script!("lua/delete_dead.lua");
+pub(super) static DELETE_DEAD: Script = script!("lua/finish.lua", "lua/delete_dead.lua");
 pub(super) static DRIVE: Script = script!("lua/drive.lua");
 pub(super) static EXTEND: Script = script!("lua/extend.lua");
-pub(super) static LET_GO: Script = script!("lua/waiting.lua", "lua/let_go.lua");
+pub(super) static LET_GO: Script = script!("lua/waiting.lua", "lua/finish.lua", "lua/let_go.lua");
 pub(super) static LIST_LINE: Script = script!("lua/list.lua", "lua/list_line.lua");
 pub(super) static LIST_RUNNING: Script = script!("lua/list.lua", "lua/list_running.lua");
 pub(super) static LIST_SORTED: Script = script!("lua/list.lua", "lua/list_sorted.lua");
@@ -35,9 +35,9 @@ pub(super) static PAUSE: Script = script!("lua/waiting.lua", "lua/pause.lua");
 pub(super) static PLACE: Script = script!("lua/place.lua");
 pub(super) static PUSH: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/push.lua");
 pub(super) static RESPAWN: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/respawn.lua");
-pub(super) static SETTLE: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/settle.lua");
+pub(super) static SETTLE: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/finish.lua", "lua/settle.lua");
 pub(super) static SILENT: Script = script!("lua/silent.lua");
-pub(super) static SWEEP: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/sweep.lua");
+pub(super) static SWEEP: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/finish.lua", "lua/sweep.lua");
 pub(super) static TAKE_IN: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/take_in.lua");
 pub(super) static TOKEN_ADD: Script = script!("lua/token_add.lua");
 pub(super) static TOKEN_LIMIT: Script = script!("lua/token_limit.lua");

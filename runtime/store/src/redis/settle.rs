@@ -9,7 +9,7 @@ use redis::{RedisResult, Value};
 use super::ack::{acks_by_worker, plain_acks, read_lost};
 use super::keys::Keys;
 use super::push::add_job;
-use super::record::{write_cancelled, write_failure, write_result};
+use super::record::{write_failure, write_result};
 use super::reply::Reply;
 use super::script::{Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
@@ -122,7 +122,7 @@ impl RedisStore {
         Ok(named)
     }
 
-    /// Verdict, wait, failure, reason, unique value, and the result (if cancelled: another) with its key and retention.
+    /// Verdict, wait, failure, reason, unique value, and the result with its key and retention.
     fn add_verdict(&self, call: &mut Call, settlement: &Settlement, next_result: &mut usize) -> Result<(), StoreError> {
         let verdict = &settlement.verdict;
         let (wait, failure): (Duration, Option<&Failure>) = match verdict {
@@ -138,11 +138,10 @@ impl RedisStore {
         call.arg(verdict.name()).arg(wait_ms(wait)).arg(stored).arg(reason).arg(unique);
         if keeps_result(settlement) {
             let result = write_result(verdict, settlement.attempts).map_err(unwritable)?.unwrap_or_default();
-            let cancelled = write_cancelled(settlement.attempts).map_err(unwritable)?;
-            call.arg(*next_result).arg(result).arg(cancelled).arg(wait_ms(settlement.keep_result));
+            call.arg(*next_result).arg(result).arg(wait_ms(settlement.keep_result));
             *next_result += 1;
         } else {
-            call.arg("").arg("").arg("").arg(0);
+            call.arg("").arg("").arg(0);
         }
         Ok(())
     }

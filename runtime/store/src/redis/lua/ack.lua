@@ -15,7 +15,7 @@ while cursor < #ARGV do
 end
 local history = redis.call('HMGET', KEYS[3], unpack(asked))
 
-local lost, done, ended = {}, {}, {}
+local lost, done, ended, topics = {}, {}, {}, {}
 for _, group in ipairs(groups) do
   -- What the claim of a job says that was never given back: comparing is cheaper than taking each apart.
   local usual = group.delivery .. ':' .. group.delivery .. ':' .. worker
@@ -28,7 +28,7 @@ for _, group in ipairs(groups) do
       lost[#lost + 1] = i
     end
   end
-  count(group.topic, 'acked', #done - before)
+  topics[group.topic] = (topics[group.topic] or 0) + #done - before
   count(group.topic, 'running', before - #done)
 end
 if #done == 0 then return lost end
@@ -51,13 +51,7 @@ if off < #done then
 end
 
 redis.call('ZREM', KEYS[4], unpack(done))
-redis.call('HDEL', KEYS[2], unpack(done))
-redis.call('HDEL', KEYS[3], unpack(done))
--- Asking whether there are any at all is cheaper than naming every job once more.
-if redis.call('EXISTS', KEYS[6], KEYS[7], KEYS[8], KEYS[9]) > 0 then
-  for k = 6, 9 do
-    if redis.call('EXISTS', KEYS[k]) == 1 then redis.call(k == 9 and 'SREM' or 'HDEL', KEYS[k], unpack(done)) end
-  end
-end
+local stored = { jobs = KEYS[2], claims = KEYS[3], some = { KEYS[6], KEYS[7], KEYS[8], KEYS[9] } }
+finish(stored, topics, done, 'acked')
 save_counts(KEYS[5])
 return lost

@@ -10,6 +10,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local claims, cancelled, topics = KEYS[9], KEYS[12], {}
+local stored = { jobs = at.jobs, claims = claims, some = { KEYS[10], KEYS[11], at.priorities } }
 for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 6 + 7 * t) end
 local results = 12 + 7 * #topics
 
@@ -21,13 +22,9 @@ local function cancel(id, topic, unique, keep, notify, result)
     return 2
   end
   if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end
-  forget({ at.jobs, claims, KEYS[10], KEYS[11], at.priorities }, id)
-  if unique ~= '' and redis.call('HGET', topic.unique, unique) == id then redis.call('HDEL', topic.unique, unique) end
-  if keep ~= '0' then
-    redis.call('SET', result, cmsgpack.pack({ attempts = attempts, ['end'] = 'cancelled' }), 'PX', keep)
-  end
-  if notify ~= '' then redis.call('PUBLISH', ARGV[3], id) end
-  count(topic.name, 'cancelled')
+  finish(stored, { [topic.name] = 1 }, { id }, 'cancelled',
+         { unique = unique, values = topic.unique, result_key = keep ~= '0' and result or '', attempts = attempts,
+           keep = keep, notify = notify, done = ARGV[3] })
   return 1
 end
 

@@ -6,6 +6,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
 local topic = topic_row(ARGV[2], 9)
+local stored = { jobs = at.jobs, claims = KEYS[16], some = { KEYS[17], KEYS[18], at.priorities } }
 despite_full_memory(at.due)
 
 local function let_go(id, unique)
@@ -16,7 +17,7 @@ local function let_go(id, unique)
     redis.call('HDEL', topic.unique, unique)
     redis.call('ZREM', topic.windows, unique)
   end
-  forget({ at.jobs, KEYS[16], KEYS[17], KEYS[18], at.priorities }, id)
+  remove(stored, { id })
   redis.call('HDEL', KEYS[19], id)
   return 1
 end

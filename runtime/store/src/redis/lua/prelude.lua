@@ -52,8 +52,3 @@ local function save_counts(key)
     if n ~= 0 then redis.call('HINCRBY', key, name, n) end
   end
 end
-
--- Forgets what is kept of a job in these HASHes.
-local function forget(hashes, id)
-  for _, key in ipairs(hashes) do redis.call('HDEL', key, id) end
-end

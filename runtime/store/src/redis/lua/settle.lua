@@ -4,15 +4,15 @@
 --       then per worker: processing; then a row per topic; then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel
 --       4 number of workers, then their ids in order; number of topics, then their names in order
---       then per settlement, 15: id, delivery, index of worker, index of topic, verdict (ack retry snooze release bury
+--       then per settlement, 14: id, delivery, index of worker, index of topic, verdict (ack retry snooze release bury
 --         expire), wait in ms, failure or '', reason or '', unique value or '', index in KEYS of the result key or '',
---         result or '', result if the job was cancelled, keep it for ms, notify of the end ('1' or ''),
---         guard ('': none, 'lease': only if the lease ran out)
+--         result or '', keep it for ms, notify of the end ('1' or ''), guard ('': none, 'lease': only if the lease ran out)
 --       then number of follow-ups; per follow-up, 6: as in push
 -- Returns per settlement: 1 done, 2 the job was cancelled meanwhile and is gone, 0 the lease is lost and nothing was changed.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local claims, leases, failures, checkpoints, cancelled = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities } }
 local some_cancelled = redis.call('EXISTS', cancelled) == 1
 
 local cursor = 3
@@ -41,33 +41,24 @@ local function bury(s, attempts)
   redis.call('ZADD', s.topic.dead, now, s.id)
   redis.call('SADD', at.topics, s.topic.name)
   redis.call('SADD', at.perishable, s.topic.name)
-  count(s.topic.name, 'dead-' .. s.reason)
 end
 
 local GONE = { ack = 'acked', expire = 'expired', cancelled = 'cancelled' }
-local function finish(s, attempts)
-  if s.verdict == 'bury' then
-    bury(s, attempts)
-  else
-    forget({ at.jobs, claims, failures, checkpoints, at.priorities }, s.id)
-    count(s.topic.name, GONE[s.verdict])
-  end
-  if s.unique ~= '' and redis.call('HGET', s.topic.unique, s.unique) == s.id then
-    redis.call('HDEL', s.topic.unique, s.unique)
-  end
-  local result = s.verdict == 'cancelled' and s.cancelled or s.result
-  if s.result_key ~= '' then redis.call('SET', KEYS[tonumber(s.result_key)], result, 'PX', s.keep) end
-  if s.notify ~= '' then redis.call('PUBLISH', ARGV[3], s.id) end
+local function end_job(s, attempts)
+  local dead = s.verdict == 'bury'
+  if dead then bury(s, attempts) end
+  s.values, s.attempts, s.done = s.topic.unique, attempts, ARGV[3]
+  finish(not dead and stored, { [s.topic.name] = 1 }, { s.id }, GONE[s.verdict] or 'dead-' .. s.reason, s)
 end
 
--- The mark of a cancelled job ends with the delivery. Only success and expiry are told as what they are.
+-- The mark of a cancelled job ends with the delivery. Only an ack and an expiry keep their own verdict.
 local function settle(s, attempts)
   redis.call('LREM', s.worker.processing, -1, s.id)
   redis.call('ZREM', leases, s.id)
   count(s.topic.name, 'running', -1)
   local marked = some_cancelled and redis.call('SREM', cancelled, s.id) == 1
   if marked and s.verdict ~= 'ack' and s.verdict ~= 'expire' then s.verdict = 'cancelled' end
-  if COUNTED[s.verdict] then put_back(s, attempts) else finish(s, attempts) end
+  if COUNTED[s.verdict] then put_back(s, attempts) else end_job(s, attempts) end
   return s.verdict == 'cancelled' and 2 or 1
 end
 
@@ -75,7 +66,8 @@ local answers = {}
 while cursor < #ARGV do
   local s = { id = take(), delivery = take(), worker = workers[tonumber(take())], topic = topics[tonumber(take())],
               verdict = take(), after = tonumber(take()), failure = take(), reason = take(), unique = take(),
-              result_key = take(), result = take(), cancelled = take(), keep = take(), notify = take(), guard = take() }
+              result_key = take(), result = take(), keep = take(), notify = take(), guard = take() }
+  if s.result_key ~= '' then s.result_key = KEYS[tonumber(s.result_key)] end
   local follow_ups = tonumber(take())
   local ours, attempts = is_running(redis.call('HGET', claims, s.id), s.delivery, s.worker.id)
   if ours and s.guard == 'lease' then ours = tonumber(redis.call('ZSCORE', leases, s.id) or 0) <= now end

@@ -7,13 +7,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
 despite_full_memory(at.due)
-
-local function drop(topic, ids)
-  if #ids == 0 then return end
-  many('ZREM', topic.dead, ids)
-  for _, key in ipairs({ at.jobs, KEYS[9], KEYS[10], KEYS[11], at.priorities }) do many('HDEL', key, ids) end
-  count(topic.name, 'discarded', #ids)
-end
+local stored = { jobs = at.jobs, claims = KEYS[9], some = { KEYS[10], KEYS[11], at.priorities } }
 
 local answers = {}
 for t = 1, (#ARGV - 1) / 3 do
@@ -23,7 +17,11 @@ for t = 1, (#ARGV - 1) / 3 do
   local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)
   local over = math.min(math.max(dead - keep, aged), 1000)
   -- Both limits take the oldest first.
-  if over > 0 then drop(topic, redis.call('ZRANGE', topic.dead, 0, over - 1)) end
+  if over > 0 then
+    local ids = redis.call('ZRANGE', topic.dead, 0, over - 1)
+    many('ZREM', topic.dead, ids)
+    finish(stored, { [topic.name] = #ids }, ids, 'discarded')
+  end
   if redis.call('EXISTS', topic.dead, topic.windows) == 0 then redis.call('SREM', at.perishable, topic.name) end
   answers[t] = over
 end

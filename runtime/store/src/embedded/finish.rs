@@ -1,0 +1,107 @@
+//! The end of a job: every job that ends does so in [`Work::finish`].
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::fault::Done;
+use super::result;
+use super::row::{ms, write_failure};
+use super::topics::Number;
+use super::work::Work;
+use crate::Signal;
+use crate::clock::wait_ms;
+use gristmill_core::job::{JobId, Payload};
+use gristmill_core::outcome::Failure;
+
+/// To the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
+const BURY: &str = "UPDATE jobs SET state = 'dead', dead_since = ?2, failure = ?3, seq = NULL, worker = NULL,
+                        lease_until = NULL, claimed_seq = NULL, cancelled = 0
+                    WHERE number = ?1";
+
+/// What the producer of a job asked for at its end.
+pub(super) struct Asked<'a> {
+    pub(super) job: &'a JobId,
+    /// The value that the end of the job sets free.
+    pub(super) unique: Option<&'a str>,
+    /// Attempts made, kept with the result.
+    pub(super) attempts: u32,
+    /// How long the result is kept; zero: not at all.
+    pub(super) keep_result: Duration,
+    /// A client may be waiting for the end of this job.
+    pub(super) notify: bool,
+}
+
+/// How a job ends.
+pub(super) enum How<'a> {
+    Acked(Option<&'a Payload>),
+    /// It becomes dead, and its row stays.
+    Dead(&'a Failure),
+    Expired,
+    Cancelled,
+    /// It was dead, and over the limits of its topic.
+    Discarded,
+    /// It was dead, and an operator deletes it.
+    Deleted,
+}
+
+impl How<'_> {
+    /// The total that the job is added to.
+    fn total(&self) -> Option<Cow<'static, str>> {
+        Some(match self {
+            Self::Acked(_) => "acked".into(),
+            Self::Dead(failure) => format!("dead-{}", failure.reason).into(),
+            Self::Expired => "expired".into(),
+            Self::Cancelled => "cancelled".into(),
+            Self::Discarded => "discarded".into(),
+            Self::Deleted => return None,
+        })
+    }
+}
+
+impl Work<'_> {
+    /// Ends a job that was counted out of its place: its row is deleted or dead, it is counted, its unique value is free,
+    /// its result is kept, and clients that wait for it get a signal.
+    ///
+    /// `row`: `None` if it is deleted already. `asked`: `None` of a dead job, which got what it asked for when it died.
+    pub(super) fn finish(
+        &mut self,
+        topic: Number,
+        row: Option<i64>,
+        how: &How<'_>,
+        asked: Option<&Asked<'_>>,
+    ) -> Done<()> {
+        match (how, row) {
+            (How::Dead(failure), Some(row)) => self.bury(row, topic, failure)?,
+            (_, Some(row)) => self.delete(row)?,
+            (_, None) => {}
+        }
+        if let Some(total) = how.total() {
+            self.topics.count(topic, total, 1);
+        }
+        let Some(asked) = asked else { return Ok(()) };
+        if let Some(value) = asked.unique {
+            self.free(topic, value, asked.job)?;
+        }
+        if asked.keep_result.is_zero() && !asked.notify {
+            return Ok(());
+        }
+        let tenant = self.topics.get(topic).id.tenant.clone();
+        if !asked.keep_result.is_zero() {
+            let until = self.now().plus(Duration::from_millis(wait_ms(asked.keep_result)));
+            result::keep(self.connection, &tenant, asked, how, until)?;
+        }
+        if asked.notify {
+            self.signals.push(Signal::Finished(tenant, asked.job.clone()));
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, row: i64, topic: Number, failure: &Failure) -> Done<()> {
+        let stored = write_failure(failure)?;
+        self.connection.prepare_cached(BURY)?.execute(params![row, ms(self.now()), stored])?;
+        self.topics.change(topic).dead += 1;
+        Ok(())
+    }
+}

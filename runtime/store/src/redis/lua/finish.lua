@@ -1,0 +1,42 @@
+-- Put in front of the scripts that end jobs: ack, settle, cancel, sweep, delete_dead. And of let_go, which removes jobs
+-- without ending them.
+--
+-- `stored` names the keys that keep something of each job: { jobs, claims, some }. `some` lists the keys of what only some
+-- jobs have: failures, checkpoints, priorities, and cancelled where the script ends running jobs. Each is a HASH by id,
+-- but for cancelled, a SET.
+
+-- Removes everything that is stored of these jobs.
+local function remove(stored, ids)
+  many('HDEL', stored.jobs, ids)
+  many('HDEL', stored.claims, ids)
+  -- Asking whether there are any at all is cheaper than naming every job once more.
+  if redis.call('EXISTS', unpack(stored.some)) == 0 then return end
+  for k, key in ipairs(stored.some) do
+    if redis.call('EXISTS', key) == 1 then many(k == 4 and 'SREM' or 'HDEL', key, ids) end
+  end
+end
+
+-- Ends jobs that have left their place. Every job that ends does so here.
+--
+-- `stored`: nil for dead jobs, which stay. `topics`: how many of the jobs each topic had. `as`: the total that they are
+-- added to, or nil. `asked`: what the producer of a single job asked for, or nil:
+--   unique, values      the unique value that the job sets free if it holds it ('': none), and the HASH with all of them
+--   result_key          where the result is kept, for `keep` ms ('': nowhere), of a job that made so many `attempts`
+--   result              what is kept there; the result of a cancelled job is written here
+--   notify, done        '1': its id is published on this channel
+local function finish(stored, topics, ids, as, asked)
+  if stored then remove(stored, ids) end
+  if as then
+    for topic, n in pairs(topics) do count(topic, as, n) end
+  end
+  if not asked then return end
+  local id = ids[1]
+  if asked.unique ~= '' and redis.call('HGET', asked.values, asked.unique) == id then
+    redis.call('HDEL', asked.values, asked.unique)
+  end
+  if asked.result_key ~= '' then
+    local cancelled = as == 'cancelled' and cmsgpack.pack({ attempts = asked.attempts, ['end'] = 'cancelled' })
+    redis.call('SET', asked.result_key, cancelled or asked.result, 'PX', asked.keep)
+  end
+  if asked.notify ~= '' then redis.call('PUBLISH', asked.done, id) end
+end
