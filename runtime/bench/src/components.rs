@@ -9,7 +9,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use super::progress::Progress;
-use super::rig::{RigError, read};
+use super::test_bed::{BenchError, read};
 use gristmill_core::job::{Job, JobSpec, Payload};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Topic;
@@ -27,7 +27,7 @@ const TIME: Duration = Duration::from_secs(2);
 
 /// What is measured, and with which job.
 #[derive(Debug, Clone)]
-pub struct Trial {
+pub struct ComponentRun {
     pub component: PathBuf,
     /// Its limits and grants hold; it may enqueue to itself, and nothing comes of it.
     pub topic: Topic,
@@ -80,15 +80,15 @@ pub struct Tool {
 ///
 /// # Errors
 /// It does not load, or does not return normally from the job.
-pub async fn component(trial: &Trial, sandbox: &SandboxSettings) -> Result<ComponentFigure, RigError> {
-    let wasm = read(&trial.component)?;
-    trial.progress.begin(format!("{}", trial.component.display()), trial.rounds.unwrap_or(*ROUNDS.start()) + LOADS);
-    let loads = loads(&wasm, sandbox, trial).await?;
-    let steps = steps(&loads.component, trial).await?;
+pub async fn component(run: &ComponentRun, sandbox: &SandboxSettings) -> Result<ComponentFigure, BenchError> {
+    let wasm = read(&run.component)?;
+    run.progress.begin(format!("{}", run.component.display()), run.rounds.unwrap_or(*ROUNDS.start()) + LOADS);
+    let loads = loads(&wasm, sandbox, run).await?;
+    let steps = steps(&loads.component, run).await?;
     let Producers { language, tools } = Producers::of(&wasm);
     let median_of = |of: fn(&Steps) -> Duration| micros(median(steps.iter().map(of)));
     Ok(ComponentFigure {
-        component: trial.component.clone(),
+        component: run.component.clone(),
         version: Version::of(&wasm).to_string(),
         language,
         tools: tools.into_iter().map(|(name, version)| Tool { name, version }).collect(),
@@ -116,8 +116,8 @@ struct Loads {
     artifact_bytes: u64,
 }
 
-async fn loads(wasm: &[u8], sandbox: &SandboxSettings, trial: &Trial) -> Result<Loads, RigError> {
-    let cache = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
+async fn loads(wasm: &[u8], sandbox: &SandboxSettings, run: &ComponentRun) -> Result<Loads, BenchError> {
+    let cache = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
     let sandbox = Sandbox::new(&SandboxSettings { cache: cache.path().to_owned(), ..sandbox.clone() })?;
     let begun = Instant::now();
     let mut component = sandbox.load(wasm).await?;
@@ -127,7 +127,7 @@ async fn loads(wasm: &[u8], sandbox: &SandboxSettings, trial: &Trial) -> Result<
         let begun = Instant::now();
         component = sandbox.load(wasm).await?;
         warm.push(begun.elapsed());
-        trial.progress.add(1);
+        run.progress.add(1);
     }
     Ok(Loads { component, cold, warm: median(warm), artifact_bytes: bytes_in(cache.path()) })
 }
@@ -139,10 +139,10 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 /// One after the other, on one thread.
-async fn steps(component: &gristmill_sandbox::Component, trial: &Trial) -> Result<Vec<Steps>, RigError> {
-    let attempt = attempt(trial);
+async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> Result<Vec<Steps>, BenchError> {
+    let attempt = attempt(run);
     let begun = Instant::now();
-    let enough = |rounds: usize| match trial.rounds {
+    let enough = |rounds: usize| match run.rounds {
         Some(wanted) => rounds >= wanted,
         None => rounds >= *ROUNDS.end() || rounds >= *ROUNDS.start() && begun.elapsed() >= TIME,
     };
@@ -150,17 +150,17 @@ async fn steps(component: &gristmill_sandbox::Component, trial: &Trial) -> Resul
     while !enough(all.len()) {
         let steps = component.step_through(&attempt, AGAIN).await;
         let steps = steps.map_err(|outcome| {
-            RigError::Failed(format!("{outcome:?}; give it a job that it can do with --data or --file"))
+            BenchError::Failed(format!("{outcome:?}; give it a job that it can do with --data or --file"))
         })?;
         all.push(steps);
-        trial.progress.add(1);
+        run.progress.add(1);
     }
     Ok(all)
 }
 
-fn attempt(trial: &Trial) -> Attempt {
-    let (topic, now) = (&trial.topic, Timestamp::now());
-    let spec = JobSpec::new(topic.id.clone(), trial.body.clone());
+fn attempt(run: &ComponentRun) -> Attempt {
+    let (topic, now) = (&run.topic, Timestamp::now());
+    let spec = JobSpec::new(topic.id.clone(), run.body.clone());
     let itself = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
     Attempt {
         job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),

@@ -6,8 +6,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::figure::{Figure, Spread};
 use super::load::{drain, job, job_with};
-use super::rig::{Rig, RigError, Seating, load, topic};
-use super::watch::figure;
+use super::stopwatch::figure;
+use super::test_bed::{BenchError, TestBed, TopicSetup, load, topic};
 use gristmill_core::job::{Due, TopicId};
 use gristmill_sandbox::Sandbox;
 
@@ -49,47 +49,47 @@ impl Neighbour {
 ///
 /// # Errors
 /// If the store fails, or the neighbour's component does not load.
-pub async fn isolation(rig: &Rig, sandbox: &Sandbox, beside: Neighbour, jobs: usize) -> Result<Figure, RigError> {
+pub async fn isolation(bed: &TestBed, sandbox: &Sandbox, beside: Neighbour, jobs: usize) -> Result<Figure, BenchError> {
     const PERIOD: Duration = Duration::from_millis(5);
-    rig.settings.progress.begin(format!("isolation: {}", beside.case()), jobs);
+    bed.settings.progress.begin(format!("isolation: {}", beside.case()), jobs);
     let neighbour = topic("neighbour");
-    let mut seatings = vec![rig.seating(rig.topic.clone())];
+    let mut setups = vec![bed.topic_setup(bed.topic.clone())];
     if let Some((concurrency, work)) = beside.load(PERIOD * u32::try_from(jobs).unwrap_or(u32::MAX)) {
-        let component = load(sandbox, &rig.settings.simulate).await?;
-        seatings.push(Seating { topic: neighbour.clone(), component, concurrency, reuse: 1 });
-        push_work(rig, &neighbour, work).await?;
+        let component = load(sandbox, &bed.settings.simulate).await?;
+        setups.push(TopicSetup { topic: neighbour.clone(), component, concurrency, reuse: 1 });
+        push_work(bed, &neighbour, work).await?;
     }
-    rig.serve(seatings);
-    let delays = trickle(rig, PERIOD, jobs).await?;
-    rig.serve(vec![rig.seating(rig.topic.clone())]);
-    drain(rig, &neighbour).await?;
-    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "isolation", jobs).case(beside.case()) })
+    bed.serve(setups);
+    let delays = trickle(bed, PERIOD, jobs).await?;
+    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
+    drain(bed, &neighbour).await?;
+    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "isolation", jobs).case(beside.case()) })
 }
 
-async fn push_work(rig: &Rig, to: &TopicId, work: Vec<String>) -> Result<(), RigError> {
+async fn push_work(bed: &TestBed, to: &TopicId, work: Vec<String>) -> Result<(), BenchError> {
     let jobs: Vec<_> = work.into_iter().map(|work| job_with(to, work.into_bytes(), Due::Now)).collect();
-    rig.place.store.push(&jobs).await?;
+    bed.store.store.push(&jobs).await?;
     Ok(())
 }
 
-async fn trickle(rig: &Rig, period: Duration, jobs: usize) -> Result<Vec<Duration>, RigError> {
-    let (runner, mut records) = rig.run()?;
+async fn trickle(bed: &TestBed, period: Duration, jobs: usize) -> Result<Vec<Duration>, BenchError> {
+    let (runner, mut records) = bed.run()?;
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut delays = Vec::with_capacity(jobs);
     while delays.len() < jobs {
         ticks.tick().await;
         let pushed = Instant::now();
-        rig.place.store.push(&[job(rig, Due::Now)]).await?;
+        bed.store.store.push(&[job(bed, Due::Now)]).await?;
         // One at a time: what the neighbour's attempts settle meanwhile is passed over.
         while let Some(record) = records.recv().await {
-            if record.topic == rig.topic {
+            if record.topic == bed.topic {
                 delays.push(record.started.saturating_duration_since(pushed));
                 break;
             }
         }
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
-    Rig::end(runner).await;
+    TestBed::end(runner).await;
     Ok(delays)
 }

@@ -3,39 +3,39 @@
 //!
 //! Machines are noisy: compare figures of one run with each other, and CPU time rather than rates.
 
+mod baseline;
 mod components;
-mod door;
 mod figure;
-mod floor;
+mod http;
 mod isolation;
 mod load;
 mod memory;
+mod open_store;
 #[doc(hidden)]
 pub mod parts;
-mod place;
 mod progress;
+mod redis_server;
 mod reload;
 mod reuse;
-mod rig;
 mod scaling;
 mod scenario;
-mod server;
+mod stopwatch;
 mod store;
+mod test_bed;
 mod usage;
 mod variant;
-mod watch;
 
-pub use components::{ComponentFigure, Trial, component};
-pub use door::pushes_over_http;
+pub use baseline::{redis_floor, sandbox_floor};
+pub use components::{ComponentFigure, ComponentRun, component};
 pub use figure::{Figure, Ratio, Spread};
-pub use floor::{redis_floor, sandbox_floor};
+pub use http::pushes_over_http;
 pub use isolation::{Neighbour, isolation};
 pub use memory::{runner_memory, store_memory};
-pub use place::BenchStore;
+pub use open_store::BenchStore;
 pub use progress::Progress;
 pub use reload::{reload, start};
 pub use reuse::reuse;
-pub use rig::{Rig, RigError, RigSettings};
 pub use scaling::{backlog, delayed, topics};
 pub use scenario::{latency, lateness, throughput};
 pub use store::{claim_and_settle, push, push_singly};
+pub use test_bed::{BenchError, BenchSettings, TestBed};

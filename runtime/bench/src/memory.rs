@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::figure::Figure;
 use super::load::{drain, fill_topics, job_with};
-use super::rig::{Rig, RigError, Seating, load, read, topic};
+use super::stopwatch::figure;
+use super::test_bed::{BenchError, TestBed, TopicSetup, load, read, topic};
 use super::usage;
 use super::variant::variant;
-use super::watch::figure;
 use gristmill_core::job::Due;
 use gristmill_sandbox::Sandbox;
 
@@ -18,75 +18,75 @@ use gristmill_sandbox::Sandbox;
 ///
 /// # Errors
 /// If a component does not load, or the store fails.
-pub async fn runner_memory(rig: &Rig, sandbox: &Sandbox) -> Result<Vec<Figure>, RigError> {
+pub async fn runner_memory(bed: &TestBed, sandbox: &Sandbox) -> Result<Vec<Figure>, BenchError> {
     const COMPONENTS: usize = 20;
-    let (runner, records) = rig.run()?;
+    let (runner, records) = bed.run()?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let idle = usage::own_memory();
-    Rig::end(runner).await;
+    TestBed::end(runner).await;
     drop(records);
 
-    let bytes = read(&rig.settings.handler)?;
-    rig.settings.progress.begin("memory: components", COMPONENTS);
+    let bytes = read(&bed.settings.handler)?;
+    bed.settings.progress.begin("memory: components", COMPONENTS);
     let mut loaded = Vec::with_capacity(COMPONENTS);
     let before = usage::own_memory();
     for number in 0..COMPONENTS {
         loaded.push(sandbox.load(&variant(&bytes, &number.to_string())).await?);
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
     let each = usage::own_memory().saturating_sub(before) / COMPONENTS as u64;
     drop(loaded);
 
-    let attempts = rig.settings.concurrency;
-    let running = running(rig, sandbox, attempts).await? / attempts as u64;
+    let attempts = bed.settings.concurrency;
+    let running = running(bed, sandbox, attempts).await? / attempts as u64;
     let cases = [
         ("an idle runner".to_owned(), 1, idle),
         (format!("each loaded component of {} kB", bytes.len() / 1000), COMPONENTS, each),
         (format!("each of {attempts} attempts at once"), attempts, running),
     ];
-    Ok(cases.map(|(case, jobs, bytes)| kept(rig, case, jobs, bytes)).into())
+    Ok(cases.map(|(case, jobs, bytes)| kept(bed, case, jobs, bytes)).into())
 }
 
 /// How much more the process holds while so many attempts wait.
-async fn running(rig: &Rig, sandbox: &Sandbox, attempts: usize) -> Result<u64, RigError> {
+async fn running(bed: &TestBed, sandbox: &Sandbox, attempts: usize) -> Result<u64, BenchError> {
     const WORK: &str = r#"{"wait-ms": 2000}"#;
     let waiting = topic("waiting");
-    let component = load(sandbox, &rig.settings.simulate).await?;
-    rig.serve(vec![Seating { topic: waiting.clone(), component, concurrency: attempts, reuse: 1 }]);
-    rig.settings.progress.begin("memory: attempts", attempts);
+    let component = load(sandbox, &bed.settings.simulate).await?;
+    bed.serve(vec![TopicSetup { topic: waiting.clone(), component, concurrency: attempts, reuse: 1 }]);
+    bed.settings.progress.begin("memory: attempts", attempts);
     let jobs: Vec<_> = (0..attempts).map(|_| job_with(&waiting, WORK.as_bytes().to_vec(), Due::Now)).collect();
-    rig.place.store.push(&jobs).await?;
+    bed.store.store.push(&jobs).await?;
     let before = usage::own_memory();
-    let (runner, mut records) = rig.run()?;
+    let (runner, mut records) = bed.run()?;
     let mut most = before;
     for _ in 0..attempts {
         while let Err(_elapsed) = tokio::time::timeout(Duration::from_millis(20), records.recv()).await {
             most = most.max(usage::own_memory());
         }
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
-    Rig::end(runner).await;
-    rig.serve(vec![rig.seating(rig.topic.clone())]);
+    TestBed::end(runner).await;
+    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
     Ok(most - before)
 }
 
-/// What the store takes for each job that is delayed. They stay; the rig is used up.
+/// What the store takes for each job that is delayed. They stay; the bed is used up.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn store_memory(rig: &Rig, jobs: usize) -> Result<Option<Figure>, RigError> {
+pub async fn store_memory(bed: &TestBed, jobs: usize) -> Result<Option<Figure>, BenchError> {
     const FAR: Duration = Duration::from_secs(24 * 3600);
-    rig.settings.progress.begin("memory: delayed jobs", jobs);
+    bed.settings.progress.begin("memory: delayed jobs", jobs);
     // What is made once does not count.
-    fill_topics(rig, std::slice::from_ref(&rig.topic), 1, Due::Now).await?;
-    drain(rig, &rig.topic).await?;
-    let Some(before) = rig.place.bytes().await else { return Ok(None) };
-    fill_topics(rig, std::slice::from_ref(&rig.topic), jobs, Due::After(FAR)).await?;
-    let Some(after) = rig.place.bytes().await else { return Ok(None) };
+    fill_topics(bed, std::slice::from_ref(&bed.topic), 1, Due::Now).await?;
+    drain(bed, &bed.topic).await?;
+    let Some(before) = bed.store.bytes().await else { return Ok(None) };
+    fill_topics(bed, std::slice::from_ref(&bed.topic), jobs, Due::After(FAR)).await?;
+    let Some(after) = bed.store.bytes().await else { return Ok(None) };
     let each = after.saturating_sub(before) / jobs as u64;
-    Ok(Some(Figure { store: rig.settings.store.to_string(), ..kept(rig, "each delayed job".into(), jobs, each) }))
+    Ok(Some(Figure { store: bed.settings.store.to_string(), ..kept(bed, "each delayed job".into(), jobs, each) }))
 }
 
-fn kept(rig: &Rig, case: String, jobs: usize, bytes: u64) -> Figure {
-    Figure { memory_bytes: Some(bytes), store: String::new(), ..figure(rig, "memory", jobs).case(case) }
+fn kept(bed: &TestBed, case: String, jobs: usize, bytes: u64) -> Figure {
+    Figure { memory_bytes: Some(bytes), store: String::new(), ..figure(bed, "memory", jobs).case(case) }
 }

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::figure::{Figure, Spread};
 use super::load::job;
-use super::rig::{Rig, RigError, read};
+use super::stopwatch::figure;
+use super::test_bed::{BenchError, TestBed, read};
 use super::variant::variant;
-use super::watch::figure;
 use gristmill_config::Manifest;
 use gristmill_core::job::Due;
 use gristmill_runner::AttemptRecord;
@@ -25,16 +25,16 @@ use gristmill_sandbox::{Sandbox, SandboxSettings, Version};
 ///
 /// # Errors
 /// If the component does not load, or the store fails.
-pub async fn reload(rig: &Rig, sandbox: &Sandbox, compiled: bool, reloads: usize) -> Result<Figure, RigError> {
+pub async fn reload(bed: &TestBed, sandbox: &Sandbox, compiled: bool, reloads: usize) -> Result<Figure, BenchError> {
     let case = if compiled { "compiled before" } else { "never compiled" };
-    rig.settings.progress.begin(format!("reload: {case}"), reloads);
+    bed.settings.progress.begin(format!("reload: {case}"), reloads);
     let folder = Folder::new()?;
-    let bytes = read(&rig.settings.handler)?;
-    folder.put(rig, &bytes)?;
-    let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await.map_err(RigError::WriteHandler)?;
+    let bytes = read(&bed.settings.handler)?;
+    folder.put(bed, &bytes)?;
+    let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await.map_err(BenchError::WriteHandler)?;
     let (sender, mut records) = mpsc::unbounded_channel();
     let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
-    let runner = rig.observed(reloader.registry(), observer)?;
+    let runner = bed.observed(reloader.registry(), observer)?;
     let stop = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop.clone()));
 
@@ -43,32 +43,32 @@ pub async fn reload(rig: &Rig, sandbox: &Sandbox, compiled: bool, reloads: usize
         // Never seen before in this cache, whichever process made it.
         let next = variant(&bytes, &format!("{} {number}", ulid::Ulid::generate()));
         let version = if compiled { sandbox.load(&next).await?.version() } else { Version::of(&next) };
-        let renamed = folder.put(rig, &next)?;
-        delays.push(first_on(rig, version, &mut records).await?.saturating_duration_since(renamed));
-        rig.settings.progress.add(1);
+        let renamed = folder.put(bed, &next)?;
+        delays.push(first_on(bed, version, &mut records).await?.saturating_duration_since(renamed));
+        bed.settings.progress.add(1);
     }
-    Rig::end(runner).await;
+    TestBed::end(runner).await;
     stop.cancel();
-    reloading.await.map_err(|error| RigError::Failed(error.to_string()))?;
-    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "reload", reloads).case(case) })
+    reloading.await.map_err(|error| BenchError::Failed(error.to_string()))?;
+    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "reload", reloads).case(case) })
 }
 
 /// Pushes one job after the other until one starts on this version; tells when.
 async fn first_on(
-    rig: &Rig,
+    bed: &TestBed,
     version: Version,
     records: &mut mpsc::UnboundedReceiver<AttemptRecord>,
-) -> Result<Instant, RigError> {
+) -> Result<Instant, BenchError> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        rig.place.store.push(&[job(rig, Due::Now)]).await?;
+        bed.store.store.push(&[job(bed, Due::Now)]).await?;
         let Some(record) = records.recv().await else { break };
         if record.version == Some(version) {
             return Ok(record.started);
         }
     }
-    Err(RigError::Failed(format!("version {version} did no job within {PATIENCE:?}")))
+    Err(BenchError::Failed(format!("version {version} did no job within {PATIENCE:?}")))
 }
 
 /// A folder of many components that were all compiled before: from nothing to a runner that works on all of them. A
@@ -77,47 +77,47 @@ async fn first_on(
 /// # Errors
 /// If a component does not load, or the store fails.
 pub async fn start(
-    rig: &Rig,
+    bed: &TestBed,
     settings: &SandboxSettings,
     components: usize,
     starts: usize,
-) -> Result<Figure, RigError> {
+) -> Result<Figure, BenchError> {
     let case = format!("{components} components, compiled before");
-    rig.settings.progress.begin(format!("start: {components} components"), components + starts);
+    bed.settings.progress.begin(format!("start: {components} components"), components + starts);
     let folder = Folder::new()?;
-    let bytes = read(&rig.settings.handler)?;
+    let bytes = read(&bed.settings.handler)?;
     let sandbox = Sandbox::new(settings)?;
     for number in 0..components {
         let component = variant(&bytes, &number.to_string());
         sandbox.load(&component).await?;
         let name = format!("bench-{number}.wasm");
-        std::fs::write(folder.0.path().join(name), &component).map_err(RigError::WriteHandler)?;
-        rig.settings.progress.add(1);
+        std::fs::write(folder.0.path().join(name), &component).map_err(BenchError::WriteHandler)?;
+        bed.settings.progress.add(1);
     }
     drop(sandbox);
     let mut delays = Vec::with_capacity(starts);
     for _ in 0..starts {
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
-        let reloader = Reloader::start(folder.manifest(), sandbox).await.map_err(RigError::WriteHandler)?;
+        let reloader = Reloader::start(folder.manifest(), sandbox).await.map_err(BenchError::WriteHandler)?;
         let loaded = reloader.registry().borrow().entries().filter(|entry| entry.handler.is_some()).count();
-        let runner = rig.observed(reloader.registry(), Arc::new(|_| ()))?;
+        let runner = bed.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());
-        Rig::end(runner).await;
+        TestBed::end(runner).await;
         if loaded != components {
-            return Err(RigError::Failed(format!("{loaded} of {components} components were loaded")));
+            return Err(BenchError::Failed(format!("{loaded} of {components} components were loaded")));
         }
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
-    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "start", starts).case(case) })
+    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "start", starts).case(case) })
 }
 
 /// A handlers folder.
 struct Folder(TempDir);
 
 impl Folder {
-    fn new() -> Result<Self, RigError> {
-        TempDir::with_prefix("gristmill-bench-").map(Self).map_err(RigError::MakeFolder)
+    fn new() -> Result<Self, BenchError> {
+        TempDir::with_prefix("gristmill-bench-").map(Self).map_err(BenchError::MakeFolder)
     }
 
     fn manifest(&self) -> Manifest {
@@ -126,13 +126,13 @@ impl Folder {
         manifest
     }
 
-    /// Writes the component of the rig's topic beside its place and renames it there; tells when it was renamed.
-    fn put(&self, rig: &Rig, component: &[u8]) -> Result<Instant, RigError> {
+    /// Writes the component of the bed's topic beside its place and renames it there; tells when it was renamed.
+    fn put(&self, bed: &TestBed, component: &[u8]) -> Result<Instant, BenchError> {
         let landing = self.0.path().join(".landing");
-        std::fs::write(&landing, component).map_err(RigError::WriteHandler)?;
+        std::fs::write(&landing, component).map_err(BenchError::WriteHandler)?;
         let renamed = Instant::now();
-        let target = self.0.path().join(format!("{}.wasm", rig.topic.topic));
-        std::fs::rename(landing, target).map_err(RigError::WriteHandler)?;
+        let target = self.0.path().join(format!("{}.wasm", bed.topic.topic));
+        std::fs::rename(landing, target).map_err(BenchError::WriteHandler)?;
         Ok(renamed)
     }
 }

@@ -1,26 +1,26 @@
 //! What it saves to keep instances between jobs.
 
+use super::baseline::try_out;
 use super::figure::Figure;
-use super::floor::try_out;
 use super::load::fill;
-use super::rig::{Rig, RigError, Seating, reach};
-use super::watch::Watch;
+use super::stopwatch::Stopwatch;
+use super::test_bed::{BenchError, TestBed, TopicSetup, reach};
 
 /// A full queue is worked off by a topic whose instances do so many jobs each.
 ///
 /// # Errors
 /// If the store fails, or the component does not complete the job.
-pub async fn reuse(rig: &Rig, jobs: usize, jobs_each: u32) -> Result<Figure, RigError> {
+pub async fn reuse(bed: &TestBed, jobs: usize, jobs_each: u32) -> Result<Figure, BenchError> {
     let case = if jobs_each == 1 { "a fresh instance a job".into() } else { format!("{jobs_each} jobs an instance") };
-    rig.settings.progress.begin(format!("reuse: {case}"), 2 * jobs);
-    try_out(rig).await?;
-    rig.serve(vec![Seating { reuse: jobs_each, ..rig.seating(rig.topic.clone()) }]);
-    fill(rig, jobs).await?;
-    let watch = Watch::begin(rig);
-    let (runner, done) = rig.run_counted()?;
-    reach(&done, jobs, &rig.settings.progress).await;
-    let figure = watch.end(rig, "reuse", jobs).case(case);
-    Rig::end(runner).await;
-    rig.serve(vec![rig.seating(rig.topic.clone())]);
+    bed.settings.progress.begin(format!("reuse: {case}"), 2 * jobs);
+    try_out(bed).await?;
+    bed.serve(vec![TopicSetup { reuse: jobs_each, ..bed.topic_setup(bed.topic.clone()) }]);
+    fill(bed, jobs).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let (runner, done) = bed.run_counted()?;
+    reach(&done, jobs, &bed.settings.progress).await;
+    let figure = stopwatch.end(bed, "reuse", jobs).case(case);
+    TestBed::end(runner).await;
+    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
     Ok(figure)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::figure::Figure;
 use super::load::{fill, fill_topics};
-use super::rig::{Rig, RigError, reach, topic};
-use super::watch::Watch;
+use super::stopwatch::Stopwatch;
+use super::test_bed::{BenchError, TestBed, reach, topic};
 use gristmill_core::job::{Due, TopicId};
 
 /// Jobs that go in at once while a backlog is held.
@@ -16,20 +16,20 @@ const TOP_UP: usize = 500;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn backlog(rig: &Rig, waiting: usize, jobs: usize) -> Result<Figure, RigError> {
-    let progress = &rig.settings.progress;
+pub async fn backlog(bed: &TestBed, waiting: usize, jobs: usize) -> Result<Figure, BenchError> {
+    let progress = &bed.settings.progress;
     progress.begin(format!("backlog of {waiting}"), waiting + 2 * jobs + waiting);
-    fill(rig, waiting).await?;
-    let watch = Watch::begin(rig);
-    let (runner, done) = rig.run_counted()?;
+    fill(bed, waiting).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let (runner, done) = bed.run_counted()?;
     for pushed in (0..jobs).step_by(TOP_UP) {
         reach(&done, pushed, progress).await;
-        fill(rig, TOP_UP).await?;
+        fill(bed, TOP_UP).await?;
     }
     reach(&done, jobs, progress).await;
-    let figure = watch.end(rig, "scaling", jobs).case(format!("backlog of {waiting}"));
-    Rig::end(runner).await;
-    super::load::drain(rig, &rig.topic).await?;
+    let figure = stopwatch.end(bed, "scaling", jobs).case(format!("backlog of {waiting}"));
+    TestBed::end(runner).await;
+    super::load::drain(bed, &bed.topic).await?;
     Ok(figure)
 }
 
@@ -37,35 +37,35 @@ pub async fn backlog(rig: &Rig, waiting: usize, jobs: usize) -> Result<Figure, R
 ///
 /// # Errors
 /// If the store fails.
-pub async fn topics(rig: &Rig, topics: usize, jobs: usize) -> Result<Figure, RigError> {
-    let progress = &rig.settings.progress;
+pub async fn topics(bed: &TestBed, topics: usize, jobs: usize) -> Result<Figure, BenchError> {
+    let progress = &bed.settings.progress;
     progress.begin(format!("{topics} topics"), 2 * jobs);
     let names: Vec<TopicId> = (0..topics).map(|number| topic(&format!("bench-{number}"))).collect();
-    rig.serve(names.iter().map(|name| rig.seating(name.clone())).collect());
-    fill_topics(rig, &names, jobs, Due::Now).await?;
-    let watch = Watch::begin(rig);
-    let (runner, done) = rig.run_counted()?;
+    bed.serve(names.iter().map(|name| bed.topic_setup(name.clone())).collect());
+    fill_topics(bed, &names, jobs, Due::Now).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let (runner, done) = bed.run_counted()?;
     reach(&done, jobs, progress).await;
-    let figure = watch.end(rig, "scaling", jobs).case(format!("{topics} topics"));
-    Rig::end(runner).await;
-    rig.serve(vec![rig.seating(rig.topic.clone())]);
+    let figure = stopwatch.end(bed, "scaling", jobs).case(format!("{topics} topics"));
+    TestBed::end(runner).await;
+    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
     Ok(figure)
 }
 
-/// A full queue beside this many delayed jobs of the same topic. They stay; the rig is used up.
+/// A full queue beside this many delayed jobs of the same topic. They stay; the bed is used up.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn delayed(rig: &Rig, delayed: usize, jobs: usize) -> Result<Figure, RigError> {
+pub async fn delayed(bed: &TestBed, delayed: usize, jobs: usize) -> Result<Figure, BenchError> {
     const FAR: Duration = Duration::from_secs(24 * 3600);
-    let progress = &rig.settings.progress;
+    let progress = &bed.settings.progress;
     progress.begin(format!("{delayed} delayed"), delayed + 2 * jobs);
-    fill_topics(rig, std::slice::from_ref(&rig.topic), delayed, Due::After(FAR)).await?;
-    fill(rig, jobs).await?;
-    let watch = Watch::begin(rig);
-    let (runner, done) = rig.run_counted()?;
+    fill_topics(bed, std::slice::from_ref(&bed.topic), delayed, Due::After(FAR)).await?;
+    fill(bed, jobs).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let (runner, done) = bed.run_counted()?;
     reach(&done, jobs, progress).await;
-    let figure = watch.end(rig, "scaling", jobs).case(format!("{delayed} delayed"));
-    Rig::end(runner).await;
+    let figure = stopwatch.end(bed, "scaling", jobs).case(format!("{delayed} delayed"));
+    TestBed::end(runner).await;
     Ok(figure)
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::figure::{Figure, Spread};
 use super::load::{fill, job};
-use super::rig::{Rig, RigError, reach};
-use super::watch::{Watch, figure};
+use super::stopwatch::{Stopwatch, figure};
+use super::test_bed::{BenchError, TestBed, reach};
 use gristmill_core::job::{Due, JobId, NewJob};
 use gristmill_core::time::Timestamp;
 
@@ -14,14 +14,14 @@ use gristmill_core::time::Timestamp;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn throughput(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    rig.settings.progress.begin(format!("throughput, {}", rig.settings.store), 2 * jobs);
-    fill(rig, jobs).await?;
-    let watch = Watch::begin(rig);
-    let (runner, done) = rig.run_counted()?;
-    reach(&done, jobs, &rig.settings.progress).await;
-    let figure = watch.end(rig, "throughput", jobs);
-    Rig::end(runner).await;
+pub async fn throughput(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    bed.settings.progress.begin(format!("throughput, {}", bed.settings.store), 2 * jobs);
+    fill(bed, jobs).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let (runner, done) = bed.run_counted()?;
+    reach(&done, jobs, &bed.settings.progress).await;
+    let figure = stopwatch.end(bed, "throughput", jobs);
+    TestBed::end(runner).await;
     Ok(figure)
 }
 
@@ -29,20 +29,20 @@ pub async fn throughput(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn latency(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    rig.settings.progress.begin("latency", jobs);
-    let (runner, mut records) = rig.run()?;
+pub async fn latency(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    bed.settings.progress.begin("latency", jobs);
+    let (runner, mut records) = bed.run()?;
     let mut delays = Vec::with_capacity(jobs);
     for _ in 0..jobs {
         let pushed = Instant::now();
-        rig.place.store.push(&[job(rig, Due::Now)]).await?;
+        bed.store.store.push(&[job(bed, Due::Now)]).await?;
         if let Some(record) = records.recv().await {
             delays.push(record.started.saturating_duration_since(pushed));
         }
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
-    Rig::end(runner).await;
-    Ok(Figure { delay: Spread::of(delays), ..figure(rig, "latency", jobs).case("push to start, idle") })
+    TestBed::end(runner).await;
+    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "latency", jobs).case("push to start, idle") })
 }
 
 /// Jobs due at points in time that are spread evenly: how long after its point each starts, and how many started early
@@ -50,12 +50,12 @@ pub async fn latency(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure, usize), RigError> {
+pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> Result<(Figure, usize), BenchError> {
     /// Time to push them all before the first is due.
     const HEAD_START: Duration = Duration::from_secs(2);
     const PUSH: usize = 500;
-    rig.settings.progress.begin("lateness", jobs);
-    let (runner, mut records) = rig.run()?;
+    bed.settings.progress.begin("lateness", jobs);
+    let (runner, mut records) = bed.run()?;
     let (now, begun) = both_clocks();
     let mut due: HashMap<JobId, Duration> = HashMap::with_capacity(jobs);
     for chunk in (0..jobs).step_by(PUSH) {
@@ -63,11 +63,11 @@ pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure,
             // Points in time have whole milliseconds.
             let wait = (HEAD_START + over.mul_f64(index as f64 / jobs as f64)).as_millis() as u64;
             let wait = Duration::from_millis(wait);
-            let job = job(rig, Due::At(now.plus(wait)));
+            let job = job(bed, Due::At(now.plus(wait)));
             due.insert(job.spec.id.clone(), wait);
             job
         });
-        rig.place.store.push(&batch.collect::<Vec<NewJob>>()).await?;
+        bed.store.store.push(&batch.collect::<Vec<NewJob>>()).await?;
     }
     let (mut delays, mut early) = (Vec::with_capacity(jobs), 0);
     for _ in 0..jobs {
@@ -75,11 +75,11 @@ pub async fn lateness(rig: &Rig, jobs: usize, over: Duration) -> Result<(Figure,
         let Some(due) = due.get(&record.job) else { continue };
         early += usize::from(record.started < begun + *due);
         delays.push(record.started.saturating_duration_since(begun + *due));
-        rig.settings.progress.add(1);
+        bed.settings.progress.add(1);
     }
-    Rig::end(runner).await;
+    TestBed::end(runner).await;
     let case = format!("{jobs} due over {over:?}");
-    Ok((Figure { delay: Spread::of(delays), ..figure(rig, "lateness", jobs).case(case) }, early))
+    Ok((Figure { delay: Spread::of(delays), ..figure(bed, "lateness", jobs).case(case) }, early))
 }
 
 /// One moment on both clocks: points in time are the store's, starts are measured by the other. The store's clock has

@@ -2,8 +2,8 @@
 
 use super::figure::Figure;
 use super::load::{drain, fill, job};
-use super::rig::{Rig, RigError};
-use super::watch::Watch;
+use super::stopwatch::Stopwatch;
+use super::test_bed::{BenchError, TestBed};
 use gristmill_core::job::Due;
 
 /// Producers that push one job at a time, side by side: what a web server does.
@@ -13,12 +13,12 @@ const PRODUCERS: usize = 64;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn push(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    rig.settings.progress.begin(format!("push, {}", rig.settings.store), 2 * jobs);
-    let watch = Watch::begin(rig);
-    fill(rig, jobs).await?;
-    let figure = watch.end(rig, "push", jobs).case("1,000 a call");
-    drain(rig, &rig.topic).await?;
+pub async fn push(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    bed.settings.progress.begin(format!("push, {}", bed.settings.store), 2 * jobs);
+    let stopwatch = Stopwatch::begin(bed);
+    fill(bed, jobs).await?;
+    let figure = stopwatch.end(bed, "push", jobs).case("1,000 a call");
+    drain(bed, &bed.topic).await?;
     Ok(figure)
 }
 
@@ -26,23 +26,23 @@ pub async fn push(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn push_singly(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    rig.settings.progress.begin(format!("push one by one, {}", rig.settings.store), jobs);
-    let watch = Watch::begin(rig);
+pub async fn push_singly(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    bed.settings.progress.begin(format!("push one by one, {}", bed.settings.store), jobs);
+    let stopwatch = Stopwatch::begin(bed);
     let mut producers = tokio::task::JoinSet::new();
     for producer in 0..PRODUCERS {
-        let store = rig.place.store.clone();
-        let own: Vec<_> = (producer..jobs).step_by(PRODUCERS).map(|_| job(rig, Due::Now)).collect();
+        let store = bed.store.store.clone();
+        let own: Vec<_> = (producer..jobs).step_by(PRODUCERS).map(|_| job(bed, Due::Now)).collect();
         producers.spawn(async move {
             for job in own {
                 store.push(std::slice::from_ref(&job)).await?;
             }
-            Ok::<_, RigError>(())
+            Ok::<_, BenchError>(())
         });
     }
-    producers.join_all().await.into_iter().collect::<Result<(), RigError>>()?;
-    let figure = watch.end(rig, "push", jobs).case(format!("one a call, {PRODUCERS} at once"));
-    drain(rig, &rig.topic).await?;
+    producers.join_all().await.into_iter().collect::<Result<(), BenchError>>()?;
+    let figure = stopwatch.end(bed, "push", jobs).case(format!("one a call, {PRODUCERS} at once"));
+    drain(bed, &bed.topic).await?;
     Ok(figure)
 }
 
@@ -50,10 +50,10 @@ pub async fn push_singly(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn claim_and_settle(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    rig.settings.progress.begin(format!("claim and settle, {}", rig.settings.store), 2 * jobs);
-    fill(rig, jobs).await?;
-    let watch = Watch::begin(rig);
-    let done = drain(rig, &rig.topic).await?;
-    Ok(watch.end(rig, "claim and settle", done))
+pub async fn claim_and_settle(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    bed.settings.progress.begin(format!("claim and settle, {}", bed.settings.store), 2 * jobs);
+    fill(bed, jobs).await?;
+    let stopwatch = Stopwatch::begin(bed);
+    let done = drain(bed, &bed.topic).await?;
+    Ok(stopwatch.end(bed, "claim and settle", done))
 }

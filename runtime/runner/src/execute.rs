@@ -102,10 +102,10 @@ async fn run(
 
 /// In a fresh instance, or in one that the topic kept.
 async fn invoke(entry: &TopicHandler, component: &Component, attempt: Attempt) -> Report {
-    match &entry.stash {
+    match &entry.instances {
         None => component.invoke(attempt).await,
         // In a box: topics that keep nothing shall not carry it around.
-        Some(stash) => Box::pin(stash.invoke(component, attempt)).await,
+        Some(instances) => Box::pin(instances.invoke(component, attempt)).await,
     }
 }
 

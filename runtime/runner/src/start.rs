@@ -236,7 +236,11 @@ impl Runner {
         }
         self.context.abort.cancel();
         self.end_guests().await;
-        self.registry.borrow().entries().filter_map(|entry| entry.stash.as_ref()).for_each(|stash| stash.clear());
+        self.registry
+            .borrow()
+            .entries()
+            .filter_map(|entry| entry.instances.as_ref())
+            .for_each(|instances| instances.clear());
         let settled = self.end_settling().await;
         if settled {
             let registry = self.registry.borrow().clone();

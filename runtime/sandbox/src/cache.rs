@@ -13,7 +13,7 @@ use wasmtime::component::Component;
 
 use super::core_module;
 use super::error::SandboxError;
-use super::gate::Kind;
+use super::validate::Kind;
 
 /// Artifacts kept; beyond that the oldest go. Removing a loaded one is harmless: the mapping keeps the file alive.
 const ARTIFACTS_MAX: usize = 256;

@@ -30,12 +30,12 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Compiler {
     settings: CompilerSettings,
-    way: Way,
-    turns: Arc<Semaphore>,
+    mode: Mode,
+    permits: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum Mode {
     /// The program and the arguments before the limits.
     Child(Vec<OsString>),
     /// Unit tests have no binary to start.
@@ -46,7 +46,7 @@ enum Way {
 impl Compiler {
     pub(super) fn new(settings: CompilerSettings) -> Self {
         let command = vec![settings.program.clone().into(), COMPILE_SUBCOMMAND.into()];
-        Self { settings, way: Way::Child(command), turns: Arc::new(Semaphore::new(COMPILES_AT_ONCE)) }
+        Self { settings, mode: Mode::Child(command), permits: Arc::new(Semaphore::new(COMPILES_AT_ONCE)) }
     }
 
     pub(super) fn component_bytes(&self) -> u64 {
@@ -56,11 +56,11 @@ impl Compiler {
     /// The artifact of a component. Cancel-safe: dropping the future kills the child.
     pub(super) async fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
         // Never closed, so it never fails; if it did, compiling one more would be no harm.
-        let _turn = self.turns.acquire().await.ok();
-        match &self.way {
-            Way::Child(command) => self.run_in_time(command, wasm).await,
+        let _permit = self.permits.acquire().await.ok();
+        match &self.mode {
+            Mode::Child(command) => self.run_in_time(command, wasm).await,
             #[cfg(test)]
-            Way::InProcess => tests::compile_in_process(wasm),
+            Mode::InProcess => tests::compile_in_process(wasm),
         }
     }
 
@@ -156,13 +156,13 @@ mod tests {
     fn script(script: &str, timeout: Duration) -> Compiler {
         let settings = CompilerSettings { timeout, ..CompilerSettings::with_defaults("/bin/sh".into()) };
         let command = vec!["/bin/sh".into(), "-c".into(), script.into(), COMPILE_SUBCOMMAND.into()];
-        Compiler { way: Way::Child(command), ..Compiler::new(settings) }
+        Compiler { mode: Mode::Child(command), ..Compiler::new(settings) }
     }
 
     impl Compiler {
         pub(crate) fn in_process() -> Self {
             let settings = CompilerSettings::with_defaults("/nowhere".into());
-            Self { way: Way::InProcess, ..Self::new(settings) }
+            Self { mode: Mode::InProcess, ..Self::new(settings) }
         }
     }
 

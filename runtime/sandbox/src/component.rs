@@ -7,13 +7,13 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower};
 use wasmtime::{Engine, ResourcesRequired};
 
+use super::attempt::Version;
 use super::bindings::types::{Failure, Job, Outcome};
-use super::contract::Version;
 use super::error::LoadError;
-use super::gate::Kind;
 use super::host::{ALLOWED_IMPORTS, needed};
-use super::shelf::Shelf;
+use super::idle::IdleInstances;
 use super::state::State;
+use super::validate::Kind;
 use gristmill_core::topic::Capability;
 
 const HANDLER: &str = "gristmill:job/handler@0.1.0";
@@ -31,7 +31,7 @@ pub(super) struct Loaded {
     pub(super) handle: ComponentExportIndex,
     pub(super) self_test: Option<ComponentExportIndex>,
     /// Where its sandbox keeps instances.
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) idle: Arc<IdleInstances>,
     imports: Vec<String>,
     exports: Vec<String>,
     capabilities: Vec<Capability>,
@@ -54,7 +54,7 @@ impl Component {
         version: Version,
         component: &component::Component,
         linker: &Linker<State>,
-        shelf: &Arc<Shelf>,
+        idle: &Arc<IdleInstances>,
     ) -> Result<Self, LoadError> {
         let pre = linker
             .instantiate_pre(component)
@@ -66,14 +66,14 @@ impl Component {
         let exports = component.component_type().exports(linker.engine()).map(|(name, _)| name.to_owned()).collect();
         let capabilities = needed(&imports);
         let resources = component.resources_required();
-        let shelf = Arc::clone(shelf);
+        let idle = Arc::clone(idle);
         Ok(Self(Arc::new(Loaded {
             kind,
             version,
             pre,
             handle,
             self_test,
-            shelf,
+            idle,
             imports,
             exports,
             capabilities,

@@ -129,7 +129,7 @@ fn memories(concurrency: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::cache::artifact_key;
-    use crate::gate::Kind;
+    use crate::validate::Kind;
 
     #[test]
     fn what_the_child_compiles_the_pool_can_load() {

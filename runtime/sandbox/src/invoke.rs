@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
+use super::attempt::{Attempt, Report};
 use super::bindings::types::{Job, PayloadParam};
+use super::classify::{self, Stopped};
 use super::component::Component;
-use super::contract::{Attempt, Report};
-use super::ending::{self, Stopped};
 use super::engine::FUEL_PER_YIELD;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
@@ -36,8 +36,8 @@ impl Component {
         let job = guest_job(&attempt, &metadata, deadline);
         let answer = within(limits.timeout, self.call(&mut store, &self.0.handle, (job,))).await;
         report(&mut store, started, |state| match answer {
-            Ok((answer,)) => ending::answered(answer, &limits),
-            Err(stopped) => ending::stopped(&stopped, state),
+            Ok((answer,)) => classify::answered(answer, &limits),
+            Err(stopped) => classify::stopped(&stopped, state),
         })
     }
 
@@ -72,7 +72,7 @@ impl Component {
         loop {
             match self.0.pre.instantiate_async(&mut *store).await {
                 // An instance that is kept for later must not be in the way of one that is wanted now.
-                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.0.shelf.free_oldest() => {
+                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.0.idle.free_oldest() => {
                     store.data_mut().forget_memories();
                 }
                 answer => return answer,
@@ -83,7 +83,7 @@ impl Component {
 
 /// Bytes that each host call may pass.
 pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
-    store.set_hostcall_fuel(usize::try_from(ending::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
+    store.set_hostcall_fuel(usize::try_from(classify::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
 }
 
 /// Wall clock for a call. When time is up the call's future is dropped, which unwinds the guest's stack; its store
@@ -97,13 +97,13 @@ pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Resu
 pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
     let fuel_left = store.get_fuel().unwrap_or(0);
     let state = store.data_mut();
-    state.logbook().end_lines();
+    state.guest_log().end_lines();
     let outcome = judge(state);
     let follow_ups = match outcome {
         Outcome::Complete(_) | Outcome::Snooze(_) => mem::take(&mut state.follow_ups),
         _ => Vec::new(),
     };
-    let log_lines_dropped = state.logbook().close();
+    let log_lines_dropped = state.guest_log().close();
     Report {
         outcome,
         follow_ups,

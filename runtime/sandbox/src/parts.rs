@@ -6,11 +6,11 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component as Compiled;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use super::attempt::Version;
 use super::component::Component;
-use super::contract::Version;
-use super::gate::Kind;
+use super::idle::{IdleInstances, IdleLimits};
 use super::outbound::Outbound;
-use super::shelf::{Shelf, ShelfLimits};
+use super::validate::Kind;
 use super::{engine, host};
 
 pub use super::engine::FUEL_PER_YIELD;
@@ -33,12 +33,12 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = Engine::new(&config)?;
     let compiled = Compiled::from_binary(&engine, wasm)?;
-    let shelf = Arc::new(Shelf::new(ShelfLimits::of(engine::kept(1))));
+    let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(1))));
     Ok(Component::link(
         Kind::Component,
         Version(Sha256::digest(wasm).into()),
         &compiled,
         &host::linker(&engine, &Outbound::new())?,
-        &shelf,
+        &idle,
     )?)
 }

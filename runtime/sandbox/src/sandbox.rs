@@ -7,17 +7,17 @@ use tokio::task::spawn_blocking;
 use wasmtime::Engine;
 use wasmtime::component::{self, Linker};
 
+use super::attempt::Version;
 use super::cache::{ArtifactCache, artifact_key};
 use super::compiler::Compiler;
 use super::component::Component;
-use super::contract::Version;
 use super::error::{LoadError, SandboxError};
-use super::gate::Kind;
+use super::idle::{IdleInstances, IdleLimits};
 use super::outbound::Outbound;
 use super::settings::SandboxSettings;
-use super::shelf::{Shelf, ShelfLimits};
 use super::state::State;
-use super::{engine, gate, host};
+use super::validate::Kind;
+use super::{engine, host, validate};
 
 /// One engine, one pool of instances, one artifact cache. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ struct Inner {
     linker: Linker<State>,
     cache: ArtifactCache,
     compiler: Compiler,
-    shelf: Arc<Shelf>,
+    idle: Arc<IdleInstances>,
 }
 
 impl Sandbox {
@@ -45,8 +45,8 @@ impl Sandbox {
         let engine = engine::running(settings.concurrency)?;
         let linker = host::linker(&engine, &Outbound::new()).map_err(SandboxError::Link)?;
         let cache = ArtifactCache::open(&settings.cache)?;
-        let shelf = Arc::new(Shelf::new(ShelfLimits::of(engine::kept(settings.concurrency))));
-        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler, shelf })))
+        let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(settings.concurrency))));
+        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler, idle })))
     }
 
     /// Whether a file of so many bytes is worth reading.
@@ -54,7 +54,7 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError::TooLarge`]; so would [`Self::load`] say, but with the file in memory.
     pub fn check_size(&self, bytes: u64) -> Result<(), LoadError> {
-        gate::check_size(bytes, self.0.compiler.component_bytes())
+        validate::check_size(bytes, self.0.compiler.component_bytes())
     }
 
     /// Makes a component of the bytes of a file: looks at it, compiles it in a child process unless that was done
@@ -76,12 +76,12 @@ impl Sandbox {
                 self.blocking(&Arc::new((key, artifact)), Inner::keep).await?
             }
         };
-        Component::link(kind, version, &compiled, &self.0.linker, &self.0.shelf)
+        Component::link(kind, version, &compiled, &self.0.linker, &self.0.idle)
     }
 
     /// How many instances wait for their next job, and the bytes of their memories.
     pub fn kept(&self) -> (u64, u64) {
-        self.0.shelf.kept()
+        self.0.idle.kept()
     }
 
     /// Runs what takes long, or reads files, where it delays nobody.
@@ -101,7 +101,7 @@ impl Sandbox {
 
 impl Inner {
     fn look(&self, wasm: &[u8]) -> Result<(Kind, Version, Arc<str>), LoadError> {
-        let kind = gate::check(wasm, self.compiler.component_bytes())?;
+        let kind = validate::validate(wasm, self.compiler.component_bytes())?;
         Ok((kind, Version::of(wasm), artifact_key(&self.engine, kind, wasm).into()))
     }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::attempt::{Attempt, Cancellation, LogSink};
+use super::classify::{self, Stopped};
 use super::component::Component;
-use super::contract::{Attempt, Cancellation, LogSink};
-use super::ending::{self, Stopped};
 use super::invoke::{report, within};
 use gristmill_core::job::{BadName, Job, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;
@@ -34,7 +34,7 @@ impl Component {
         let started = within(limits.timeout, start).await;
         let report = report(&mut store, Instant::now(), |state| match started {
             Ok(_) => Outcome::Complete(None),
-            Err(stopped) => ending::stopped(&stopped, state),
+            Err(stopped) => classify::stopped(&stopped, state),
         });
         match report.outcome {
             Outcome::Complete(_) => Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() }),
@@ -58,7 +58,7 @@ impl Component {
                 said = answer;
                 Outcome::Complete(None)
             }
-            Err(stopped) => ending::stopped(&stopped, state),
+            Err(stopped) => classify::stopped(&stopped, state),
         });
         match report.outcome {
             Outcome::Complete(_) => said.map_err(|problem| format!("the self-test says: {problem}")),

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use wasmtime::component::ResourceTable;
 
-use super::contract::{Attempt, Cancellation, CheckpointSender, FollowUpRule, LogLine, Version};
-use super::host::World;
+use super::attempt::{Attempt, Cancellation, CheckpointSender, FollowUpRule, LogLine, Version};
+use super::guest_log::GuestLog;
+use super::host::GuestWasi;
 use super::limiter::MemoryLimiter;
-use super::logbook::Logbook;
 use gristmill_core::job::{Name, NewJob, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
@@ -32,13 +32,13 @@ pub(super) struct State {
     /// Bodies and headers of `follow_ups`.
     pub(super) follow_ups_bytes: u64,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
-    pub(super) logbook: Arc<Mutex<Logbook>>,
+    pub(super) guest_log: Arc<Mutex<GuestLog>>,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
     host_calls_left: u64,
     pub(super) resources: ResourceTable,
     /// Made when the guest first calls WASI: many never do, and it costs more than everything else here together.
-    pub(super) wasi: Option<World>,
+    pub(super) wasi: Option<GuestWasi>,
 }
 
 /// The guest called the host more often than it may. Ends the guest.
@@ -61,7 +61,7 @@ impl State {
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             follow_ups: Vec::new(),
             follow_ups_bytes: 0,
-            logbook: Arc::new(Mutex::new(Logbook::new(attempt, version))),
+            guest_log: Arc::new(Mutex::new(GuestLog::new(attempt, version))),
             http_requests: 0,
             host_calls_left: attempt.limits.host_calls,
             resources,
@@ -73,9 +73,9 @@ impl State {
     /// handles to streams and clocks. Whatever is not named here is as in [`State::new`].
     pub(super) fn renew(&mut self, attempt: &Attempt, version: Version) {
         let used = mem::replace(self, Self::new(attempt, version));
-        // The streams lead to the old logbook's place: the new content moves in there.
-        mem::swap(&mut *self.logbook(), &mut *used.logbook());
-        self.logbook = used.logbook;
+        // The streams lead to the old guest_log's place: the new content moves in there.
+        mem::swap(&mut *self.guest_log(), &mut *used.guest_log());
+        self.guest_log = used.guest_log;
         self.memory = MemoryLimiter::new(attempt.limits.memory_bytes).holding(&used.memory);
         self.resources = used.resources;
         self.wasi = used.wasi.inspect(|world| world.set_clock(attempt.clock_offset_ms));
@@ -103,11 +103,11 @@ impl State {
     }
 
     pub(super) fn log(&self, line: LogLine) {
-        self.logbook().write(line);
+        self.guest_log().write(line);
     }
 
-    pub(super) fn logbook(&self) -> MutexGuard<'_, Logbook> {
-        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
+        self.guest_log.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn store_time(offset_ms: i64) -> Timestamp {
 mod tests {
     use wasmtime::ResourceLimiter;
 
-    use super::super::contract::LogSink;
+    use super::super::attempt::LogSink;
     use super::super::tests::attempt;
     use super::*;
 
@@ -129,7 +129,7 @@ mod tests {
     fn a_renewed_state_is_the_new_attempts_but_for_what_the_guest_holds() {
         let version = Version([1; 32]);
         let mut state = spoilt(version);
-        let logbook = Arc::clone(&state.logbook);
+        let guest_log = Arc::clone(&state.guest_log);
 
         let mut next = attempt("next");
         let lines = Arc::default();
@@ -153,7 +153,7 @@ mod tests {
             memory,
             follow_ups,
             follow_ups_bytes,
-            logbook: renewed,
+            guest_log: renewed,
             http_requests,
             host_calls_left: _,
             resources,
@@ -164,9 +164,9 @@ mod tests {
         assert!(!cancellation.is_cancelled() && checkpoints.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
         assert_eq!((follow_ups.len(), follow_ups_bytes, http_requests), (0, 0, 0));
-        assert!(Arc::ptr_eq(&renewed, &logbook), "the guest's streams lead there");
+        assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().unwrap().len(), 1);
-        assert_eq!(logbook.lock().unwrap().close(), 0);
+        assert_eq!(guest_log.lock().unwrap().close(), 0);
         assert_eq!((resources.is_empty(), wasi.is_none()), (false, true));
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::attempt::{Attempt, Report};
 use super::component::Component;
-use super::contract::{Attempt, Report};
+use super::instance_pool::{GuestInstance, Run};
 use super::invoke::within;
-use super::reuse::{Run, Warm};
 use gristmill_core::outcome::Outcome;
 
 /// One instance from its start on, with the same job again and again.
@@ -63,7 +63,7 @@ impl Component {
     }
 }
 
-impl Warm {
+impl GuestInstance {
     async fn start_in_time(&mut self, run: &Run<'_>) -> Result<(), Outcome> {
         let started = within(run.time_left(), self.start(run)).await;
         started.map(drop).map_err(|stopped| self.report(run, Err(stopped)).outcome)

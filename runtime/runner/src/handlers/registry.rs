@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gristmill_config::{Manifest, TenantLimits};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::topic::{Capability, Limits, Topic};
-use gristmill_sandbox::{Component, FollowUpRule, Stash, Version};
+use gristmill_sandbox::{Component, FollowUpRule, InstancePool, Version};
 
 /// A component that passed every check, under the name of its file.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub struct TopicHandler {
     /// What the handler may enqueue to: the topics of its tenant.
     pub targets: Arc<HashMap<Name, FollowUpRule>>,
     /// Where instances wait for the next job; none if each job gets a fresh one.
-    pub stash: Option<Arc<Stash>>,
+    pub instances: Option<Arc<InstancePool>>,
 }
 
 /// Every topic of the manifest, and a topic for every component that has no entry there.
@@ -58,8 +58,8 @@ impl HandlerRegistry {
         let entries = topics.into_values().map(|topic| {
             let (handler, lacking) = occupant(&topic, handlers, before);
             let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
-            let stash = handler.as_ref().and_then(|handler| stash(&topic, handler, before.get(&topic.id)));
-            (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, stash }))
+            let instances = handler.as_ref().and_then(|handler| instance_pool(&topic, handler, before.get(&topic.id)));
+            (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, instances }))
         });
         let entries: HashMap<_, _> = entries.collect();
         let tenants = entries.keys().map(|id| id.tenant.clone()).collect();
@@ -170,14 +170,14 @@ fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<T
 }
 
 /// With another version, or with settings changed in any way, what is kept is of no use any more.
-fn stash(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHandler>>) -> Option<Arc<Stash>> {
+fn instance_pool(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHandler>>) -> Option<Arc<InstancePool>> {
     if topic.reuse < 2 {
         return None;
     }
     let version = |entry: &TopicHandler| entry.handler.as_ref().map(Handler::version);
     let same = before.filter(|entry| entry.topic == *topic && version(entry) == Some(handler.version()));
-    let kept = same.and_then(|entry| entry.stash.clone());
-    kept.or_else(|| Some(Arc::new(handler.component.stash(topic.reuse))))
+    let kept = same.and_then(|entry| entry.instances.clone());
+    kept.or_else(|| Some(Arc::new(handler.component.instance_pool(topic.reuse))))
 }
 
 fn targets(topics: &BTreeMap<TopicId, Topic>) -> HashMap<Name, Arc<HashMap<Name, FollowUpRule>>> {

@@ -21,16 +21,16 @@ const SELF_TEST: &str = "gristmill:job/self-test@0.1.0#check";
 
 /// What tells a core module that becomes a handler from any other.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Signs {
+pub(super) struct HandlerSigns {
     /// It carries its component type.
     typed: bool,
     handle: bool,
     self_test: bool,
 }
 
-impl Signs {
+impl HandlerSigns {
     /// To be called with every payload of the module.
-    pub(super) fn look(&mut self, payload: &Payload<'_>) {
+    pub(super) fn add(&mut self, payload: &Payload<'_>) {
         match payload {
             Payload::CustomSection(section) => self.typed |= section.name().starts_with(TYPE_SECTION),
             Payload::ExportSection(exports) => {
@@ -46,11 +46,11 @@ impl Signs {
     fn of(module: &[u8]) -> Self {
         let mut signs = Self::default();
         // What cannot be read, the encoder will name.
-        Parser::new(0).parse_all(module).map_while(Result::ok).for_each(|payload| signs.look(&payload));
+        Parser::new(0).parse_all(module).map_while(Result::ok).for_each(|payload| signs.add(&payload));
         signs
     }
 
-    pub(super) fn of_handler(self) -> bool {
+    pub(super) fn is_handler(self) -> bool {
         self.typed || self.handle
     }
 }
@@ -79,7 +79,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>, Error> {
 /// The module with its component type: its own, or that of every handler.
 fn with_type(module: &[u8]) -> Result<Vec<u8>, Error> {
     let mut module = module.to_vec();
-    let signs = Signs::of(&module);
+    let signs = HandlerSigns::of(&module);
     if !signs.typed {
         let name = if signs.self_test { "gristmill:job/job-handler-full" } else { "gristmill:job/job-handler-http" };
         let (resolve, world) = world(&[], name)?;

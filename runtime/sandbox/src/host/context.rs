@@ -5,8 +5,8 @@ use tracing::Level;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
+use super::super::attempt::{CheckpointRequest, CheckpointSender, LogLine};
 use super::super::bindings::context::CheckpointError;
-use super::super::contract::{CheckpointRequest, CheckpointSender, LogLine};
 use super::super::state::State;
 
 /// Links the interface by hand: `fuel-remaining` has to see the store, and the generated form of that needs the

@@ -1,7 +1,7 @@
 //! `log`: structured lines of the guest.
 
+use super::super::attempt::LogLine;
 use super::super::bindings::log::{Host, Level};
-use super::super::contract::LogLine;
 use super::super::state::State;
 
 impl Host for State {
@@ -13,7 +13,7 @@ impl Host for State {
 
     fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
         self.count_call()?;
-        Ok(self.logbook().wants(level.into()))
+        Ok(self.guest_log().keeps(level.into()))
     }
 }
 

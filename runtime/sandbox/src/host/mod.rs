@@ -11,4 +11,4 @@ mod wasi;
 
 pub(super) use capability::needed;
 pub(super) use linker::{ALLOWED_IMPORTS, linker};
-pub(super) use wasi::World;
+pub(super) use wasi::GuestWasi;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::super::attempt::FollowUpRule;
 use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request, Priority as Asked};
-use super::super::contract::FollowUpRule;
 use super::super::state::State;
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;

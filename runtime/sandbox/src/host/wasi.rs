@@ -14,7 +14,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use super::super::logbook::{Logbook, Stream};
+use super::super::guest_log::{GuestLog, Stream};
 use super::super::state::{State, store_time};
 use gristmill_core::topic::Grants;
 
@@ -26,22 +26,22 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, resources, logbook, grants, clock_offset_ms, .. } = self;
-        let World { context, .. } = wasi.get_or_insert_with(|| World::new(logbook, grants, *clock_offset_ms));
+        let Self { wasi, resources, guest_log, grants, clock_offset_ms, .. } = self;
+        let GuestWasi { context, .. } = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms));
         WasiCtxView { ctx: context, table: resources }
     }
 }
 
 /// All that a guest sees through WASI. An instance keeps its own, since the guest holds on to parts of it.
-pub(crate) struct World {
+pub(crate) struct GuestWasi {
     context: WasiCtx,
     clock: StoreClock,
 }
 
-impl World {
-    fn new(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock_offset_ms: i64) -> Self {
+impl GuestWasi {
+    fn new(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock_offset_ms: i64) -> Self {
         let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
-        Self { context: context(logbook, grants, clock.clone()), clock }
+        Self { context: context(guest_log, grants, clock.clone()), clock }
     }
 
     /// Another attempt's.
@@ -50,14 +50,14 @@ impl World {
     }
 }
 
-fn context(logbook: &Arc<Mutex<Logbook>>, grants: &Grants, clock: StoreClock) -> WasiCtx {
+fn context(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock: StoreClock) -> WasiCtx {
     let mut world = WasiCtxBuilder::new();
     for (name, value) in &grants.env {
         world.env(name, value);
     }
     world
-        .stdout(Lines::new(logbook, Stream::Out))
-        .stderr(Lines::new(logbook, Stream::Error))
+        .stdout(GuestStream::new(guest_log, Stream::Out))
+        .stderr(GuestStream::new(guest_log, Stream::Error))
         .wall_clock(clock)
         .max_random_size(RANDOM_BYTES_MAX)
         .allow_tcp(false)
@@ -84,28 +84,28 @@ impl HostWallClock for StoreClock {
 
 /// Standard output or error. Knows no attempt: an instance that is kept writes the next one's lines with it.
 #[derive(Clone)]
-struct Lines {
-    logbook: Arc<Mutex<Logbook>>,
+struct GuestStream {
+    guest_log: Arc<Mutex<GuestLog>>,
     stream: Stream,
 }
 
-impl Lines {
-    fn new(logbook: &Arc<Mutex<Logbook>>, stream: Stream) -> Self {
-        Self { logbook: Arc::clone(logbook), stream }
+impl GuestStream {
+    fn new(guest_log: &Arc<Mutex<GuestLog>>, stream: Stream) -> Self {
+        Self { guest_log: Arc::clone(guest_log), stream }
     }
 
     fn print(&self, bytes: &[u8]) {
-        self.logbook.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).print(self.stream, bytes);
+        self.guest_log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).print(self.stream, bytes);
     }
 }
 
-impl IsTerminal for Lines {
+impl IsTerminal for GuestStream {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for Lines {
+impl StdoutStream for GuestStream {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }
@@ -116,11 +116,11 @@ impl StdoutStream for Lines {
 }
 
 #[async_trait::async_trait]
-impl Pollable for Lines {
+impl Pollable for GuestStream {
     async fn ready(&mut self) {}
 }
 
-impl OutputStream for Lines {
+impl OutputStream for GuestStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.print(&bytes);
         Ok(())
@@ -135,7 +135,7 @@ impl OutputStream for Lines {
     }
 }
 
-impl AsyncWrite for Lines {
+impl AsyncWrite for GuestStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.print(bytes);
         Poll::Ready(Ok(bytes.len()))

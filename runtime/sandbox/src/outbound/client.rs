@@ -18,7 +18,7 @@ use super::outgoing::{Outgoing, invalid};
 use super::pool::Pool;
 use super::redirect;
 use super::resolve::Resolver;
-use super::trust::Trust;
+use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
 
@@ -32,7 +32,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: Trust) -> Self {
+    pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
         let connector = Connector::new(Arc::clone(&grant), resolver, trust);
         Self { topic, grant, connector, pool: Arc::default() }
     }
@@ -67,7 +67,7 @@ impl Client {
             *requests += 1;
             let started = Instant::now();
             let exchanged = self.exchange(&outgoing, &origin).await;
-            self.tell(&outgoing, &origin, exchanged.as_ref().map(|(response, _)| response.status()), started);
+            self.trace(&outgoing, &origin, exchanged.as_ref().map(|(response, _)| response.status()), started);
             let (response, connection) = exchanged?;
             match redirect::next(&outgoing, &response) {
                 // The redirect's body is of no use, and its connection goes with it.
@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// Neither path nor query nor headers: they carry secrets.
-    fn tell(&self, outgoing: &Outgoing, origin: &Origin, status: Result<StatusCode, &HttpError>, started: Instant) {
+    fn trace(&self, outgoing: &Outgoing, origin: &Origin, status: Result<StatusCode, &HttpError>, started: Instant) {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (topic, method, host, port) = (&self.topic, &outgoing.method, &origin.host, origin.port);
         match status {

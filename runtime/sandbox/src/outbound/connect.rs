@@ -22,7 +22,7 @@ use url::{Host, Url};
 
 use super::super::bindings::http::HttpError;
 use super::resolve::Resolver;
-use super::trust::Trust;
+use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
 
 /// For one address, if there is another one to try.
@@ -53,7 +53,7 @@ pub(super) struct Connector {
     grant: Arc<HttpGrant>,
     resolver: Resolver,
     lookups: Arc<Semaphore>,
-    trust: Trust,
+    trust: TrustedRoots,
     tls: OnceCell<TlsConnector>,
 }
 
@@ -68,7 +68,7 @@ impl Origin {
 }
 
 impl Connector {
-    pub(super) fn new(grant: Arc<HttpGrant>, resolver: Resolver, trust: Trust) -> Self {
+    pub(super) fn new(grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
         Self { grant, resolver, lookups: Arc::new(Semaphore::new(LOOKUPS)), trust, tls: OnceCell::new() }
     }
 

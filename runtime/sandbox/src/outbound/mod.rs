@@ -13,9 +13,9 @@ mod outgoing;
 mod pool;
 mod redirect;
 mod resolve;
+mod roots;
 #[cfg(test)]
 mod tests;
-mod trust;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::client::Client;
 use self::outgoing::Outgoing;
 use self::resolve::Resolver;
-use self::trust::Trust;
+use self::roots::TrustedRoots;
 use super::bindings::http::{HttpError, Request, Response};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
@@ -40,7 +40,7 @@ struct Inner {
     /// None: requests run where the guest does.
     runtime: Option<Handle>,
     resolver: Resolver,
-    trust: Trust,
+    trust: TrustedRoots,
     /// One for each topic that has sent anything: connections are never shared between topics, and so not between
     /// tenants.
     clients: Mutex<HashMap<TopicId, Arc<Client>>>,
@@ -57,10 +57,10 @@ pub(super) struct Sent {
 impl Outbound {
     /// Sends from the runtime that this is called on. Opens nothing yet.
     pub(super) fn new() -> Self {
-        Self::with(Resolver::system(), Trust::of_machine())
+        Self::with(Resolver::system(), TrustedRoots::of_machine())
     }
 
-    fn with(resolver: Resolver, trust: Trust) -> Self {
+    fn with(resolver: Resolver, trust: TrustedRoots) -> Self {
         Self(Arc::new(Inner { runtime: Handle::try_current().ok(), resolver, trust, clients: Mutex::default() }))
     }
 

@@ -4,10 +4,10 @@ mod core_modules;
 mod guest;
 mod host_calls;
 mod http;
+mod instance_pool;
 mod limits;
 mod lives;
 mod refusals;
-mod reuse;
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -9,7 +9,7 @@ use super::super::global::Global;
 use super::super::input::Body;
 use super::super::table::Table;
 use super::super::{folder, sandbox, screen};
-use gristmill_bench::{self as bench, ComponentFigure, Progress, Trial};
+use gristmill_bench::{self as bench, ComponentFigure, ComponentRun, Progress};
 use gristmill_config::units;
 use gristmill_core::job::TopicId;
 
@@ -48,12 +48,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     for component in args.components {
         let topic = folder::topic_of(&manifest, args.topic.as_ref(), &component)?;
         let rounds = args.rounds.map(|rounds| rounds as usize);
-        let trial = Trial { component, topic, body: body.clone(), rounds, progress: progress.clone() };
-        match bench::component(&trial, &sandbox).await {
+        let run = ComponentRun { component, topic, body: body.clone(), rounds, progress: progress.clone() };
+        match bench::component(&run, &sandbox).await {
             Ok(figure) if global.json => screen::document(&serde_json::to_value(&figure)?)?,
             Ok(figure) => figures.push(figure),
             Err(error) => {
-                measured = Err(error).with_context(|| format!("failed to measure {}", trial.component.display()));
+                measured = Err(error).with_context(|| format!("failed to measure {}", run.component.display()));
                 break;
             }
         }

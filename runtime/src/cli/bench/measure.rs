@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use gristmill_bench::{self as bench, Neighbour, Rig, RigSettings};
+use gristmill_bench::{self as bench, BenchSettings, Neighbour, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
 /// Measures what is wanted; tells how many jobs started early.
 pub(super) async fn measure(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     pool: &SandboxSettings,
     figures: &mut Figures,
 ) -> anyhow::Result<usize> {
@@ -29,14 +29,14 @@ pub(super) async fn measure(
         isolation(args, settings, &sandbox, figures).await?;
     }
     if args.wants(Scenario::Reload) {
-        let rig = Rig::new(settings.clone(), &sandbox).await?;
+        let bed = TestBed::new(settings.clone(), &sandbox).await?;
         for compiled in [true, false] {
-            figures.add(bench::reload(&rig, &sandbox, compiled, args.few()).await?)?;
+            figures.add(bench::reload(&bed, &sandbox, compiled, args.few()).await?)?;
         }
     }
     if args.wants(Scenario::Start) {
-        let rig = Rig::new(settings.clone(), &sandbox).await?;
-        figures.add(bench::start(&rig, pool, 5 * args.few(), args.few().min(5)).await?)?;
+        let bed = TestBed::new(settings.clone(), &sandbox).await?;
+        figures.add(bench::start(&bed, pool, 5 * args.few(), args.few().min(5)).await?)?;
     }
     if args.wants(Scenario::Reuse) {
         reuse(args, settings, &sandbox, figures).await?;
@@ -45,8 +45,8 @@ pub(super) async fn measure(
         stores(args, settings, &sandbox, figures).await?;
     }
     if args.wants(Scenario::Http) {
-        let rig = Rig::new(settings.clone(), &sandbox).await?;
-        for figure in bench::pushes_over_http(&rig, args.jobs()).await? {
+        let bed = TestBed::new(settings.clone(), &sandbox).await?;
+        for figure in bench::pushes_over_http(&bed, args.jobs()).await? {
             figures.add(figure)?;
         }
     }
@@ -72,33 +72,33 @@ impl ScenarioArgs {
 
 async fn main(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
 ) -> anyhow::Result<usize> {
-    let rig = Rig::new(settings.clone(), sandbox).await?;
+    let bed = TestBed::new(settings.clone(), sandbox).await?;
     let (mut floor, mut early) = (None, 0);
     if args.wants(Scenario::Floor) {
-        figures.add(bench::sandbox_floor(&rig, args.jobs() / 5).await?)?;
+        figures.add(bench::sandbox_floor(&bed, args.jobs() / 5).await?)?;
         if settings.store.is_redis() {
-            floor = Some(figures.add(bench::redis_floor(&rig, args.jobs()).await?)?);
+            floor = Some(figures.add(bench::redis_floor(&bed, args.jobs()).await?)?);
         }
     }
     if args.wants(Scenario::Throughput) {
-        let figure = bench::throughput(&rig, args.jobs()).await?;
+        let figure = bench::throughput(&bed, args.jobs()).await?;
         figures.add(match &floor {
             Some(floor) => figure.rate_of(floor, "bare Redis"),
             None => figure,
         })?;
     }
     if args.wants(Scenario::Latency) {
-        figures.add(bench::latency(&rig, args.some()).await?)?;
+        figures.add(bench::latency(&bed, args.some()).await?)?;
     }
     if args.wants(Scenario::Lateness) {
         let burst = args.jobs().min(10_000);
         let (trickle, seconds) = if args.jobs() < 10_000 { (50, 1) } else { (500, 10) };
         for (jobs, seconds) in [(trickle, seconds), (burst, 1)] {
-            let (figure, too_early) = bench::lateness(&rig, jobs, Duration::from_secs(seconds)).await?;
+            let (figure, too_early) = bench::lateness(&bed, jobs, Duration::from_secs(seconds)).await?;
             figures.add(figure)?;
             early += too_early;
         }
@@ -109,18 +109,18 @@ async fn main(
 /// What is kept in memory for each of many things; attempts a thousand at once.
 async fn memory(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     pool: &SandboxSettings,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let attempts = args.jobs.min(1_000);
     let sandbox = Sandbox::new(&SandboxSettings { concurrency: attempts, ..pool.clone() })?;
-    let settings = RigSettings { concurrency: attempts as usize, ..settings.clone() };
-    let rig = Rig::new(settings, &sandbox).await?;
-    for figure in bench::runner_memory(&rig, &sandbox).await? {
+    let settings = BenchSettings { concurrency: attempts as usize, ..settings.clone() };
+    let bed = TestBed::new(settings, &sandbox).await?;
+    for figure in bench::runner_memory(&bed, &sandbox).await? {
         figures.add(figure)?;
     }
-    if let Some(figure) = bench::store_memory(&rig, args.jobs()).await? {
+    if let Some(figure) = bench::store_memory(&bed, args.jobs()).await? {
         figures.add(figure)?;
     }
     Ok(())
@@ -129,31 +129,31 @@ async fn memory(
 /// Each case with much is compared with the same case with little, measured right before.
 async fn scaling(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let (jobs, little, much) = (args.jobs(), args.jobs().min(1_000), 10 * args.jobs());
-    let rig = async || Rig::new(settings.clone(), sandbox).await;
-    let few = figures.add(bench::backlog(&rig().await?, little, jobs).await?)?;
-    figures.add(bench::backlog(&rig().await?, much, jobs).await?.rate_of(&few, &few.case))?;
-    let few = figures.add(bench::topics(&rig().await?, 1, jobs).await?)?;
-    figures.add(bench::topics(&rig().await?, little, jobs).await?.rate_of(&few, &few.case))?;
-    let few = figures.add(bench::delayed(&rig().await?, little, jobs).await?)?;
-    figures.add(bench::delayed(&rig().await?, much, jobs).await?.rate_of(&few, &few.case))?;
+    let bed = async || TestBed::new(settings.clone(), sandbox).await;
+    let few = figures.add(bench::backlog(&bed().await?, little, jobs).await?)?;
+    figures.add(bench::backlog(&bed().await?, much, jobs).await?.rate_of(&few, &few.case))?;
+    let few = figures.add(bench::topics(&bed().await?, 1, jobs).await?)?;
+    figures.add(bench::topics(&bed().await?, little, jobs).await?.rate_of(&few, &few.case))?;
+    let few = figures.add(bench::delayed(&bed().await?, little, jobs).await?)?;
+    figures.add(bench::delayed(&bed().await?, much, jobs).await?.rate_of(&few, &few.case))?;
     Ok(())
 }
 
 async fn isolation(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
-    let rig = Rig::new(settings.clone(), sandbox).await?;
+    let bed = TestBed::new(settings.clone(), sandbox).await?;
     let mut alone = None;
     for beside in [Neighbour::None, Neighbour::Waiting, Neighbour::Computing(1), Neighbour::Computing(args.threads)] {
-        let figure = bench::isolation(&rig, sandbox, beside, args.some() / 2).await?;
+        let figure = bench::isolation(&bed, sandbox, beside, args.some() / 2).await?;
         let figure = match &alone {
             None => figure,
             Some(alone) => figure.p99_of(alone, "p99 alone"),
@@ -166,20 +166,20 @@ async fn isolation(
 
 async fn reuse(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
-    let rig = Rig::new(settings.clone(), sandbox).await?;
-    let fresh = figures.add(bench::reuse(&rig, args.jobs(), 1).await?)?;
-    figures.add(bench::reuse(&rig, args.jobs(), 1000).await?.rate_of(&fresh, "fresh"))?;
+    let bed = TestBed::new(settings.clone(), sandbox).await?;
+    let fresh = figures.add(bench::reuse(&bed, args.jobs(), 1).await?)?;
+    figures.add(bench::reuse(&bed, args.jobs(), 1000).await?.rate_of(&fresh, "fresh"))?;
     Ok(())
 }
 
 /// The same work on each kind of store, one store after the other.
 async fn stores(
     args: &ScenarioArgs,
-    settings: &RigSettings,
+    settings: &BenchSettings,
     sandbox: &Sandbox,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
@@ -187,12 +187,12 @@ async fn stores(
     const SINGLE_SHARE: usize = 5;
     let mut redis: Option<Vec<bench::Figure>> = None;
     for on in [On::Redis, On::EmbeddedProcess, On::Embedded] {
-        let rig = Rig::new(RigSettings { store: on.into(), ..settings.clone() }, sandbox).await?;
+        let bed = TestBed::new(BenchSettings { store: on.into(), ..settings.clone() }, sandbox).await?;
         let steps = vec![
-            bench::push(&rig, args.jobs()).await?,
-            bench::push_singly(&rig, args.jobs().div_ceil(SINGLE_SHARE)).await?,
-            bench::claim_and_settle(&rig, args.jobs()).await?,
-            bench::throughput(&rig, args.jobs()).await?,
+            bench::push(&bed, args.jobs()).await?,
+            bench::push_singly(&bed, args.jobs().div_ceil(SINGLE_SHARE)).await?,
+            bench::claim_and_settle(&bed, args.jobs()).await?,
+            bench::throughput(&bed, args.jobs()).await?,
         ];
         let mut added = Vec::with_capacity(steps.len());
         for (step, figure) in steps.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::{sandbox, screen};
-use gristmill_bench::{BenchStore, Progress, RigSettings};
+use gristmill_bench::{BenchSettings, BenchStore, Progress};
 use gristmill_config::StoreAddress;
 use gristmill_sandbox::SandboxSettings;
 use gristmill_store::embedded::Durability;
@@ -140,9 +140,9 @@ impl ScenarioArgs {
         self.data.as_ref().map_or_else(|| vec![b'x'; self.payload], |data| data.clone().into_bytes())
     }
 
-    fn rig(&self, global: &Global) -> Result<RigSettings, Usage> {
+    fn bench_settings(&self, global: &Global) -> Result<BenchSettings, Usage> {
         let watched = !global.json && screen::is_watched();
-        Ok(RigSettings {
+        Ok(BenchSettings {
             handler: self.handler.clone(),
             simulate: self.simulate.clone(),
             store: redis(global)?.map_or(self.on.into(), BenchStore::RedisAt),
@@ -168,7 +168,8 @@ async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Ex
     let cache = tempfile::TempDir::with_prefix("gristmill-bench-").context("failed to make a temporary folder")?;
     let sandbox = sandbox::settings(&manifest, args.concurrency)?;
     let sandbox = SandboxSettings { cache: cache.path().to_owned(), ..sandbox };
-    let early = measure::measure(&args, &args.rig(global)?, &sandbox, &mut show::Figures::new(global)).await?;
+    let early =
+        measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut show::Figures::new(global)).await?;
     anyhow::ensure!(early == 0, "{early} jobs started before they were due: this is a fault of the queue");
     Ok(Exit::Done)
 }

@@ -90,7 +90,7 @@ async fn a_name_is_resolved_once_for_a_connection_and_looked_at_each_time() {
         let first = counted.fetch_add(1, Ordering::Relaxed) == 0;
         vec![if first { "127.0.0.1" } else { "169.254.169.254" }.parse().unwrap()]
     }));
-    let outbound = Outbound::with(rebinding, Trust::only(RootCertStore::empty()));
+    let outbound = Outbound::with(rebinding, TrustedRoots::only(RootCertStore::empty()));
     assert_eq!(send(&outbound, local(), get(server.url("/"))).await.unwrap().status, 200);
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
     assert!(denial(send(&outbound, local(), get(server.url("/"))).await).contains("169.254.169.254"));
@@ -99,7 +99,7 @@ async fn a_name_is_resolved_once_for_a_connection_and_looked_at_each_time() {
 #[tokio::test]
 async fn what_is_not_among_the_hosts_is_denied_without_a_lookup() {
     let resolver = Resolver::Fixed(Arc::new(|name| panic!("{name} was looked up")));
-    let outbound = Outbound::with(resolver, Trust::only(RootCertStore::empty()));
+    let outbound = Outbound::with(resolver, TrustedRoots::only(RootCertStore::empty()));
     for url in [
         "https://evil.example/",
         "http://good.example/",

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::RootCertStore;
 
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::resolve::Resolver;
-use super::trust::Trust;
+use super::roots::TrustedRoots;
 use super::{Outbound, Sent};
 use gristmill_core::http_grant::HttpGrant;
 
@@ -38,7 +38,7 @@ fn local() -> HttpGrant {
 /// Every name has these addresses.
 fn resolving(addresses: &[&str]) -> Outbound {
     let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-    Outbound::with(Resolver::Fixed(Arc::new(move |_| addresses.clone())), Trust::only(RootCertStore::empty()))
+    Outbound::with(Resolver::Fixed(Arc::new(move |_| addresses.clone())), TrustedRoots::only(RootCertStore::empty()))
 }
 
 fn get(url: impl Into<String>) -> Request {

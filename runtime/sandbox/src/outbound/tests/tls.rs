@@ -41,7 +41,7 @@ fn trusting(certificate: Option<CertificateDer<'static>>) -> Outbound {
     let mut roots = RootCertStore::empty();
     certificate.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
     let resolver = Resolver::Fixed(Arc::new(|_| vec!["127.0.0.1".parse().unwrap()]));
-    Outbound::with(resolver, Trust::only(roots))
+    Outbound::with(resolver, TrustedRoots::only(roots))
 }
 
 #[tokio::test]

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::reuse::Warm;
+use super::instance_pool::GuestInstance;
 
 /// What a sandbox may keep.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ShelfLimits {
+pub(super) struct IdleLimits {
     pub(super) instances: usize,
     /// Of their linear memories together.
     pub(super) bytes: u64,
@@ -20,61 +20,61 @@ pub(super) struct ShelfLimits {
     pub(super) idle: Duration,
 }
 
-impl ShelfLimits {
+impl IdleLimits {
     /// Some eighty Python guests; who is not needed for a minute was a peak.
     pub(super) fn of(instances: u32) -> Self {
         Self { instances: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
     }
 }
 
-/// Whose instances: a stash takes out only what it put in.
+/// Whose instances: a pool takes out only what it put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct StashId(u64);
+pub(super) struct PoolId(u64);
 
 /// All idle instances of a sandbox. When there are too many, those that have been idle longest are freed.
-pub(super) struct Shelf {
-    limits: ShelfLimits,
+pub(super) struct IdleInstances {
+    limits: IdleLimits,
     content: Mutex<Content>,
 }
 
 #[derive(Default)]
 struct Content {
-    /// Each stash's instances, the one used last at the back; no entry for a stash that has none here.
-    idle: HashMap<StashId, VecDeque<Idle>>,
+    /// Each pool's instances, the one used last at the back; no entry for a pool that has none here.
+    idle: HashMap<PoolId, VecDeque<Idle>>,
     instances: usize,
     bytes: u64,
-    next_stash: u64,
+    next_pool: u64,
     /// A task waits for instances to have been idle too long.
     watched: bool,
 }
 
 struct Idle {
-    instance: Warm,
+    instance: GuestInstance,
     bytes: u64,
     since: Instant,
 }
 
-impl Shelf {
-    pub(super) fn new(limits: ShelfLimits) -> Self {
+impl IdleInstances {
+    pub(super) fn new(limits: IdleLimits) -> Self {
         Self { limits, content: Mutex::default() }
     }
 
-    pub(super) fn open_stash(&self) -> StashId {
+    pub(super) fn open_pool(&self) -> PoolId {
         let mut content = self.content();
-        content.next_stash += 1;
-        StashId(content.next_stash)
+        content.next_pool += 1;
+        PoolId(content.next_pool)
     }
 
     /// The one used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
-    pub(super) fn take(&self, stash: StashId) -> Option<Warm> {
-        self.content().take(stash, VecDeque::pop_back).map(|idle| idle.instance)
+    pub(super) fn take(&self, pool: PoolId) -> Option<GuestInstance> {
+        self.content().take(pool, VecDeque::pop_back).map(|idle| idle.instance)
     }
 
     /// Keeps an instance, and frees whatever is then too much. Needs a tokio runtime with time enabled.
-    pub(super) fn put(self: &Arc<Self>, stash: StashId, instance: Warm) {
+    pub(super) fn put(self: &Arc<Self>, pool: PoolId, instance: GuestInstance) {
         let bytes = instance.memory_bytes();
         let mut content = self.content();
-        content.put(stash, Idle { instance, bytes, since: Instant::now() });
+        content.put(pool, Idle { instance, bytes, since: Instant::now() });
         let mut surplus = Vec::new();
         while content.instances > self.limits.instances || content.bytes > self.limits.bytes {
             surplus.extend(content.take_oldest());
@@ -83,7 +83,7 @@ impl Shelf {
         drop(content);
         free(surplus);
         if !watched {
-            tokio::spawn(watch(Watcher { shelf: Arc::downgrade(self), ended: false }));
+            tokio::spawn(watch(Watcher { idle: Arc::downgrade(self), ended: false }));
         }
     }
 
@@ -99,9 +99,9 @@ impl Shelf {
         (content.instances as u64, content.bytes)
     }
 
-    /// Frees all instances of a stash.
-    pub(super) fn clear(&self, stash: StashId) {
-        let all = self.content().take_all(stash);
+    /// Frees all instances of a pool.
+    pub(super) fn clear(&self, pool: PoolId) {
+        let all = self.content().take_all(pool);
         free(all.into());
     }
 
@@ -127,38 +127,38 @@ impl Shelf {
 }
 
 impl Content {
-    fn put(&mut self, stash: StashId, idle: Idle) {
+    fn put(&mut self, pool: PoolId, idle: Idle) {
         self.instances += 1;
         self.bytes += idle.bytes;
-        self.idle.entry(stash).or_default().push_back(idle);
+        self.idle.entry(pool).or_default().push_back(idle);
     }
 
-    fn take(&mut self, stash: StashId, which: impl Fn(&mut VecDeque<Idle>) -> Option<Idle>) -> Option<Idle> {
-        let stashed = self.idle.get_mut(&stash)?;
-        let idle = which(stashed)?;
-        if stashed.is_empty() {
-            self.idle.remove(&stash);
+    fn take(&mut self, pool: PoolId, which: impl Fn(&mut VecDeque<Idle>) -> Option<Idle>) -> Option<Idle> {
+        let pooled = self.idle.get_mut(&pool)?;
+        let idle = which(pooled)?;
+        if pooled.is_empty() {
+            self.idle.remove(&pool);
         }
         self.instances -= 1;
         self.bytes -= idle.bytes;
         Some(idle)
     }
 
-    fn take_all(&mut self, stash: StashId) -> VecDeque<Idle> {
-        let all = self.idle.remove(&stash).unwrap_or_default();
+    fn take_all(&mut self, pool: PoolId) -> VecDeque<Idle> {
+        let all = self.idle.remove(&pool).unwrap_or_default();
         self.instances -= all.len();
         self.bytes -= all.iter().map(|idle| idle.bytes).sum::<u64>();
         all
     }
 
     fn take_oldest(&mut self) -> Option<Idle> {
-        let (stash, _) = self.oldest()?;
-        self.take(stash, VecDeque::pop_front)
+        let (pool, _) = self.oldest()?;
+        self.take(pool, VecDeque::pop_front)
     }
 
-    /// Looks at every stash that has something here: rare, and there are no more of them than instances.
-    fn oldest(&self) -> Option<(StashId, Instant)> {
-        let fronts = self.idle.iter().filter_map(|(stash, idle)| Some((*stash, idle.front()?.since)));
+    /// Looks at every pool that has something here: rare, and there are no more of them than instances.
+    fn oldest(&self) -> Option<(PoolId, Instant)> {
+        let fronts = self.idle.iter().filter_map(|(pool, idle)| Some((*pool, idle.front()?.since)));
         fronts.min_by_key(|(_, since)| *since)
     }
 }
@@ -176,14 +176,14 @@ fn free(instances: Vec<Idle>) {
 
 /// Waits while there is anything idle, and frees what was idle too long.
 async fn watch(mut watcher: Watcher) {
-    while let Some(next) = watcher.shelf.upgrade().and_then(|shelf| shelf.free_idle(Instant::now())) {
+    while let Some(next) = watcher.idle.upgrade().and_then(|idle| idle.free_idle(Instant::now())) {
         tokio::time::sleep_until(next).await;
     }
     watcher.ended = true;
 }
 
 struct Watcher {
-    shelf: Weak<Shelf>,
+    idle: Weak<IdleInstances>,
     /// It found nothing to watch, and somebody else may be watching by now.
     ended: bool,
 }
@@ -191,16 +191,16 @@ struct Watcher {
 impl Drop for Watcher {
     /// Dropped with its runtime: whoever keeps an instance next watches again.
     fn drop(&mut self) {
-        if let (false, Some(shelf)) = (self.ended, self.shelf.upgrade()) {
-            shelf.content().watched = false;
+        if let (false, Some(idle)) = (self.ended, self.idle.upgrade()) {
+            idle.content().watched = false;
         }
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for IdleInstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Content { instances, bytes, .. } = &*self.content();
-        f.debug_struct("Shelf").field("instances", instances).field("bytes", bytes).finish_non_exhaustive()
+        f.debug_struct("IdleInstances").field("instances", instances).field("bytes", bytes).finish_non_exhaustive()
     }
 }
 
@@ -208,7 +208,7 @@ impl fmt::Debug for Shelf {
 mod tests {
     use super::*;
 
-    impl Shelf {
+    impl IdleInstances {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
             let content = self.content();

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use super::figure::Figure;
 use super::load::drain;
-use super::place::BenchStore;
-use super::rig::{Rig, RigError};
+use super::open_store::BenchStore;
+use super::stopwatch::figure;
+use super::test_bed::{BenchError, TestBed};
 use super::usage::cpu_of;
-use super::watch::figure;
 use gristmill_store::embedded::Durability;
 
 /// Connections that are kept, each with one request at a time: what a web server's pool does.
@@ -41,19 +41,19 @@ struct Server {
 ///
 /// # Errors
 /// The server does not start, or does not take a push.
-pub async fn pushes_over_http(rig: &Rig, jobs: usize) -> Result<[Figure; 2], RigError> {
-    rig.settings.progress.begin(format!("pushes over HTTP, {}", rig.settings.store), 2 * jobs);
-    let server = Server::start(rig).await?;
-    let text = String::from_utf8_lossy(&rig.settings.body).into_owned();
+pub async fn pushes_over_http(bed: &TestBed, jobs: usize) -> Result<[Figure; 2], BenchError> {
+    bed.settings.progress.begin(format!("pushes over HTTP, {}", bed.settings.store), 2 * jobs);
+    let server = Server::start(bed).await?;
+    let text = String::from_utf8_lossy(&bed.settings.body).into_owned();
     let one = json!({ "body": text }).to_string();
     let bulk = json!({ "jobs": vec![json!({ "body": text }); BULK] }).to_string();
 
-    let singles = measured(rig, &server, CONNECTIONS, one, 1, jobs).await?;
-    let bulks = measured(rig, &server, BULK_CONNECTIONS, bulk, BULK, jobs.next_multiple_of(BULK)).await?;
+    let singles = measured(bed, &server, CONNECTIONS, one, 1, jobs).await?;
+    let bulks = measured(bed, &server, BULK_CONNECTIONS, bulk, BULK, jobs.next_multiple_of(BULK)).await?;
     drop(server);
     // What a Redis keeps of it; the server's own file goes with its folder.
-    if rig.settings.store.is_redis() {
-        drain(rig, &rig.topic).await?;
+    if bed.settings.store.is_redis() {
+        drain(bed, &bed.topic).await?;
     }
     let case = |figure: Figure, each: &str, connections: usize| {
         figure.case(format!("{each} a request, {connections} connections"))
@@ -62,29 +62,29 @@ pub async fn pushes_over_http(rig: &Rig, jobs: usize) -> Result<[Figure; 2], Rig
 }
 
 async fn measured(
-    rig: &Rig,
+    bed: &TestBed,
     server: &Server,
     connections: usize,
     request: String,
     jobs_a_request: usize,
     jobs: usize,
-) -> Result<Figure, RigError> {
+) -> Result<Figure, BenchError> {
     let mut clients = Vec::with_capacity(connections);
     for _ in 0..connections {
         clients.push(connect(server.address).await?);
     }
-    let (request, path) = (Bytes::from(request), format!("/v1/tenants/default/topics/{}/jobs", rig.topic.topic));
+    let (request, path) = (Bytes::from(request), format!("/v1/tenants/default/topics/{}/jobs", bed.topic.topic));
     let requests = jobs.div_ceil(jobs_a_request);
-    let (server_cpu, store_cpu, begun) = (cpu_of(server.child.id()), rig.place.cpu(), Instant::now());
+    let (server_cpu, store_cpu, begun) = (cpu_of(server.child.id()), bed.store.cpu(), Instant::now());
     let mut pushing = JoinSet::new();
     for (place, mut client) in clients.into_iter().enumerate() {
-        let (request, path, progress) = (request.clone(), path.clone(), rig.settings.progress.clone());
+        let (request, path, progress) = (request.clone(), path.clone(), bed.settings.progress.clone());
         pushing.spawn(async move {
             for _ in (place..requests).step_by(connections) {
                 push(&mut client, &path, request.clone()).await?;
                 progress.add(jobs_a_request);
             }
-            Ok::<_, RigError>(())
+            Ok::<_, BenchError>(())
         });
     }
     pushing.join_all().await.into_iter().collect::<Result<(), _>>()?;
@@ -93,42 +93,42 @@ async fn measured(
     Ok(Figure {
         jobs_per_second: Some(jobs as f64 / took.as_secs_f64()),
         runner_cpu_us_per_job: Some(per_job(server_cpu, cpu_of(server.child.id()))),
-        store_cpu_us_per_job: store_cpu.zip(rig.place.cpu()).map(|(before, after)| per_job(before, after)),
-        ..figure(rig, "http", jobs)
+        store_cpu_us_per_job: store_cpu.zip(bed.store.cpu()).map(|(before, after)| per_job(before, after)),
+        ..figure(bed, "http", jobs)
     })
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, RigError> {
-    let stream = TcpStream::connect(address).await.map_err(RigError::Connect)?;
-    stream.set_nodelay(true).map_err(RigError::Connect)?;
-    let (client, connection) = handshake(TokioIo::new(stream)).await.map_err(RigError::Ask)?;
+async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, BenchError> {
+    let stream = TcpStream::connect(address).await.map_err(BenchError::Connect)?;
+    stream.set_nodelay(true).map_err(BenchError::Connect)?;
+    let (client, connection) = handshake(TokioIo::new(stream)).await.map_err(BenchError::Ask)?;
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }
 
-async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> Result<(), RigError> {
+async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> Result<(), BenchError> {
     let request = Request::post(path)
         .header(header::HOST, "localhost")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(body));
-    let request = request.map_err(|error| RigError::Failed(error.to_string()))?;
-    let response = client.send_request(request).await.map_err(RigError::Ask)?;
+    let request = request.map_err(|error| BenchError::Failed(error.to_string()))?;
+    let response = client.send_request(request).await.map_err(BenchError::Ask)?;
     let status = response.status();
-    let answer = response.into_body().collect().await.map_err(RigError::Ask)?.to_bytes();
+    let answer = response.into_body().collect().await.map_err(BenchError::Ask)?.to_bytes();
     if status.is_success() {
         return Ok(());
     }
-    Err(RigError::Failed(format!("the server answered {status}: {}", String::from_utf8_lossy(&answer))))
+    Err(BenchError::Failed(format!("the server answered {status}: {}", String::from_utf8_lossy(&answer))))
 }
 
 impl Server {
-    async fn start(rig: &Rig) -> Result<Self, RigError> {
-        let folder = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
+    async fn start(bed: &TestBed) -> Result<Self, BenchError> {
+        let folder = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
         let manifest = folder.path().join("gristmill.toml");
-        let settings = format!("[http]\nlisten = \"127.0.0.1:0\"\n\n[store]\n{}", store(rig));
-        std::fs::write(&manifest, settings).map_err(RigError::WriteHandler)?;
-        std::fs::create_dir(folder.path().join("handlers")).map_err(RigError::WriteHandler)?;
-        let program = std::env::current_exe().map_err(RigError::StartRunner)?;
+        let settings = format!("[http]\nlisten = \"127.0.0.1:0\"\n\n[store]\n{}", store(bed));
+        std::fs::write(&manifest, settings).map_err(BenchError::WriteHandler)?;
+        std::fs::create_dir(folder.path().join("handlers")).map_err(BenchError::WriteHandler)?;
+        let program = std::env::current_exe().map_err(BenchError::StartRunner)?;
         let child = Command::new(program)
             .args(["run", "--log-format", "text", "--manifest"])
             .arg(&manifest)
@@ -136,14 +136,14 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(RigError::StartRunner)?;
+            .map_err(BenchError::StartRunner)?;
         let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), _folder: folder };
         server.address = server.said_address().await?;
         Ok(server)
     }
 
     /// Reads the log until the server says where it listens, and what comes after it, so that it never waits for a reader.
-    async fn said_address(&mut self) -> Result<SocketAddr, RigError> {
+    async fn said_address(&mut self) -> Result<SocketAddr, BenchError> {
         const SAYS: &str = "listening on http://";
         let log = self.child.stderr.take();
         let (found, address) = tokio::sync::oneshot::channel();
@@ -165,7 +165,7 @@ impl Server {
                 drop(found.send(Err(said)));
             }
         });
-        let failed = |said: String| RigError::Failed(format!("the server did not start: {said}"));
+        let failed = |said: String| BenchError::Failed(format!("the server did not start: {said}"));
         address.await.map_err(|_| failed(String::new()))?.map_err(failed)
     }
 }
@@ -177,9 +177,9 @@ impl Drop for Server {
     }
 }
 
-/// The keys of `[store]`: the rig's own Redis; but a file has one owner, so the server gets another one.
-fn store(rig: &Rig) -> String {
-    match (&rig.settings.store, &rig.place.redis) {
+/// The keys of `[store]`: the bed's own Redis; but a file has one owner, so the server gets another one.
+fn store(bed: &TestBed) -> String {
+    match (&bed.settings.store, &bed.store.redis) {
         (BenchStore::Embedded(Durability::Process), _) => "durability = \"process\"\n".into(),
         (_, Some((url, prefix))) => format!("url = {url:?}\nprefix = {prefix:?}\n"),
         (_, None) => String::new(),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::place::{BenchStore, Place};
+use super::open_store::{BenchStore, OpenStore};
 use super::progress::Progress;
 use gristmill_config::{JournalSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -22,7 +22,7 @@ use gristmill_store::StoreError;
 
 /// What the scenarios have in common.
 #[derive(Debug, Clone)]
-pub struct RigSettings {
+pub struct BenchSettings {
     /// The component to run.
     pub handler: PathBuf,
     /// A component that waits and computes as its payload says: `handlers/simulate`.
@@ -32,13 +32,13 @@ pub struct RigSettings {
     pub threads: usize,
     /// Each job's.
     pub body: Arc<[u8]>,
-    /// Every attempt is written down, in a file that goes with the rig.
+    /// Every attempt is written down, in a file that goes with the bed.
     pub journal: bool,
     pub progress: Progress,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum RigError {
+pub enum BenchError {
     #[error("failed to read the handler {}; build it with scripts/build-handlers.sh or name another with an option", path.display())]
     ReadHandler {
         path: PathBuf,
@@ -73,9 +73,9 @@ pub enum RigError {
 
 /// A store and a handler; runners come and go.
 #[derive(Debug)]
-pub struct Rig {
-    pub settings: RigSettings,
-    pub(super) place: Place,
+pub struct TestBed {
+    pub settings: BenchSettings,
+    pub(super) store: OpenStore,
     /// The topic of the measured handler.
     pub(super) topic: TopicId,
     pub(super) component: Component,
@@ -89,8 +89,8 @@ pub(super) struct Running {
     journal: Option<Journal>,
 }
 
-/// A topic that the rig's runners work on.
-pub(super) struct Seating {
+/// A topic that the bed's runners work on.
+pub(super) struct TopicSetup {
     pub(super) topic: TopicId,
     pub(super) component: Component,
     pub(super) concurrency: usize,
@@ -98,51 +98,51 @@ pub(super) struct Seating {
     pub(super) reuse: u32,
 }
 
-impl Rig {
+impl TestBed {
     /// # Errors
     /// If the handler does not load or the store does not answer.
-    pub async fn new(settings: RigSettings, sandbox: &Sandbox) -> Result<Self, RigError> {
+    pub async fn new(settings: BenchSettings, sandbox: &Sandbox) -> Result<Self, BenchError> {
         let component = load(sandbox, &settings.handler).await?;
-        let place = Place::open(&settings.store).await?;
+        let store = OpenStore::open(&settings.store).await?;
         let journals = settings.journal.then(|| TempDir::with_prefix("gristmill-bench-")).transpose();
-        let journals = journals.map_err(RigError::MakeFolder)?;
-        let rig =
-            Self { settings, place, topic: topic("bench"), component, registry: watch::Sender::default(), journals };
-        rig.serve(vec![rig.seating(rig.topic.clone())]);
-        Ok(rig)
+        let journals = journals.map_err(BenchError::MakeFolder)?;
+        let bed =
+            Self { settings, store, topic: topic("bench"), component, registry: watch::Sender::default(), journals };
+        bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
+        Ok(bed)
     }
 
     /// The measured handler on a topic, as wide as the runner.
-    pub(super) fn seating(&self, topic: TopicId) -> Seating {
-        Seating { topic, component: self.component.clone(), concurrency: self.settings.concurrency, reuse: 1 }
+    pub(super) fn topic_setup(&self, topic: TopicId) -> TopicSetup {
+        TopicSetup { topic, component: self.component.clone(), concurrency: self.settings.concurrency, reuse: 1 }
     }
 
     /// Gives the runners other topics to work on.
-    pub(super) fn serve(&self, seatings: Vec<Seating>) {
-        self.registry.send_replace(Arc::new(registry(seatings)));
+    pub(super) fn serve(&self, setups: Vec<TopicSetup>) {
+        self.registry.send_replace(Arc::new(registry(setups)));
     }
 
     /// A runner, and a line for every attempt that it settles.
-    pub(super) fn run(&self) -> Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>), RigError> {
+    pub(super) fn run(&self) -> Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>), BenchError> {
         let (sender, records) = mpsc::unbounded_channel();
         let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
         Ok((self.observed(self.registry.subscribe(), observer)?, records))
     }
 
     /// A runner, and how many attempts it has settled: to be measured itself, so as little as possible is added to it.
-    pub(super) fn run_counted(&self) -> Result<(Running, Arc<AtomicUsize>), RigError> {
+    pub(super) fn run_counted(&self) -> Result<(Running, Arc<AtomicUsize>), BenchError> {
         let done = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&done);
         let observer = Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed));
         Ok((self.observed(self.registry.subscribe(), observer)?, done))
     }
 
-    /// A runner on a fleet of its own.
+    /// A runner with handlers of its own.
     pub(super) fn observed(
         &self,
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         observer: Observer,
-    ) -> Result<Running, RigError> {
+    ) -> Result<Running, BenchError> {
         let settings = RunnerSettings {
             worker: WorkerId::new("bench"),
             concurrency: self.settings.concurrency,
@@ -157,8 +157,8 @@ impl Rig {
             .as_ref()
             .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &settings.worker));
         let journal = journal.transpose()?;
-        let runner = Runner::start_with_journal(self.place.store.clone(), registry, settings, journal.clone());
-        Ok(Running { runner: runner.map_err(RigError::StartRunner)?, journal })
+        let runner = Runner::start_with_journal(self.store.store.clone(), registry, settings, journal.clone());
+        Ok(Running { runner: runner.map_err(BenchError::StartRunner)?, journal })
     }
 
     pub(super) async fn end(Running { runner, journal }: Running) {
@@ -181,12 +181,12 @@ pub(super) async fn reach(done: &AtomicUsize, target: usize, progress: &Progress
 }
 
 /// Loads a component from a file.
-pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> Result<Component, RigError> {
+pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> Result<Component, BenchError> {
     Ok(sandbox.load(&read(path)?).await?)
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, RigError> {
-    std::fs::read(path).map_err(|source| RigError::ReadHandler { path: path.to_owned(), source })
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, BenchError> {
+    std::fs::read(path).map_err(|source| BenchError::ReadHandler { path: path.to_owned(), source })
 }
 
 /// A topic of the default tenant.
@@ -195,11 +195,11 @@ pub(super) fn topic(name: &str) -> TopicId {
     name.parse().expect("a topic's name")
 }
 
-fn registry(seatings: Vec<Seating>) -> HandlerRegistry {
+fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
     let mut manifest = Manifest::default_at(Path::new("."));
     manifest.handlers.auto_topics = false;
     let mut handlers = BTreeMap::new();
-    for Seating { topic, component, concurrency, reuse } in seatings {
+    for TopicSetup { topic, component, concurrency, reuse } in setups {
         let name: Name = topic.topic.clone();
         let mut settings = manifest.auto_topic(&name);
         settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);

@@ -7,9 +7,9 @@ use std::time::Instant;
 use redis::{Connection, Pipeline, RedisResult};
 
 use super::figure::Figure;
-use super::rig::{Rig, RigError};
+use super::stopwatch::{Stopwatch, figure};
+use super::test_bed::{BenchError, TestBed};
 use super::usage;
-use super::watch::{Watch, figure};
 use gristmill_core::job::{Due, Job};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
@@ -23,54 +23,54 @@ const BATCH: usize = 50;
 /// `RPOPLPUSH`, `ZADD`, `HGET`, then `LREM`, `ZREM`, `HDEL`.
 ///
 /// # Errors
-/// If the rig's store is no Redis, or fails.
-pub async fn redis_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
-    let Some((url, _)) = rig.place.redis.clone() else {
-        return Err(RigError::Failed("the floor of Redis needs a rig on Redis".into()));
+/// If the bed's store is no Redis, or fails.
+pub async fn redis_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+    let Some((url, _)) = bed.store.redis.clone() else {
+        return Err(BenchError::Failed("the floor of Redis needs a bed on Redis".into()));
     };
-    rig.settings.progress.begin("floor: bare Redis", 2 * jobs);
-    let (progress, payload) = (rig.settings.progress.clone(), Arc::clone(&rig.settings.body));
+    bed.settings.progress.begin("floor: bare Redis", 2 * jobs);
+    let (progress, payload) = (bed.settings.progress.clone(), Arc::clone(&bed.settings.body));
     let mut bare = Bare::connect(&url)?;
     let prepare = move || {
         for chunk in (0..jobs).step_by(BATCH) {
             bare.put(chunk..jobs.min(chunk + BATCH), &payload)?;
             progress.add(BATCH);
         }
-        Ok::<_, RigError>((bare, progress))
+        Ok::<_, BenchError>((bare, progress))
     };
     let (mut bare, progress) = off_the_runtime(prepare).await?;
-    let watch = Watch::begin(rig);
+    let stopwatch = Stopwatch::begin(bed);
     let work = move || {
         loop {
             let taken = bare.take()?;
             if taken.is_empty() {
-                return Ok::<_, RigError>(());
+                return Ok::<_, BenchError>(());
             }
             bare.done(&taken)?;
             progress.add(taken.len());
         }
     };
     off_the_runtime(work).await?;
-    Ok(watch.end(rig, "floor", jobs).case("bare Redis, batches of 50"))
+    Ok(stopwatch.end(bed, "floor", jobs).case("bare Redis, batches of 50"))
 }
 
 /// A fresh instance and one call, again and again on one thread: what the sandbox costs by itself.
 ///
 /// # Errors
 /// If the handler fails.
-pub async fn sandbox_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
+pub async fn sandbox_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
     /// Jobs before the clock runs: the pool's slots are warm then, as under load.
     const WARM_UP: usize = 500;
-    rig.settings.progress.begin("floor: bare sandbox", jobs);
-    let attempt = attempt(rig);
+    bed.settings.progress.begin("floor: bare sandbox", jobs);
+    let attempt = attempt(bed);
     let mut begun = (Instant::now(), usage::thread_cpu());
     // This future is not spawned, so it stays on one thread as long as nothing else is awaited.
     for round in 0..jobs + WARM_UP {
         if round == WARM_UP {
             begun = (Instant::now(), usage::thread_cpu());
         }
-        invoke(rig, attempt.clone()).await?;
-        rig.settings.progress.add(usize::from(round % 1000 == 999) * 1000);
+        invoke(bed, attempt.clone()).await?;
+        bed.settings.progress.add(usize::from(round % 1000 == 999) * 1000);
     }
     let cpu = usage::thread_cpu().saturating_sub(begun.1);
     Ok(Figure {
@@ -79,27 +79,27 @@ pub async fn sandbox_floor(rig: &Rig, jobs: usize) -> Result<Figure, RigError> {
         store: String::new(),
         threads: 1,
         concurrency: 1,
-        ..figure(rig, "floor", jobs).case("instantiate and call")
+        ..figure(bed, "floor", jobs).case("instantiate and call")
     })
 }
 
 /// Once, which must end well.
-async fn invoke(rig: &Rig, attempt: Attempt) -> Result<(), RigError> {
-    match rig.component.invoke(attempt).await.outcome {
+async fn invoke(bed: &TestBed, attempt: Attempt) -> Result<(), BenchError> {
+    match bed.component.invoke(attempt).await.outcome {
         Outcome::Complete(_) => Ok(()),
-        outcome => Err(RigError::Failed(format!("{outcome:?}"))),
+        outcome => Err(BenchError::Failed(format!("{outcome:?}"))),
     }
 }
 
 /// That the measured component takes the body: what fails measures nothing.
-pub(super) async fn try_out(rig: &Rig) -> Result<(), RigError> {
-    invoke(rig, attempt(rig)).await
+pub(super) async fn try_out(bed: &TestBed) -> Result<(), BenchError> {
+    invoke(bed, attempt(bed)).await
 }
 
-fn attempt(rig: &Rig) -> Attempt {
+fn attempt(bed: &TestBed) -> Attempt {
     let now = Timestamp::now();
     Attempt {
-        job: Arc::new(Job { spec: super::load::job(rig, Due::Now).spec, enqueued_at: now, due_at: now }),
+        job: Arc::new(Job { spec: super::load::job(bed, Due::Now).spec, enqueued_at: now, due_at: now }),
         attempt: 1,
         max_attempts: 1,
         checkpoint: None,
@@ -107,7 +107,7 @@ fn attempt(rig: &Rig) -> Attempt {
         grants: Arc::<Grants>::default(),
         // As in the fleet: itself, for handlers that enqueue there.
         targets: Arc::new(HashMap::from([(
-            rig.topic.topic.clone(),
+            bed.topic.topic.clone(),
             FollowUpRule { payload_bytes: 1 << 20, ttl: None },
         )])),
         clock_offset_ms: 0,
@@ -118,9 +118,9 @@ fn attempt(rig: &Rig) -> Attempt {
 }
 
 async fn off_the_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RigError> + Send + 'static,
-) -> Result<T, RigError> {
-    let failed = |error: tokio::task::JoinError| RigError::Failed(error.to_string());
+    work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
+) -> Result<T, BenchError> {
+    let failed = |error: tokio::task::JoinError| BenchError::Failed(error.to_string());
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 

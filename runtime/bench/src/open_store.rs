@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::rig::RigError;
-use super::server::{PREFIX, PrivateServer};
+use super::redis_server::{PREFIX, PrivateServer};
+use super::test_bed::BenchError;
 use gristmill_store::Store;
 use gristmill_store::embedded::{Durability, EmbeddedStore};
 use gristmill_store::redis::RedisStore;
@@ -43,7 +43,7 @@ impl fmt::Display for BenchStore {
 
 /// An open store, with what has to go when it goes.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OpenStore {
     pub(super) store: Arc<dyn Store>,
     /// The address of the Redis that it is in, if it is in one, and what its keys begin with.
     pub(super) redis: Option<(String, String)>,
@@ -52,16 +52,16 @@ pub(super) struct Place {
     folder: Option<TempDir>,
 }
 
-impl Place {
-    pub(super) async fn open(which: &BenchStore) -> Result<Self, RigError> {
+impl OpenStore {
+    pub(super) async fn open(which: &BenchStore) -> Result<Self, BenchError> {
         match which {
             BenchStore::Embedded(durability) => {
-                let folder = TempDir::with_prefix("gristmill-bench-").map_err(RigError::MakeFolder)?;
+                let folder = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
                 let store = EmbeddedStore::open(&folder.path().join("bench.db"), *durability).await?;
                 Ok(Self { store: Arc::new(store), redis: None, server: None, folder: Some(folder) })
             }
             BenchStore::PrivateRedis => {
-                let server = PrivateServer::start().map_err(RigError::StartServer)?;
+                let server = PrivateServer::start().map_err(BenchError::StartServer)?;
                 let store = Arc::new(server.connect().await?);
                 let redis = Some((server.url(), PREFIX.to_owned()));
                 Ok(Self { store, redis, server: Some(server), folder: None })

@@ -1,9 +1,9 @@
-//! The gate: what is wrong with a file can mostly be told without compiling it, in words that help its author.
+//! Checks a file before it is compiled, and says what is wrong with it in words that help its author.
 
 use wasmparser::{BinaryReaderError, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
-use super::core_module::Signs;
+use super::core_module::HandlerSigns;
 use super::engine::MEMORY_SLOT_BYTES;
 use super::error::LoadError;
 
@@ -25,11 +25,11 @@ pub enum Kind {
 
 /// Passes a file that looks like a component of bearable size, or like a core module that can be made into one. Reads
 /// every byte once; compiles and runs nothing.
-pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadError> {
+pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadError> {
     check_size(wasm.len() as u64, component_bytes)?;
     let kind = kind(wasm)?;
     let mut counts = Counts::default();
-    let mut signs = Signs::default();
+    let mut signs = HandlerSigns::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(|error| unreadable(&error, wasm))?;
         if let Payload::UnknownSection { id, range, .. } = &payload {
@@ -37,9 +37,9 @@ pub(super) fn check(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadError
         }
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
         counts.check()?;
-        signs.look(&payload);
+        signs.add(&payload);
     }
-    if kind == Kind::CoreModule && !signs.of_handler() { Err(LoadError::CoreModule) } else { Ok(kind) }
+    if kind == Kind::CoreModule && !signs.is_handler() { Err(LoadError::CoreModule) } else { Ok(kind) }
 }
 
 pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {

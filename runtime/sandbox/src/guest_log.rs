@@ -4,7 +4,7 @@ use std::mem;
 
 use tracing::Level;
 
-use super::contract::{Attempt, LogLine, LogSink, Version};
+use super::attempt::{Attempt, LogLine, LogSink, Version};
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
 const LAST_WORDS_BYTES: usize = 1 << 10;
@@ -20,14 +20,14 @@ const FIELD_BYTES: usize = 10;
 
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
-pub(super) struct Logbook {
+pub(super) struct GuestLog {
     sink: LogSink,
-    attempt: Name,
+    attempt: AttemptName,
     bytes_left: u64,
     dropped: u64,
     last_words: String,
-    stdout: Line,
-    stderr: Line,
+    stdout: PartialLine,
+    stderr: PartialLine,
 }
 
 /// A guest's standard streams.
@@ -38,11 +38,11 @@ pub(super) enum Stream {
 }
 
 /// The line that a stream has begun. Never longer than [`LINE_BYTES_MAX`].
-type Line = Vec<u8>;
+type PartialLine = Vec<u8>;
 
 /// Which attempt a line belongs to.
 #[derive(Debug)]
-struct Name {
+struct AttemptName {
     tenant: gristmill_core::job::Name,
     topic: gristmill_core::job::Name,
     job: gristmill_core::job::JobId,
@@ -50,12 +50,12 @@ struct Name {
     version: Version,
 }
 
-impl Logbook {
+impl GuestLog {
     pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
         let spec = &attempt.job.spec;
         Self {
             sink: attempt.logs.clone(),
-            attempt: Name {
+            attempt: AttemptName {
                 tenant: spec.topic.tenant.clone(),
                 topic: spec.topic.topic.clone(),
                 job: spec.id.clone(),
@@ -65,15 +65,15 @@ impl Logbook {
             bytes_left: attempt.limits.log_bytes,
             dropped: 0,
             last_words: String::new(),
-            stdout: Line::new(),
-            stderr: Line::new(),
+            stdout: PartialLine::new(),
+            stderr: PartialLine::new(),
         }
     }
 
     /// Whether anybody would keep a line of this level.
-    pub(super) fn wants(&self, level: Level) -> bool {
+    pub(super) fn keeps(&self, level: Level) -> bool {
         match self.sink {
-            LogSink::Trace => wanted_by_tracing(level),
+            LogSink::Trace => enabled_in_tracing(level),
             LogSink::Collect(_) => true,
         }
     }
@@ -82,7 +82,7 @@ impl Logbook {
     /// byte: no line is free.
     pub(super) fn write(&mut self, line: LogLine) {
         if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
-            self.remember(&line.message);
+            self.add_last_words(&line.message);
         }
         let fields = line.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_BYTES).sum::<usize>();
         let bytes = fields + line.message.len();
@@ -90,7 +90,7 @@ impl Logbook {
             Some(left) => {
                 self.bytes_left = left;
                 if bytes > 0 {
-                    self.pass_on(line);
+                    self.forward(line);
                 }
             }
             None => self.dropped += 1,
@@ -102,10 +102,10 @@ impl Logbook {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
             for part in text.chunks(LINE_BYTES_MAX) {
-                if self.begun(stream).len() + part.len() > LINE_BYTES_MAX {
+                if self.partial_line(stream).len() + part.len() > LINE_BYTES_MAX {
                     self.end_line(stream);
                 }
-                self.begun(stream).extend_from_slice(part);
+                self.partial_line(stream).extend_from_slice(part);
             }
             if ended {
                 self.end_line(stream);
@@ -116,13 +116,13 @@ impl Logbook {
     /// A last line without an end, such as the message of an abort, is a line too.
     pub(super) fn end_lines(&mut self) {
         for stream in [Stream::Out, Stream::Error] {
-            if !self.begun(stream).is_empty() {
+            if !self.partial_line(stream).is_empty() {
                 self.end_line(stream);
             }
         }
     }
 
-    fn begun(&mut self, stream: Stream) -> &mut Line {
+    fn partial_line(&mut self, stream: Stream) -> &mut PartialLine {
         match stream {
             Stream::Out => &mut self.stdout,
             Stream::Error => &mut self.stderr,
@@ -130,7 +130,7 @@ impl Logbook {
     }
 
     fn end_line(&mut self, stream: Stream) {
-        let line = mem::take(self.begun(stream));
+        let line = mem::take(self.partial_line(stream));
         let message = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line)).into_owned();
         let (level, source) = match stream {
             Stream::Out => (Level::INFO, "stdout"),
@@ -143,7 +143,7 @@ impl Logbook {
     pub(super) fn close(&mut self) -> u64 {
         if self.dropped > 0 {
             let message = format!("{} log lines dropped", self.dropped);
-            self.pass_on(LogLine { level: Level::WARN, source: "log", message, fields: Vec::new() });
+            self.forward(LogLine { level: Level::WARN, source: "log", message, fields: Vec::new() });
         }
         self.dropped
     }
@@ -153,7 +153,7 @@ impl Logbook {
         self.last_words.trim()
     }
 
-    fn remember(&mut self, text: &str) {
+    fn add_last_words(&mut self, text: &str) {
         if self.last_words.len() + text.len() > LAST_WORDS_BYTES {
             let surplus = (self.last_words.len() + text.len() - LAST_WORDS_BYTES).min(self.last_words.len());
             self.last_words.drain(..self.last_words.ceil_char_boundary(surplus));
@@ -163,7 +163,7 @@ impl Logbook {
         self.last_words.push('\n');
     }
 
-    fn pass_on(&self, line: LogLine) {
+    fn forward(&self, line: LogLine) {
         match &self.sink {
             LogSink::Trace => self.trace(&line),
             LogSink::Collect(lines) => lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line),
@@ -215,7 +215,7 @@ impl LogLine {
     }
 }
 
-fn wanted_by_tracing(level: Level) -> bool {
+fn enabled_in_tracing(level: Level) -> bool {
     match level {
         Level::ERROR => tracing::enabled!(target: "gristmill::guest", Level::ERROR),
         Level::WARN => tracing::enabled!(target: "gristmill::guest", Level::WARN),

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen};
+use crate::idle::{IdleInstances, IdleLimits};
 use crate::outbound::Outbound;
-use crate::shelf::{Shelf, ShelfLimits};
-use crate::{Attempt, Component, FollowUpRule, Kind, Report, Stash, Version, engine, host};
+use crate::{Attempt, Component, FollowUpRule, InstancePool, Kind, Report, Version, engine, host};
 use gristmill_core::job::{Name, Payload};
 use gristmill_core::outcome::{LimitName, NotRun, Outcome};
 use gristmill_core::topic::Limits;
 
-const ROOMY: ShelfLimits = ShelfLimits { instances: 100, bytes: 1 << 30, idle: Duration::from_secs(3600) };
+const ROOMY: IdleLimits = IdleLimits { instances: 100, bytes: 1 << 30, idle: Duration::from_secs(3600) };
 const PAGE: u64 = 64 << 10;
 const SOON: Duration = Duration::from_secs(30);
 
@@ -61,19 +61,19 @@ fn counter() -> Vec<u8> {
     handler(functions, &handle)
 }
 
-/// In a sandbox for one attempt at a time, whose shelf has these limits.
-fn load(wasm: &[u8], limits: ShelfLimits) -> Component {
+/// In a sandbox for one attempt at a time, whose idle has these limits.
+fn load(wasm: &[u8], limits: IdleLimits) -> Component {
     let engine = engine::running(1).unwrap();
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
-    let (linker, shelf) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(Shelf::new(limits)));
-    Component::link(Kind::Component, Version::of(wasm), &compiled, &linker, &shelf).unwrap()
+    let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
+    Component::link(Kind::Component, Version::of(wasm), &compiled, &linker, &idle).unwrap()
 }
 
 fn kept(component: &Component) -> usize {
-    component.0.shelf.instances()
+    component.0.idle.instances()
 }
 
-/// Waits for the shelf to be empty.
+/// Waits for the idle to be empty.
 async fn emptied(component: &Component) {
     let begun = Instant::now();
     while kept(component) > 0 {
@@ -88,34 +88,39 @@ fn count(report: &Report) -> u64 {
     u64::from_le_bytes(data.as_slice().try_into().unwrap())
 }
 
-/// Has the body done in an instance of the stash.
-async fn run(stash: &Stash, component: &Component, body: &[u8]) -> Report {
-    stash.invoke(component, attempt(body)).await
+/// Has the body done in an instance of the pool.
+async fn run(pool: &InstancePool, component: &Component, body: &[u8]) -> Report {
+    pool.invoke(component, attempt(body)).await
 }
 
-async fn run_limited(stash: &Stash, component: &Component, body: &[u8], change: impl FnOnce(&mut Limits)) -> Report {
-    stash.invoke(component, limited(body, change)).await
+async fn run_limited(
+    pool: &InstancePool,
+    component: &Component,
+    body: &[u8],
+    change: impl FnOnce(&mut Limits),
+) -> Report {
+    pool.invoke(component, limited(body, change)).await
 }
 
 #[tokio::test]
-async fn what_a_guest_remembers_is_there_for_its_stashs_next_job_and_nobody_elses() {
+async fn what_a_guest_remembers_is_there_for_its_pools_next_job_and_nobody_elses() {
     let component = load(&counter(), ROOMY);
-    let (stash, other) = (component.stash(100), component.stash(100));
+    let (pool, other) = (component.instance_pool(100), component.instance_pool(100));
     for jobs in 1..=3 {
-        assert_eq!(count(&run(&stash, &component, b"").await), jobs);
+        assert_eq!(count(&run(&pool, &component, b"").await), jobs);
     }
     assert_eq!(count(&run(&other, &component, b"").await), 1);
     assert_eq!(count(&component.invoke(attempt("")).await), 1);
-    assert_eq!(count(&run(&stash, &component, b"").await), 4);
+    assert_eq!(count(&run(&pool, &component, b"").await), 4);
     assert_eq!(kept(&component), 2);
 }
 
 #[tokio::test]
 async fn an_instance_does_as_many_jobs_as_it_may() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(3);
+    let pool = component.instance_pool(3);
     for jobs in [1, 2, 3, 1, 2, 3, 1] {
-        assert_eq!(count(&run(&stash, &component, b"").await), jobs);
+        assert_eq!(count(&run(&pool, &component, b"").await), jobs);
     }
 }
 
@@ -123,9 +128,9 @@ async fn an_instance_does_as_many_jobs_as_it_may() {
 async fn an_instance_is_kept_after_whatever_the_handler_decides() {
     for body in ["", "r", "j", "z"] {
         let component = load(&counter(), ROOMY);
-        let stash = component.stash(100);
-        run(&stash, &component, body.as_bytes()).await;
-        assert_eq!(count(&run(&stash, &component, b"").await), 2, "{body}");
+        let pool = component.instance_pool(100);
+        run(&pool, &component, body.as_bytes()).await;
+        assert_eq!(count(&run(&pool, &component, b"").await), 2, "{body}");
     }
 }
 
@@ -142,19 +147,19 @@ async fn an_instance_is_dropped_after_any_other_end() {
     for (body, ends) in cases {
         // Fresh, and used before.
         for jobs_before in [0, 1] {
-            let stash = component.stash(100);
+            let pool = component.instance_pool(100);
             for _ in 0..jobs_before {
-                run(&stash, &component, b"").await;
+                run(&pool, &component, b"").await;
             }
             let small = |limits: &mut Limits| (limits.fuel, limits.output_bytes) = (3_000_000, 50_000);
-            let report = run_limited(&stash, &component, body.as_bytes(), small).await;
+            let report = run_limited(&pool, &component, body.as_bytes(), small).await;
             assert!(ends(&report.outcome), "{body}: {report:?}");
             assert_eq!(kept(&component), 0, "{body}");
         }
     }
-    let stash = component.stash(100);
+    let pool = component.instance_pool(100);
     let hasty = |limits: &mut Limits| (limits.fuel, limits.timeout) = (u64::MAX, Duration::from_millis(5));
-    let report = run_limited(&stash, &component, b"l", hasty).await;
+    let report = run_limited(&pool, &component, b"l", hasty).await;
     assert!(matches!(report.outcome, Outcome::TimedOut { .. }), "{report:?}");
     assert_eq!(kept(&component), 0);
 }
@@ -162,32 +167,32 @@ async fn an_instance_is_dropped_after_any_other_end() {
 #[tokio::test]
 async fn a_dropped_attempt_takes_its_instance_with_it() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
-    let running = run_limited(&stash, &component, b"l", |limits| limits.fuel = u64::MAX);
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
+    let running = run_limited(&pool, &component, b"l", |limits| limits.fuel = u64::MAX);
     assert!(tokio::time::timeout(Duration::ZERO, running).await.is_err());
     assert_eq!(kept(&component), 0);
-    assert_eq!(count(&run(&stash, &component, b"").await), 1);
+    assert_eq!(count(&run(&pool, &component, b"").await), 1);
 }
 
 #[tokio::test]
 async fn a_trap_in_a_used_instance_is_tried_again_in_a_fresh_one() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
-    let alone = run(&component.stash(100), &component, b"T").await;
-    let report = run(&stash, &component, b"T").await;
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
+    let alone = run(&component.instance_pool(100), &component, b"T").await;
+    let report = run(&pool, &component, b"T").await;
     assert_eq!(count(&report), 1);
     assert!(report.fuel > alone.fuel, "both tries are paid for: {} and {}", report.fuel, alone.fuel);
-    assert_eq!(count(&run(&stash, &component, b"").await), 2, "the fresh one is kept in its place");
+    assert_eq!(count(&run(&pool, &component, b"").await), 2, "the fresh one is kept in its place");
 }
 
 #[tokio::test]
 async fn a_trap_in_a_fresh_instance_too_is_the_jobs_own() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
-    let report = run(&stash, &component, b"t").await;
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
+    let report = run(&pool, &component, b"t").await;
     assert!(matches!(report.outcome, Outcome::Trapped { .. }), "{report:?}");
     assert_eq!(kept(&component), 0);
 }
@@ -195,24 +200,24 @@ async fn a_trap_in_a_fresh_instance_too_is_the_jobs_own() {
 #[tokio::test]
 async fn fuel_and_time_are_the_jobs_own_in_a_used_instance_too() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
-    let report = run_limited(&stash, &component, b"L", |limits| limits.fuel = 250_000).await;
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
+    let report = run_limited(&pool, &component, b"L", |limits| limits.fuel = 250_000).await;
     assert_eq!((report.outcome, report.fuel), (Outcome::OutOfFuel { limit: 250_000 }, 250_000));
-    run(&stash, &component, b"").await;
+    run(&pool, &component, b"").await;
     let timeout = Duration::from_millis(5);
-    let report = run_limited(&stash, &component, b"L", |limits| (limits.fuel, limits.timeout) = (u64::MAX, timeout));
+    let report = run_limited(&pool, &component, b"L", |limits| (limits.fuel, limits.timeout) = (u64::MAX, timeout));
     assert_eq!(report.await.outcome, Outcome::TimedOut { limit: timeout });
 }
 
 #[tokio::test]
 async fn an_instance_that_holds_more_than_half_of_its_memory_is_not_kept() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
+    let pool = component.instance_pool(100);
     let four_pages = |limits: &mut Limits| limits.memory_bytes = 4 * PAGE;
-    let report = run_limited(&stash, &component, b"g\x01", four_pages).await;
+    let report = run_limited(&pool, &component, b"g\x01", four_pages).await;
     assert_eq!((count(&report), report.memory_peak, kept(&component)), (1, 2 * PAGE, 1));
-    let report = run_limited(&stash, &component, b"g\x01", four_pages).await;
+    let report = run_limited(&pool, &component, b"g\x01", four_pages).await;
     assert_eq!((count(&report), report.memory_peak, kept(&component)), (2, 3 * PAGE, 0));
 }
 
@@ -222,32 +227,33 @@ async fn memory_that_earlier_jobs_hold_is_no_jobs_end() {
     let four_pages = |limits: &mut Limits| limits.memory_bytes = 4 * PAGE;
     // One guest traps when it gets no memory, another one makes a failure of it.
     for body in [b"g\x03", b"G\x03"] {
-        let stash = component.stash(100);
-        run_limited(&stash, &component, b"g\x01", four_pages).await;
-        let report = run_limited(&stash, &component, body, four_pages).await;
+        let pool = component.instance_pool(100);
+        run_limited(&pool, &component, b"g\x01", four_pages).await;
+        let report = run_limited(&pool, &component, body, four_pages).await;
         assert_eq!((count(&report), report.memory_peak), (1, 4 * PAGE));
     }
     // What it would not get in a fresh one either is its own fault.
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
-    let report = run_limited(&stash, &component, b"g\x04", four_pages).await;
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
+    let report = run_limited(&pool, &component, b"g\x04", four_pages).await;
     assert_eq!(report.outcome, Outcome::MemoryExceeded { limit: 4 * PAGE, peak: PAGE });
 }
 
 #[tokio::test]
 async fn a_second_attempt_begins_in_a_fresh_instance_and_leaves_it_for_others() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    run(&stash, &component, b"").await;
+    let pool = component.instance_pool(100);
+    run(&pool, &component, b"").await;
     let second = Attempt { attempt: 2, ..attempt("") };
-    assert_eq!(count(&stash.invoke(&component, second).await), 1);
+    assert_eq!(count(&pool.invoke(&component, second).await), 1);
     assert_eq!(kept(&component), 2);
 }
 
 #[tokio::test]
 async fn a_body_over_its_limit_needs_no_instance() {
     let component = load(&counter(), ROOMY);
-    let report = run_limited(&component.stash(100), &component, b"12345", |limits| limits.payload_bytes = 4).await;
+    let report =
+        run_limited(&component.instance_pool(100), &component, b"12345", |limits| limits.payload_bytes = 4).await;
     assert_eq!(report.outcome, Outcome::LimitExceeded { limit: LimitName::Payload, allowed: 4 });
     assert_eq!(kept(&component), 0);
 }
@@ -255,15 +261,15 @@ async fn a_body_over_its_limit_needs_no_instance() {
 #[tokio::test]
 async fn what_a_job_uses_is_told_of_it_alone() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
-    let first = run(&stash, &component, b"").await;
-    let (second, third) = (run(&stash, &component, b"").await, run(&stash, &component, b"").await);
+    let pool = component.instance_pool(100);
+    let first = run(&pool, &component, b"").await;
+    let (second, third) = (run(&pool, &component, b"").await, run(&pool, &component, b"").await);
     assert_eq!(second.fuel, third.fuel);
     assert!(second.fuel > 0 && second.fuel <= first.fuel, "{} after {}", second.fuel, first.fuel);
     assert_eq!((first.memory_peak, third.memory_peak), (PAGE, PAGE));
     // More would be used up by three jobs together.
     for _ in 0..3 {
-        let report = run_limited(&stash, &component, b"", |limits| limits.fuel = first.fuel + second.fuel).await;
+        let report = run_limited(&pool, &component, b"", |limits| limits.fuel = first.fuel + second.fuel).await;
         assert_eq!(report.fuel, second.fuel);
     }
 }
@@ -271,17 +277,17 @@ async fn what_a_job_uses_is_told_of_it_alone() {
 #[tokio::test]
 async fn follow_ups_stay_with_their_job() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
+    let pool = component.instance_pool(100);
     let with_a_target = |body: &str| {
         let rule = FollowUpRule { payload_bytes: 100, ttl: None };
         let targets = [("other".parse::<Name>().unwrap(), rule)].into_iter().collect();
         Attempt { targets: Arc::new(targets), ..limited(body, |limits| limits.follow_ups = 1) }
     };
     for (body, follow_ups) in [("f", 1), ("", 0), ("F", 0), ("", 0), ("f", 1)] {
-        let report = stash.invoke(&component, with_a_target(body)).await;
+        let report = pool.invoke(&component, with_a_target(body)).await;
         assert_eq!(report.follow_ups.len(), follow_ups, "{body}: {report:?}");
     }
-    assert_eq!(count(&run(&stash, &component, b"").await), 6, "all in the same instance");
+    assert_eq!(count(&run(&pool, &component, b"").await), 6, "all in the same instance");
 }
 
 const WASI_IO: &str = "package wasi:io@0.2.0;
@@ -314,12 +320,12 @@ async fn a_stream_that_a_guest_holds_on_to_writes_each_jobs_lines_into_its_own_l
         (call $return_u64 (i64.load (i32.const 4104)))";
     let packages = [WASI_IO, WASI_CLI, WASI_CLOCKS, WASI_WORLD];
     let component = load(&handler_in(&packages, "wasi", functions, handle), ROOMY);
-    let stash = component.stash(100);
+    let pool = component.instance_pool(100);
     let mut times = Vec::new();
     for (body, clock_offset_ms) in [("first", 0), ("second", 500_000_000)] {
         let mut attempt = Attempt { clock_offset_ms, ..attempt(body) };
         let lines = listen(&mut attempt);
-        times.push(count(&stash.invoke(&component, attempt).await));
+        times.push(count(&pool.invoke(&component, attempt).await));
         let lines: Vec<_> = lines.lock().unwrap().iter().map(|line| (line.source, line.message.clone())).collect();
         assert_eq!(lines, [("stdout", body.to_owned())]);
     }
@@ -329,11 +335,11 @@ async fn a_stream_that_a_guest_holds_on_to_writes_each_jobs_lines_into_its_own_l
 
 #[tokio::test]
 async fn too_many_idle_instances_are_freed_the_oldest_first() {
-    for limits in [ShelfLimits { instances: 2, ..ROOMY }, ShelfLimits { bytes: 2 * PAGE, ..ROOMY }] {
+    for limits in [IdleLimits { instances: 2, ..ROOMY }, IdleLimits { bytes: 2 * PAGE, ..ROOMY }] {
         let component = load(&counter(), limits);
-        let stashes: Vec<Stash> = (0..5).map(|_| component.stash(100)).collect();
-        for stash in &stashes {
-            run(stash, &component, b"").await;
+        let stashes: Vec<InstancePool> = (0..5).map(|_| component.instance_pool(100)).collect();
+        for pool in &stashes {
+            run(pool, &component, b"").await;
         }
         assert_eq!(kept(&component), 2);
         assert_eq!(count(&run(&stashes[4], &component, b"").await), 2);
@@ -344,11 +350,11 @@ async fn too_many_idle_instances_are_freed_the_oldest_first() {
 
 #[tokio::test]
 async fn idle_instances_never_fill_the_pool() {
-    // Its shelf would keep far more than its pool has room for.
+    // Its idle would keep far more than its pool has room for.
     let component = load(&counter(), ROOMY);
-    let stashes: Vec<Stash> = (0..50).map(|_| component.stash(100)).collect();
-    for stash in &stashes {
-        assert_eq!(count(&run(stash, &component, b"").await), 1);
+    let stashes: Vec<InstancePool> = (0..50).map(|_| component.instance_pool(100)).collect();
+    for pool in &stashes {
+        assert_eq!(count(&run(pool, &component, b"").await), 1);
         assert_eq!(count(&component.invoke(attempt("")).await), 1);
     }
     assert!((2..50).contains(&kept(&component)), "{}", kept(&component));
@@ -358,10 +364,10 @@ async fn idle_instances_never_fill_the_pool() {
 #[tokio::test]
 async fn a_pool_that_is_full_of_running_attempts_is_full() {
     let component = load(&counter(), ROOMY);
-    let stash = component.stash(100);
+    let pool = component.instance_pool(100);
     let mut running = Vec::new();
     let refused = loop {
-        let mut next = Box::pin(run_limited(&stash, &component, b"l", |limits| limits.fuel = u64::MAX));
+        let mut next = Box::pin(run_limited(&pool, &component, b"l", |limits| limits.fuel = u64::MAX));
         match tokio::time::timeout(Duration::ZERO, &mut next).await {
             Err(_elapsed) => running.push(next),
             Ok(report) => break report,
@@ -373,11 +379,11 @@ async fn a_pool_that_is_full_of_running_attempts_is_full() {
 
 #[tokio::test]
 async fn an_instance_that_nobody_needs_is_freed_after_a_while() {
-    let component = load(&counter(), ShelfLimits { idle: Duration::from_millis(5), ..ROOMY });
-    let stash = component.stash(100);
+    let component = load(&counter(), IdleLimits { idle: Duration::from_millis(5), ..ROOMY });
+    let pool = component.instance_pool(100);
     // Again and again: whoever watches goes when there is nothing to watch.
     for _ in 0..3 {
-        assert_eq!(count(&run(&stash, &component, b"").await), 1);
+        assert_eq!(count(&run(&pool, &component, b"").await), 1);
         emptied(&component).await;
     }
 }
@@ -385,9 +391,9 @@ async fn an_instance_that_nobody_needs_is_freed_after_a_while() {
 #[test]
 fn a_runtime_that_ends_takes_no_watch_with_it() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let component = load(&counter(), ShelfLimits { idle: Duration::from_millis(5), ..ROOMY });
-    let (stash, other) = (component.stash(100), component.stash(100));
-    runtime().block_on(run(&stash, &component, b""));
+    let component = load(&counter(), IdleLimits { idle: Duration::from_millis(5), ..ROOMY });
+    let (pool, other) = (component.instance_pool(100), component.instance_pool(100));
+    runtime().block_on(run(&pool, &component, b""));
     assert_eq!(kept(&component), 1, "nobody was there to free it");
     runtime().block_on(async {
         run(&other, &component, b"").await;
@@ -398,10 +404,10 @@ fn a_runtime_that_ends_takes_no_watch_with_it() {
 #[tokio::test]
 async fn a_stash_takes_its_instances_with_it() {
     let component = load(&counter(), ROOMY);
-    let (stash, other) = (component.stash(100), component.stash(100));
-    run(&stash, &component, b"").await;
+    let (pool, other) = (component.instance_pool(100), component.instance_pool(100));
+    run(&pool, &component, b"").await;
     run(&other, &component, b"").await;
-    drop(stash);
+    drop(pool);
     assert_eq!(kept(&component), 1);
     other.clear();
     assert_eq!(kept(&component), 0);

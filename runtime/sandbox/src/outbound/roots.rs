@@ -15,9 +15,9 @@ const SESSIONS: usize = 64;
 
 /// Certificate authorities; read when they are first needed. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Trust(Arc<OnceCell<Arc<RootCertStore>>>);
+pub(super) struct TrustedRoots(Arc<OnceCell<Arc<RootCertStore>>>);
 
-impl Trust {
+impl TrustedRoots {
     pub(super) fn of_machine() -> Self {
         Self(Arc::default())
     }

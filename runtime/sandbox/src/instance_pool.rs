@@ -11,35 +11,35 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 use wasmtime::component::TypedFunc;
 
+use super::attempt::{Attempt, Report};
 use super::bindings::types::Job;
+use super::classify::{self, Answer, Stopped};
 use super::component::Component;
-use super::contract::{Attempt, Report};
-use super::ending::{self, Answer, Stopped};
+use super::idle::{IdleInstances, PoolId};
 use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
-use super::shelf::{Shelf, StashId};
 use super::state::{State, store_time};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 
 /// The instances that one topic keeps of one version of its component, while they wait for jobs. Freed with it.
-pub struct Stash {
-    shelf: Arc<Shelf>,
-    id: StashId,
+pub struct InstancePool {
+    idle: Arc<IdleInstances>,
+    id: PoolId,
     /// Jobs that an instance may do.
     reuse: u32,
 }
 
 impl Component {
     /// Room for instances of this component, each of which does at most `reuse` jobs.
-    pub fn stash(&self, reuse: u32) -> Stash {
-        let shelf = Arc::clone(&self.0.shelf);
-        Stash { id: shelf.open_stash(), shelf, reuse }
+    pub fn instance_pool(&self, reuse: u32) -> InstancePool {
+        let idle = Arc::clone(&self.0.idle);
+        InstancePool { id: idle.open_pool(), idle, reuse }
     }
 }
 
-impl Stash {
+impl InstancePool {
     /// Runs one attempt to its end, like [`Component::invoke`], in an instance that is kept here if there is one; and
-    /// keeps the instance if it can do another job. `component` is always the one that the stash was made for.
+    /// keeps the instance if it can do another job. `component` is always the one that the pool was made for.
     ///
     /// Second and later attempts begin in a fresh instance: what spoilt the first may be in the old one. If a used instance
     /// traps or runs out of memory, the attempt is made again in a fresh one, within what is left of its time; fuel and
@@ -61,30 +61,30 @@ impl Stash {
         added(&report, again)
     }
 
-    fn used_for(&self, run: &Run<'_>) -> Option<Warm> {
-        let mut instance = if run.attempt.attempt == 1 { self.shelf.take(self.id) } else { None }?;
+    fn used_for(&self, run: &Run<'_>) -> Option<GuestInstance> {
+        let mut instance = if run.attempt.attempt == 1 { self.idle.take(self.id) } else { None }?;
         instance.renew(run).ok()?;
         Some(instance)
     }
 
     /// Runs the attempt in this instance, and keeps it or frees it. True: the instance is to blame, not the job.
-    async fn end(&self, mut instance: Warm, run: &Run<'_>) -> (Report, bool) {
+    async fn end(&self, mut instance: GuestInstance, run: &Run<'_>) -> (Report, bool) {
         let used = instance.jobs > 0;
         let report = instance.attempt(run).await;
         let suspect = used && instance.may_have_caused(&report.outcome);
         if instance.jobs < self.reuse && instance.is_sound_after(&report.outcome) {
-            self.shelf.put(self.id, instance);
+            self.idle.put(self.id, instance);
         }
         (report, suspect)
     }
 
     /// Frees what is kept.
     pub fn clear(&self) {
-        self.shelf.clear(self.id);
+        self.idle.clear(self.id);
     }
 }
 
-impl Drop for Stash {
+impl Drop for InstancePool {
     fn drop(&mut self) {
         self.clear();
     }
@@ -105,8 +105,8 @@ impl<'a> Run<'a> {
         Self { component, attempt, started: Instant::now(), deadline }
     }
 
-    pub(super) fn fresh(&self) -> Warm {
-        Warm { store: self.component.store(self.attempt), handle: None, jobs: 0 }
+    pub(super) fn fresh(&self) -> GuestInstance {
+        GuestInstance { store: self.component.store(self.attempt), handle: None, jobs: 0 }
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
 type Handle = TypedFunc<(Job<'static>,), (Answer,)>;
 
 /// An instance that can be called again.
-pub(super) struct Warm {
+pub(super) struct GuestInstance {
     store: Store<State>,
     /// None: it is not started yet.
     handle: Option<Handle>,
@@ -135,7 +135,7 @@ pub(super) struct Warm {
     jobs: u32,
 }
 
-impl Warm {
+impl GuestInstance {
     /// Makes it ready for another attempt.
     pub(super) fn renew(&mut self, run: &Run<'_>) -> Result<(), Stopped> {
         self.store.data_mut().renew(run.attempt, run.component.version());
@@ -152,8 +152,8 @@ impl Warm {
 
     pub(super) fn report(&mut self, run: &Run<'_>, answer: Result<Answer, Stopped>) -> Report {
         report(&mut self.store, run.started, |state| match answer {
-            Ok(answer) => ending::answered(answer, &state.limits),
-            Err(stopped) => ending::stopped(&stopped, state),
+            Ok(answer) => classify::answered(answer, &state.limits),
+            Err(stopped) => classify::stopped(&stopped, state),
         })
     }
 
@@ -214,9 +214,9 @@ fn added(first: &Report, second: Report) -> Report {
     }
 }
 
-impl fmt::Debug for Stash {
+impl fmt::Debug for InstancePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shelf, id, reuse } = self;
-        f.debug_struct("Stash").field("shelf", shelf).field("id", id).field("reuse", reuse).finish()
+        let Self { idle, id, reuse } = self;
+        f.debug_struct("InstancePool").field("idle", idle).field("id", id).field("reuse", reuse).finish()
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     } else if is_host_call_fuel(error) {
         too_many_bytes(error, state)
     } else if running || error.is::<Trap>() {
-        trapped(error, state.logbook().last_words())
+        trapped(error, state.guest_log().last_words())
     } else {
         host_fault(error)
     }
