@@ -14,6 +14,7 @@ use gristmill::store::{Inspect, Produce, Settled, Settlement, Store, StoreError,
 use gristmill_tests::guests;
 use gristmill_tests::load::{FILE, topic};
 use gristmill_tests::process::{Process, program};
+use gristmill_tests::random::seeded;
 use gristmill_tests::test_runner::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
@@ -82,9 +83,10 @@ async fn take_back(store: &EmbeddedStore) -> u64 {
 async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged() {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     let file = folder.path().join("jobs.db");
+    let mut random = seeded();
     let (mut acknowledged, mut in_flight) = (BTreeSet::new(), 0);
     for _ in 0..LIVES {
-        let pushes = fastrand::usize(1..60);
+        let pushes = random.usize(1..60);
         let path = file.clone();
         acknowledged.extend(tokio::task::spawn_blocking(move || life(&path, pushes)).await.unwrap());
 
@@ -171,13 +173,14 @@ const MANIFEST: &str = r#"
 async fn a_runner_on_a_file_killed_ten_times_acks_everything_once() {
     const ORDERS: u64 = 3000;
     const KILLS: u64 = 10;
+    let mut random = seeded();
     let load = Load::of(ORDERS as usize).await;
     let mut in_flight = 0;
     for kill in 1..=KILLS {
         let process = Process::run(&load.manifest());
         let share = ORDERS / (KILLS + 1);
         // What the one before had in flight is back, or it would be counted twice.
-        load.wait_for((kill - 1) * share + fastrand::u64(1..share), in_flight).await;
+        load.wait_for((kill - 1) * share + random.u64(1..share), in_flight).await;
         process.kill();
         let (orders, notifications) = load.look().await;
         assert_eq!(notifications, total(&orders, "acked"), "one follow-up an ack");

@@ -28,3 +28,4 @@ mod shutdown;
 mod stores;
 mod tidy;
 mod tokens;
+mod wake_up;

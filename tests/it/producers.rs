@@ -9,7 +9,7 @@ use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 
-use crate::languages::has;
+use crate::languages::require;
 
 /// Runs the example, and waits until all it pushed is done but for the job that is due in a minute.
 async fn pushes(project: &TestProject, program: &[&str], variable: &str, address: &str, counted: &str) {
@@ -43,10 +43,9 @@ async fn pushes(project: &TestProject, program: &[&str], variable: &str, address
 
 async fn over_http(program: &[&str]) {
     let programs: Vec<_> = program[..1].iter().copied().chain((program[0] == "sh").then_some("curl")).collect();
-    if has(&programs) {
-        let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
-        pushes(&project, program, "GRISTMILL_URL", "", "pushed").await;
-    }
+    require(&programs);
+    let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
+    pushes(&project, program, "GRISTMILL_URL", "", "pushed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,11 +70,10 @@ async fn curl_pushes_over_http() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cli_pushes_into_the_store() {
-    if has(&["redis-cli"]) {
-        let project = TestProject::on_redis("[topics.echo]\nraw-producers = true\n", &[("echo", guests::ECHO)]).await;
-        let url = reached_by_tcp(project.redis.as_ref().unwrap()).await;
-        pushes(&project, &["sh", "push-redis.sh"], "REDIS_URL", &url, "adopted").await;
-    }
+    require(&["redis-cli"]);
+    let project = TestProject::on_redis("[topics.echo]\nraw-producers = true\n", &[("echo", guests::ECHO)]).await;
+    let url = reached_by_tcp(project.redis.as_ref().unwrap()).await;
+    pushes(&project, &["sh", "push-redis.sh"], "REDIS_URL", &url, "adopted").await;
 }
 
 /// `redis-cli` takes no URL of a socket.

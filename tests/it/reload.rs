@@ -79,6 +79,8 @@ async fn fifty_reloads_under_load_fail_no_job() {
         "{} jobs, {RELOADS} reloads: from rename to the first job on the new version {median:?}, at most {longest:?}",
         records.len()
     );
+    // Half a second on a quiet machine, nearly all of it compiling. The median forgives a machine that stands still at times.
+    assert!(median < Duration::from_secs(15), "{median:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

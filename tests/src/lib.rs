@@ -6,6 +6,7 @@ pub mod load;
 pub mod mutants;
 pub mod parts;
 pub mod process;
+pub mod random;
 pub mod redis;
 pub mod server;
 pub mod test_project;

@@ -9,7 +9,7 @@ use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 
 use super::view;
-use crate::languages::has;
+use crate::languages::require;
 
 /// Killed when dropped.
 struct Worker(Child);
@@ -23,9 +23,7 @@ impl Drop for Worker {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_worker_in_python_does_jobs_and_fails_what_it_cannot_read() {
-    if !has(&["python3"]) {
-        return;
-    }
+    require(&["python3"]);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/pull-worker-python");
     let manifest = std::fs::read_to_string(folder.join("gristmill.toml")).unwrap();
     let runner = TestRunner::start_on(On::Memory, &format!("{manifest}attempts = 1\n"), &[]).await;
