@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::decide::decide;
 use super::lease;
 use super::lease_extender::Extension;
 use super::record::{self, AttemptRecord};
@@ -15,11 +16,8 @@ use super::slots::Slot;
 use crate::handlers::{Handler, TopicHandler};
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::{NotRun, Outcome};
-use gristmill_core::retry::{self, Tried};
-use gristmill_core::topic::RetryPolicy;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, LogSink, Report};
-use gristmill_store::Settlement;
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -66,7 +64,8 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
         ..AttemptRecord::of(&claim, &report.outcome, started)
     };
-    let settlement = decide(&claim, entry.as_deref(), report);
+    let topic = entry.as_deref().map(|entry| &entry.topic);
+    let settlement = decide(&claim, topic, report.outcome, report.follow_ups);
     record.take_verdict(&settlement.verdict);
     // Closed only once every guest thread has ended.
     context.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
@@ -140,16 +139,6 @@ async fn keep_lease(claim: &Claim, context: &ExecutorContext, unwanted: &AtomicB
             return unwanted.store(true, Ordering::Relaxed);
         }
     }
-}
-
-fn decide(claim: &Claim, entry: Option<&TopicHandler>, report: Report) -> Settlement {
-    let default_policy = RetryPolicy::default();
-    let policy = entry.map_or(&default_policy, |entry| &entry.topic.retry);
-    let retention = entry.map_or(Duration::ZERO, |entry| entry.topic.result_retention);
-    let max_attempts = claim.job.spec.max_attempts;
-    let tried = Tried { attempt: claim.attempt, max_attempts, previous: claim.previous };
-    let verdict = retry::decide(report.outcome, tried, policy, fastrand::f64());
-    Settlement { follow_ups: report.follow_ups, ..Settlement::of(claim, verdict, retention) }
 }
 
 fn result_bytes(outcome: &Outcome) -> usize {

@@ -16,6 +16,7 @@
 pub mod handlers;
 
 mod claim;
+mod decide;
 mod execute;
 mod guests;
 mod in_flight;
@@ -35,6 +36,7 @@ mod store_retry;
 mod sweep;
 mod tenants;
 
+pub use decide::decide;
 pub use journal::{Journal, JournalError};
 pub use record::{AttemptRecord, Observer};
 pub use start::{Runner, RunnerSettings};

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::decide::decide;
 use super::journal::Journal;
 use super::record::AttemptRecord;
 use super::store_retry::StoreRetry;
@@ -14,7 +15,6 @@ use super::tenants::{self, Tenants};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::outcome::Outcome;
-use gristmill_core::retry::{self, Tried};
 use gristmill_metrics::Metrics;
 use gristmill_store::{Overdue, Settled, Settlement, Store, StoreError};
 
@@ -165,18 +165,10 @@ impl Reaper {
     }
 
     fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
-        let claim = &overdue.claim;
-        let spec = &claim.job.spec;
-        let entry = self.registry.borrow().get(&spec.topic).cloned();
-        let mut policy = entry.as_ref().map(|entry| entry.topic.retry).unwrap_or_default();
-        if claim.lease.worker.is_pull() {
-            // It chose the lease itself, as the time after which another one is to have the job.
-            policy.backoff.base = Duration::ZERO;
-        }
-        let retention = entry.as_ref().map_or(Duration::ZERO, |entry| entry.topic.result_retention);
-        let tried = Tried { attempt: claim.attempt, max_attempts: spec.max_attempts, previous: claim.previous };
-        let verdict = retry::decide(outcome(overdue), tried, &policy, fastrand::f64());
-        Settlement { only_if_overdue: Some(dead_after), ..Settlement::of(claim, verdict, retention) }
+        let entry = self.registry.borrow().get(&overdue.claim.lease.topic).cloned();
+        let topic = entry.as_deref().map(|entry| &entry.topic);
+        let settlement = decide(&overdue.claim, topic, outcome(overdue), Vec::new());
+        Settlement { only_if_overdue: Some(dead_after), ..settlement }
     }
 }
 

@@ -17,8 +17,8 @@ use crate::room::Room;
 use crate::wire::{self, Extended};
 use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
-use gristmill_core::retry::{self, Tried};
-use gristmill_core::topic::{Limits, RetryPolicy};
+use gristmill_core::topic::Limits;
+use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
 use gristmill_store::{Settled, Settlement};
 
@@ -86,7 +86,7 @@ async fn settle(
         };
         let claim = lease::read(&tenant, &asked.lease).map_err(named)?;
         let entry = registry.get(&claim.lease.topic).cloned();
-        decided.push(decide(&claim, entry.as_ref(), asked).map_err(named)?);
+        decided.push(settlement(&claim, entry.as_ref(), asked).map_err(named)?);
     }
     let settled = room.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {
@@ -96,14 +96,15 @@ async fn settle(
     Ok(Json(wire::SettleAnswer { settled: settled.into_iter().map(Settled::as_str).collect() }))
 }
 
-/// What becomes of the job: as in a runner, by the topic's policy. Of a topic that is not here any more, by the usual one.
-fn decide(claim: &Claim, entry: Option<&Arc<TopicHandler>>, asked: wire::Settlement) -> Result<Settlement, Problem> {
+/// Checks what the worker asks for against the limits of the topic, and decides what becomes of the job.
+fn settlement(
+    claim: &Claim,
+    entry: Option<&Arc<TopicHandler>>,
+    asked: wire::Settlement,
+) -> Result<Settlement, Problem> {
     let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
-    let policy = entry.map_or_else(RetryPolicy::default, |entry| entry.topic.retry);
-    let retention = entry.map_or(Duration::ZERO, |entry| entry.topic.result_retention);
     let follow_ups: Vec<NewJob> = asked.follow_ups.into_iter().map(Into::into).collect();
     check_follow_ups(claim, entry, &limits, &follow_ups)?;
-    let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: None };
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
             let result: Option<Payload> = ack.result.map(Into::into);
@@ -127,8 +128,7 @@ fn decide(claim: &Claim, entry: Option<&Arc<TopicHandler>>, asked: wire::Settlem
     if !(takes_follow_ups || follow_ups.is_empty()) {
         return Err(Problem::new(Code::BadRequest, "`follow_ups` go with `ack` and `snooze_ms` only"));
     }
-    let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
-    Ok(Settlement { follow_ups, ..Settlement::of(claim, verdict, retention) })
+    Ok(decide(claim, entry.map(|entry| &entry.topic), outcome, follow_ups))
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {

@@ -1,0 +1,28 @@
+//! From how an attempt ended to what the store is asked to do: the runner, the reaper and the server's pull workers all
+//! come through here.
+
+use std::time::Duration;
+
+use gristmill_core::job::{Claim, NewJob};
+use gristmill_core::outcome::Outcome;
+use gristmill_core::retry::{self, Tried};
+use gristmill_core::topic::Topic;
+use gristmill_store::Settlement;
+
+/// Decides what becomes of the job, by the policy of its topic. Without the topic (its section or its component is gone)
+/// the default policy holds, and no result is kept beyond what the job itself asks for.
+///
+/// `follow_ups` are pushed with the settlement if the verdict is an ack or a snooze; the store drops them otherwise.
+///
+/// [`Claim::previous`] matters after a trap only. Pull workers report none, so the text of their lease does not carry it.
+pub fn decide(claim: &Claim, topic: Option<&Topic>, outcome: Outcome, follow_ups: Vec<NewJob>) -> Settlement {
+    let mut policy = topic.map(|topic| topic.retry).unwrap_or_default();
+    if claim.lease.worker.is_pull() && matches!(outcome, Outcome::LeaseExpired) {
+        // The worker chose the lease itself, as the time after which another one gets the job.
+        policy.backoff.base = Duration::ZERO;
+    }
+    let retention = topic.map_or(Duration::ZERO, |topic| topic.result_retention);
+    let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: claim.previous };
+    let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
+    Settlement { follow_ups, ..Settlement::of(claim, verdict, retention) }
+}
