@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -79,7 +80,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
     let began = Timestamp::now();
     let report = component.invoke(attempt).await;
-    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    let lines = std::mem::take(&mut *lines.lock());
     tell(global, &topic.limits, &report, &lines, began)
 }
 

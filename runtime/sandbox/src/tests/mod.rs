@@ -11,13 +11,14 @@ mod refusals;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::compiler::Compiler;
 use super::{Attempt, Cancellation, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
 use gristmill_core::job::{Job, JobSpec, Payload};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
+use parking_lot::Mutex;
 
 /// A sandbox for one attempt at a time, which compiles in this process.
 fn sandbox(cache: &Path) -> Sandbox {
