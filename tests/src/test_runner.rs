@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gristmill::config::{LmstfySettings, Manifest};
@@ -10,13 +10,12 @@ use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
-use gristmill::sandbox::{CompilerSettings, Sandbox, SandboxSettings};
+use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::several::Several;
 use gristmill::store::{JobState, JobView, Store, Watched};
-use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -109,7 +108,7 @@ impl TestRunner {
             concurrency: 64,
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
-            observer: Some(Arc::new(move |record| records.lock().push(record.clone()))),
+            observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
             metrics: metrics.clone(),
             tenants: door.tenants(),
         };
@@ -188,7 +187,7 @@ impl TestRunner {
 
     /// Every attempt settled so far, in order.
     pub fn records(&self) -> Vec<AttemptRecord> {
-        self.records.lock().clone()
+        self.records.lock().unwrap().clone()
     }
 
     /// The attempts at one job.
@@ -249,9 +248,8 @@ pub fn drop_in(folder: &Path, name: &str, component: &[u8]) {
 /// Small enough that several fit beside each other into the address space; compiled guests are kept from run to run.
 pub fn sandbox() -> Sandbox {
     let compiler = CompilerSettings {
-        program: program(),
+        process: CompilerProcess::Child { program: program(), memory_bytes: 4 << 30 },
         timeout: Duration::from_secs(600),
-        memory_bytes: 4 << 30,
         component_bytes: 64 << 20,
     };
     Sandbox::new(&SandboxSettings { concurrency: 64, cache: caches().join("gristmill"), compiler }).unwrap()

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use gristmill_core::job::{Job, Lease, Name, NewJob};
+use gristmill_core::job::{Job, JobSpec, Lease, Name, NewJob};
 use gristmill_core::outcome::Outcome;
+use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
 /// The content of a component: SHA-256 of its bytes. Shown as its first 12 hexadecimal digits.
@@ -56,6 +56,27 @@ pub struct Attempt {
     /// Where checkpoints go; none: `unavailable`.
     pub checkpoints: Option<CheckpointSender>,
     pub logs: LogSink,
+}
+
+impl Attempt {
+    /// The only attempt at a job that is due now. It has no grants, no topic to enqueue to and nowhere to keep checkpoints;
+    /// its log lines go to `tracing`.
+    pub fn at(spec: JobSpec, limits: Limits) -> Self {
+        let now = Timestamp::now();
+        Self {
+            job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
+            attempt: 1,
+            max_attempts: 1,
+            checkpoint: None,
+            limits,
+            grants: Arc::default(),
+            targets: Arc::default(),
+            clock_offset_ms: 0,
+            cancellation: Cancellation::default(),
+            checkpoints: None,
+            logs: LogSink::Trace,
+        }
+    }
 }
 
 /// Whether an attempt is still wanted, for a guest that asks.

@@ -17,7 +17,8 @@ pub struct ChildLimits {
     pub cpu_seconds: u64,
 }
 
-/// The whole of the hidden subcommand: a component, or a core module that can be made one, on standard input becomes an artifact on standard output.
+/// Runs the hidden subcommand: compiles the component, or the core module that can be made into one, on standard input
+/// and writes the artifact to standard output.
 ///
 /// Exit code 1 and one line on standard error: the component is refused. Any other end means that a limit was hit.
 pub fn compile_child(limits: ChildLimits) -> ExitCode {
@@ -25,7 +26,7 @@ pub fn compile_child(limits: ChildLimits) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let line = format!("{error:#}").replace('\n', "; ");
-            // Nobody left to tell if the parent is gone.
+            // Fails only if the parent is gone.
             let _ = writeln!(io::stderr(), "{line}");
             ExitCode::FAILURE
         }
@@ -46,13 +47,18 @@ fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
     Ok(())
 }
 
-pub(super) fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {
+fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {
     let mut wasm = Vec::new();
     component.read_to_end(&mut wasm)?;
+    artifact.write_all(&artifact_of(wasm)?)?;
+    artifact.flush()?;
+    Ok(())
+}
+
+/// The native code of a component, or of a core module that can be made into one.
+pub(super) fn artifact_of(mut wasm: Vec<u8>) -> wasmtime::Result<Vec<u8>> {
     if Parser::is_core_wasm(&wasm) {
         wasm = core_module::into_component(&wasm).map_err(wasmtime::Error::msg)?;
     }
-    artifact.write_all(&engine::compiling()?.precompile_component(&wasm)?)?;
-    artifact.flush()?;
-    Ok(())
+    engine::compiling()?.precompile_component(&wasm)
 }

@@ -1,18 +1,21 @@
-//! The compiler, seen from the parent: a child process that is killed when it takes too long.
+//! The compiler, seen from the sandbox: a child process that is killed when it takes too long, or a thread.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::compile_child::artifact_of;
 use super::error::LoadError;
-use super::settings::CompilerSettings;
+use super::settings::{CompilerProcess, CompilerSettings};
 
 /// The subcommand of `gristmill` that calls [`super::compile_child`], followed by bytes of memory and seconds of CPU.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
@@ -26,58 +29,92 @@ const ARTIFACT_BYTES_MIN: u64 = 16 << 20;
 
 const MESSAGE_BYTES_MAX: u64 = 16 << 10;
 
-/// Compiles in child processes, at most two at once.
+/// Bytes of the stack of a thread that compiles: as much as a main thread has.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Compiles components, at most two at once.
 #[derive(Debug, Clone)]
 pub(super) struct Compiler {
-    settings: CompilerSettings,
-    mode: Mode,
+    process: Process,
+    timeout: Duration,
+    component_bytes: u64,
     permits: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone)]
-enum Mode {
-    /// The program and the arguments before the limits.
-    Child(Vec<OsString>),
-    /// Unit tests have no binary to start.
-    #[cfg(test)]
-    InProcess,
+enum Process {
+    Child(ChildCompiler),
+    This,
 }
 
 impl Compiler {
     pub(super) fn new(settings: CompilerSettings) -> Self {
-        let command = vec![settings.program.clone().into(), COMPILE_SUBCOMMAND.into()];
-        Self { settings, mode: Mode::Child(command), permits: Arc::new(Semaphore::new(COMPILES_AT_ONCE)) }
+        let CompilerSettings { process, timeout, component_bytes } = settings;
+        let process = match process {
+            CompilerProcess::Child { program, memory_bytes } => {
+                let arguments = vec![COMPILE_SUBCOMMAND.into()];
+                Process::Child(ChildCompiler { program, arguments, memory_bytes, timeout })
+            }
+            CompilerProcess::This => Process::This,
+        };
+        Self { process, timeout, component_bytes, permits: Arc::new(Semaphore::new(COMPILES_AT_ONCE)) }
     }
 
     pub(super) fn component_bytes(&self) -> u64 {
-        self.settings.component_bytes
+        self.component_bytes
     }
 
-    /// The artifact of a component. Cancel-safe: dropping the future kills the child.
-    pub(super) async fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
+    /// The artifact of a component. Cancel-safe: dropping the future kills the child; a thread runs on to its end.
+    pub(super) async fn compile(&self, wasm: &Arc<[u8]>) -> Result<Vec<u8>, LoadError> {
         // Never closed, so it never fails; if it did, compiling one more would be no harm.
-        let _permit = self.permits.acquire().await.ok();
-        match &self.mode {
-            Mode::Child(command) => self.run_in_time(command, wasm).await,
-            #[cfg(test)]
-            Mode::InProcess => tests::compile_in_process(wasm),
-        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        let compile = async {
+            match &self.process {
+                Process::Child(child) => child.run(wasm).await,
+                Process::This => compile_on_thread(Arc::clone(wasm), permit).await,
+            }
+        };
+        tokio::time::timeout(self.timeout, compile)
+            .await
+            .unwrap_or(Err(LoadError::CompileTimeout { limit: self.timeout }))
     }
+}
 
-    async fn run_in_time(&self, command: &[OsString], wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
-        let limit = self.settings.timeout;
-        let run = tokio::time::timeout(limit, self.run(command, wasm));
-        run.await.unwrap_or(Err(LoadError::CompileTimeout { limit }))
-    }
+/// Holds the permit until the thread is done, so that no more than two threads compile even if callers give up.
+async fn compile_on_thread(wasm: Arc<[u8]>, permit: Option<OwnedSemaphorePermit>) -> Result<Vec<u8>, LoadError> {
+    let (sender, answer) = oneshot::channel();
+    let work = move || {
+        let artifact = artifact_of(wasm.to_vec());
+        drop(permit);
+        // Nobody receives it if the caller gave up.
+        drop(sender.send(artifact));
+    };
+    let thread = std::thread::Builder::new().name("compiler".into()).stack_size(STACK_BYTES);
+    thread.spawn(work).map_err(|source| LoadError::RunCompiler { compiler: "a thread".into(), source })?;
+    let refused = |problem| LoadError::Compile { problem };
+    let artifact = answer.await.map_err(|_| refused("the compiler panicked".to_owned()))?;
+    artifact.map_err(|error| refused(format!("{error:#}")))
+}
 
-    async fn run(&self, command: &[OsString], wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
-        let failed = |source| LoadError::RunCompiler { program: self.settings.program.clone(), source };
-        let mut child = self.spawn(command).map_err(failed)?;
+/// A program that compiles one component from standard input to standard output.
+#[derive(Debug, Clone)]
+struct ChildCompiler {
+    program: PathBuf,
+    /// Those before the limits.
+    arguments: Vec<OsString>,
+    memory_bytes: u64,
+    timeout: Duration,
+}
+
+impl ChildCompiler {
+    async fn run(&self, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
+        let failed = |source| LoadError::RunCompiler { compiler: self.program.display().to_string(), source };
+        let mut child = self.spawn().map_err(failed)?;
         let artifact_max =
             (wasm.len() as u64).saturating_mul(ARTIFACT_BYTES_PER_COMPONENT_BYTE).saturating_add(ARTIFACT_BYTES_MIN);
         let (input, artifact, message) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (_, artifact, message) =
-            tokio::join!(feed(input, wasm), read(artifact, artifact_max), read(message, MESSAGE_BYTES_MAX),);
+            tokio::join!(feed(input, wasm), read(artifact, artifact_max), read(message, MESSAGE_BYTES_MAX));
         let (artifact, message) = (artifact.map_err(failed)?, message.map_err(failed)?);
         if artifact.len() as u64 > artifact_max {
             return Err(LoadError::Compile { problem: format!("its artifact has more than {artifact_max} bytes") });
@@ -86,13 +123,12 @@ impl Compiler {
         self.judge(status, artifact, &message)
     }
 
-    fn spawn(&self, command: &[OsString]) -> io::Result<Child> {
-        let (program, arguments) = command.split_first().ok_or_else(|| io::Error::other("no program was given"))?;
-        Command::new(program)
-            .args(arguments)
-            .arg(self.settings.memory_bytes.to_string())
+    fn spawn(&self) -> io::Result<Child> {
+        Command::new(&self.program)
+            .args(&self.arguments)
+            .arg(self.memory_bytes.to_string())
             .arg(self.cpu_seconds().to_string())
-            // A child that reads what strangers wrote needs none of our secrets.
+            // A child that reads a stranger's file needs none of our secrets.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -103,7 +139,7 @@ impl Compiler {
 
     fn cpu_seconds(&self) -> u64 {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        self.settings.timeout.as_secs().max(1).saturating_mul(cores)
+        self.timeout.as_secs().max(1).saturating_mul(cores)
     }
 
     /// Exit code 0: the artifact. 1: the component is refused, and standard error says why. Anything else: it died.
@@ -112,7 +148,7 @@ impl Compiler {
         let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
         let first_line = lines.next().unwrap_or_default();
         if status.signal() == Some(Signal::XCPU.as_raw()) {
-            return Err(LoadError::CompileTimeout { limit: self.settings.timeout });
+            return Err(LoadError::CompileTimeout { limit: self.timeout });
         }
         match status.code() {
             Some(0) => Ok(artifact),
@@ -124,7 +160,7 @@ impl Compiler {
                     // A panic says where it was in one line, and what it was in the next.
                     (first, Some(second)) => format!("{status}: {first} {second}"),
                 },
-                memory_bytes: self.settings.memory_bytes,
+                memory_bytes: self.memory_bytes,
             }),
         }
     }
@@ -148,83 +184,102 @@ async fn read(output: Option<impl AsyncRead + Unpin>, max: u64) -> io::Result<Ve
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use wasmtime::Engine;
 
     use super::*;
 
     /// A compiler that is a shell script.
     fn script(script: &str, timeout: Duration) -> Compiler {
-        let settings = CompilerSettings { timeout, ..CompilerSettings::with_defaults("/bin/sh".into()) };
-        let command = vec!["/bin/sh".into(), "-c".into(), script.into(), COMPILE_SUBCOMMAND.into()];
-        Compiler { mode: Mode::Child(command), ..Compiler::new(settings) }
+        let arguments = vec!["-c".into(), script.into(), COMPILE_SUBCOMMAND.into()];
+        let child = ChildCompiler { program: "/bin/sh".into(), arguments, memory_bytes: MEMORY_BYTES, timeout };
+        let settings = CompilerSettings { timeout, ..CompilerSettings::default() };
+        Compiler { process: Process::Child(child), ..Compiler::new(settings) }
     }
 
-    impl Compiler {
-        pub(crate) fn in_process() -> Self {
-            let settings = CompilerSettings::with_defaults("/nowhere".into());
-            Self { mode: Mode::InProcess, ..Self::new(settings) }
-        }
+    async fn compile(compiler: &Compiler, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
+        compiler.compile(&wasm.into()).await
     }
 
-    /// What the child does, without its limits.
-    pub(super) fn compile_in_process(wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
-        let mut artifact = Vec::new();
-        crate::compile_child::compile(wasm, &mut artifact)
-            .map_err(|error| LoadError::Compile { problem: format!("{error:#}") })?;
-        Ok(artifact)
-    }
+    const MEMORY_BYTES: u64 = 4 << 30;
 
     const LONG: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn what_the_child_writes_is_the_artifact() {
-        assert_eq!(script("cat", LONG).compile(b"wasm").await.unwrap(), b"wasm");
+        assert_eq!(compile(&script("cat", LONG), b"wasm").await.unwrap(), b"wasm");
     }
 
     #[tokio::test]
-    async fn the_child_is_told_its_limits() {
-        let arguments = script("echo $0 $1", LONG).compile(b"").await.unwrap();
+    async fn the_child_gets_its_limits_as_arguments() {
+        let arguments = compile(&script("echo $0 $1", LONG), b"").await.unwrap();
         assert_eq!(arguments, format!("{COMPILE_SUBCOMMAND} {}\n", 4_u64 << 30).as_bytes());
     }
 
     #[tokio::test]
     async fn a_refusal_is_the_first_line_of_standard_error() {
-        let error = script("echo no good >&2; exit 1", LONG).compile(b"wasm").await.unwrap_err();
+        let error = compile(&script("echo no good >&2; exit 1", LONG), b"wasm").await.unwrap_err();
         assert_eq!(error.to_string(), "the component does not compile: no good");
     }
 
     #[tokio::test]
-    async fn a_death_is_told_from_a_refusal() {
-        let error = script("kill -9 $$", LONG).compile(b"wasm").await.unwrap_err();
+    async fn a_child_that_died_is_distinguished_from_a_refusal() {
+        let error = compile(&script("kill -9 $$", LONG), b"wasm").await.unwrap_err();
         assert!(matches!(&error, LoadError::CompilerDied { how, .. } if how.contains("signal: 9")), "{error}");
     }
 
     #[tokio::test]
     async fn a_child_that_takes_too_long_is_killed() {
-        let error = script("exec sleep 600", Duration::from_millis(50)).compile(b"wasm").await.unwrap_err();
+        let error = compile(&script("exec sleep 600", Duration::from_millis(50)), b"wasm").await.unwrap_err();
         assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
         // By its own limit of CPU time, where this process stands still meanwhile.
-        let error = script("kill -XCPU $$", LONG).compile(b"wasm").await.unwrap_err();
+        let error = compile(&script("kill -XCPU $$", LONG), b"wasm").await.unwrap_err();
         assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
     }
 
     #[tokio::test]
-    async fn the_last_words_of_a_child_that_panicked_are_told() {
+    async fn the_error_quotes_the_message_of_a_child_that_panicked() {
         let panic = "printf '\\nthread main panicked at x.rs:1:\\nno room\\nnote: more\\n' >&2; exit 101";
-        let error = script(panic, LONG).compile(b"wasm").await.unwrap_err().to_string();
+        let error = compile(&script(panic, LONG), b"wasm").await.unwrap_err().to_string();
         assert!(error.contains("exit status: 101: thread main panicked at x.rs:1: no room)"), "{error}");
     }
 
     #[tokio::test]
     async fn a_child_that_never_stops_writing_is_stopped() {
-        let error = script("exec yes", LONG).compile(b"wasm").await.unwrap_err();
+        let error = compile(&script("exec yes", LONG), b"wasm").await.unwrap_err();
         assert!(error.to_string().contains("its artifact has more than"), "{error}");
     }
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
-        let settings = CompilerSettings::with_defaults("/nowhere/gristmill".into());
-        let error = Compiler::new(settings).compile(b"wasm").await.unwrap_err();
-        assert_eq!(error.to_string(), "the compiler /nowhere/gristmill cannot be run");
+        let process = CompilerProcess::Child { program: "/nowhere/gristmill".into(), memory_bytes: MEMORY_BYTES };
+        let compiler = Compiler::new(CompilerSettings { process, ..CompilerSettings::default() });
+        let error = compile(&compiler, b"wasm").await.unwrap_err();
+        assert_eq!(error.to_string(), "failed to run the compiler (/nowhere/gristmill)");
+    }
+
+    /// The smallest component.
+    const NOTHING: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    #[tokio::test]
+    async fn a_thread_compiles_or_says_why_it_cannot() {
+        let compiler = Compiler::new(CompilerSettings::default());
+        let artifact = compile(&compiler, NOTHING).await.unwrap();
+        assert!(Engine::detect_precompiled(&artifact).is_some());
+        let error = compile(&compiler, b"no wasm").await.unwrap_err().to_string();
+        assert!(error.starts_with("the component does not compile: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_given_up_at_the_timeout_and_counts_until_it_is_done() {
+        let settings = CompilerSettings { timeout: Duration::ZERO, ..CompilerSettings::default() };
+        let compiler = Compiler::new(settings);
+        let large = format!("(component {})", "(core module (func (drop (i32.const 1))))".repeat(500));
+        let large = wat::parse_str(large).unwrap();
+        let error = compile(&compiler, &large).await.unwrap_err();
+        assert!(matches!(error, LoadError::CompileTimeout { .. }), "{error}");
+        // Every permit comes back once the thread has ended.
+        let all = u32::try_from(COMPILES_AT_ONCE).unwrap();
+        let all = tokio::time::timeout(LONG, compiler.permits.acquire_many(all)).await;
+        assert!(all.is_ok_and(|permits| permits.is_ok()));
     }
 }

@@ -71,9 +71,9 @@ pub enum LoadError {
     )]
     CompilerDied { how: String, memory_bytes: u64 },
     /// Nothing is known against the component.
-    #[error("the compiler {program} cannot be run")]
+    #[error("failed to run the compiler ({compiler})")]
     RunCompiler {
-        program: PathBuf,
+        compiler: String,
         #[source]
         source: std::io::Error,
     },

@@ -48,7 +48,7 @@ pub use instance_pool::InstancePool;
 pub use producers::Producers;
 pub use sandbox::Sandbox;
 pub use self_test::Started;
-pub use settings::{CompilerSettings, SandboxSettings};
+pub use settings::{CompilerProcess, CompilerSettings, SandboxSettings};
 #[doc(hidden)]
 pub use steps::Steps;
 pub use validate::Kind;

@@ -1,4 +1,5 @@
-//! The sandbox in parts, for `bench::parts`.
+//! Parts of the sandbox that the benches of `tests/benches` measure by themselves. Not covered by any promise of
+//! compatibility.
 
 use std::sync::Arc;
 

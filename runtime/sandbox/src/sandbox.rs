@@ -38,10 +38,7 @@ impl Sandbox {
     /// # Errors
     /// The address space does not suffice, or the cache directory cannot be used or is not ours alone.
     pub fn new(settings: &SandboxSettings) -> Result<Self, SandboxError> {
-        Self::with_compiler(settings, Compiler::new(settings.compiler.clone()))
-    }
-
-    pub(super) fn with_compiler(settings: &SandboxSettings, compiler: Compiler) -> Result<Self, SandboxError> {
+        let compiler = Compiler::new(settings.compiler.clone());
         let engine = engine::running(settings.concurrency)?;
         let linker = host::linker(&engine, &Outbound::new()).map_err(SandboxError::Link)?;
         let cache = ArtifactCache::open(&settings.cache)?;
@@ -57,11 +54,11 @@ impl Sandbox {
         validate::check_size(bytes, self.0.compiler.component_bytes())
     }
 
-    /// Makes a component of the bytes of a file: looks at it, compiles it in a child process unless that was done
-    /// before, and checks its imports and exports. Runs nothing of it.
+    /// Makes a component of the bytes of a file: validates it, compiles it unless that was done before, and checks its
+    /// imports and exports. Runs nothing of it.
     ///
-    /// Cancel-safe: dropping the future kills the compiler; an artifact is kept whole or not at all. Needs a tokio
-    /// runtime with I/O and time enabled.
+    /// Cancel-safe: dropping the future kills a compiler that is a child process; an artifact is kept whole or not at
+    /// all. Needs a tokio runtime with I/O and time enabled.
     ///
     /// # Errors
     /// What is wrong with the file, in words for its author; or the compiler could not be run.

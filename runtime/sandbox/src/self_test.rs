@@ -1,17 +1,14 @@
 //! What a component is asked before it gets jobs: whether it starts, and its optional self-test.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use super::attempt::{Attempt, Cancellation, LogSink};
+use super::attempt::Attempt;
 use super::classify::{self, Stopped};
 use super::component::Component;
 use super::invoke::{report, within};
-use gristmill_core::job::{BadName, Job, JobSpec, Payload};
+use gristmill_core::job::{BadName, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;
-use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{Grants, Limits};
+use gristmill_core::topic::Limits;
 
 /// What an instance has cost before it does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,23 +64,9 @@ impl Component {
     }
 }
 
-/// An attempt at a job that there is not.
+/// An attempt at a job that does not exist.
 fn attempt(limits: &Limits) -> Result<Attempt, BadName> {
-    let now = Timestamp::now();
-    let spec = JobSpec::new("self-test".parse()?, Payload::default());
-    Ok(Attempt {
-        job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
-        attempt: 1,
-        max_attempts: 1,
-        checkpoint: None,
-        limits: *limits,
-        grants: Arc::new(Grants::default()),
-        targets: Arc::new(HashMap::new()),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
-        logs: LogSink::Trace,
-    })
+    Ok(Attempt::at(JobSpec::new("self-test".parse()?, Payload::default()), *limits))
 }
 
 fn in_words(outcome: &Outcome) -> String {

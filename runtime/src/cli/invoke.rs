@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -15,11 +14,11 @@ use super::input::{Body, pair};
 use super::table::facts;
 use super::{document, folder, job, sandbox, screen};
 use gristmill_config::{Manifest, units};
-use gristmill_core::job::{Due, Job, JobSpec, Name, NewJob, Payload, TopicId};
+use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
-use gristmill_sandbox::{Attempt, Cancellation, FollowUpRule, LogLine, LogSink, Report};
+use gristmill_sandbox::{Attempt, FollowUpRule, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 
@@ -80,7 +79,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
     let began = Timestamp::now();
     let report = component.invoke(attempt).await;
-    let lines = std::mem::take(&mut *lines.lock());
+    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     tell(global, &topic.limits, &report, &lines, began)
 }
 
@@ -103,20 +102,14 @@ fn attempt(
     attempt: u32,
     logs: LogSink,
 ) -> anyhow::Result<Attempt> {
-    let now = Timestamp::now();
     let spec = JobSpec { metadata, ..JobSpec::new(topic.id.clone(), body) };
     Ok(Attempt {
-        job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
         attempt,
         max_attempts: topic.retry.attempts.max(attempt),
-        checkpoint: None,
-        limits: topic.limits,
         grants: Arc::clone(&topic.grants),
         targets: Arc::new(targets(manifest, &topic.id.tenant)?),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
         logs,
+        ..Attempt::at(spec, topic.limits)
     })
 }
 

@@ -6,12 +6,12 @@ use anyhow::Context;
 
 use super::exit::Usage;
 use gristmill_config::Manifest;
-use gristmill_sandbox::{CompilerSettings, Sandbox, SandboxSettings};
+use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 
-/// Settings for `concurrency` attempts at once. The compiler is this program itself.
+/// Settings for `concurrency` attempts at once. The compiler is a child process of this program.
 ///
 /// # Errors
-/// Nobody says where caches go, or this program cannot be found.
+/// No directory for caches is set, or this program cannot be found.
 pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<SandboxSettings> {
     let handlers = &manifest.handlers;
     let program =
@@ -24,9 +24,8 @@ pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<
         concurrency,
         cache,
         compiler: CompilerSettings {
-            program,
+            process: CompilerProcess::Child { program, memory_bytes: handlers.compile_memory_bytes },
             timeout: handlers.compile_timeout,
-            memory_bytes: handlers.compile_memory_bytes,
             component_bytes: handlers.component_bytes,
         },
     })
@@ -44,7 +43,8 @@ fn user_cache(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, Usa
     let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     caches.map(|caches| caches.join("gristmill")).ok_or_else(|| {
         Usage(
-            "nobody says where compiled components go: set `cache` in [server], or the variable XDG_CACHE_HOME".into(),
+            "no directory is set for compiled components: set `cache` in [server], or the variable XDG_CACHE_HOME"
+                .into(),
         )
     })
 }

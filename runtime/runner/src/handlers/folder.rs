@@ -278,7 +278,7 @@ mod tests {
         fs::write(&file, "no component").unwrap();
         // As if it had been there for long.
         fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let compiler = CompilerSettings::with_defaults("/nowhere/gristmill".into());
+        let compiler = CompilerSettings::default();
         let settings = SandboxSettings { concurrency: 1, cache: place.path().join("cache"), compiler };
         let mut folder = Folder::new(place.path().into());
         folder.look(&Sandbox::new(&settings).unwrap()).unwrap();

@@ -3,10 +3,10 @@
 #![expect(clippy::vec_box, reason = "they come boxed from the guests' threads, and go on without being copied")]
 
 use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::record::AttemptRecord;
-use parking_lot::{Condvar, Mutex};
 
 /// How long records are gathered before they are written. With the writing itself it stays below 50 ms.
 const GATHER: Duration = Duration::from_millis(25);
@@ -54,7 +54,7 @@ impl Queue {
             // Its texts may be as long as a handler's output. The reason is all that the journal says of it.
             record.failure = None;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let before = state.records.len();
         let fits = records.len().min(self.max.saturating_sub(before));
         state.records.extend(records.drain(..fits));
@@ -76,10 +76,11 @@ impl Queue {
     /// Waits for records, gathers for a moment, and takes them all into `records`, which is empty. Tells how many were
     /// dropped behind them; none: closed, and nothing is left.
     pub(super) fn take(&self, records: &mut Vec<Box<AttemptRecord>>) -> Option<u64> {
-        let mut state = self.state.lock();
-        self.wake.wait_while(&mut state, |state| state.records.is_empty() && !state.closed);
+        let idle = |state: &mut State| state.records.is_empty() && !state.closed;
+        let state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         let few = |state: &mut State| state.records.len() < self.early() && !state.closed;
-        self.wake.wait_while_for(&mut state, few, GATHER);
+        let gathered = self.wake.wait_timeout_while(state, GATHER, few);
+        let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         if state.records.is_empty() {
             return None;
         }
@@ -89,33 +90,37 @@ impl Queue {
 
     /// Waits for this long, or until closed.
     pub(super) fn pause(&self, pause: Duration) {
-        self.wake.wait_while_for(&mut self.state.lock(), |state| !state.closed, pause);
+        drop(self.wake.wait_timeout_while(self.lock(), pause, |state| !state.closed));
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        self.lock().closed
     }
 
     /// No more will come.
     pub(super) fn close(&self) {
-        self.state.lock().closed = true;
+        self.lock().closed = true;
         self.wake.notify_one();
     }
 
     /// Records, with those that were dropped behind them.
     pub(super) fn waiting(&self) -> u64 {
-        let state = self.state.lock();
+        let state = self.lock();
         state.records.len() as u64 + state.dropped
     }
 
     /// How many were ever dropped.
     pub(super) fn lost(&self) -> u64 {
-        self.state.lock().lost
+        self.lock().lost
     }
 
     /// From so many on the writer does not wait for more.
     fn early(&self) -> usize {
         self.max / 4
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,25 +9,21 @@ mod limits;
 mod lives;
 mod refusals;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use super::compiler::Compiler;
-use super::{Attempt, Cancellation, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
-use gristmill_core::job::{Job, JobSpec, Payload};
+use super::{Attempt, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
+use gristmill_core::job::{JobSpec, Payload};
 use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{Grants, Limits};
-use parking_lot::Mutex;
+use gristmill_core::topic::Limits;
 
 /// A sandbox for one attempt at a time, which compiles in this process.
 fn sandbox(cache: &Path) -> Sandbox {
-    Sandbox::with_compiler(&settings(cache), Compiler::in_process()).unwrap()
+    Sandbox::new(&settings(cache)).unwrap()
 }
 
 fn settings(cache: &Path) -> SandboxSettings {
-    let compiler = CompilerSettings::with_defaults("/nowhere/gristmill".into());
-    SandboxSettings { concurrency: 1, cache: cache.to_owned(), compiler }
+    SandboxSettings { concurrency: 1, cache: cache.to_owned(), compiler: CompilerSettings::default() }
 }
 
 async fn load(wasm: &[u8]) -> Component {
@@ -38,20 +34,10 @@ async fn load(wasm: &[u8]) -> Component {
 /// The first attempt at a job with this body, default limits, and nothing granted.
 pub(super) fn attempt(body: impl Into<Vec<u8>>) -> Attempt {
     let body = Payload { data: body.into(), content_type: None };
-    let spec = JobSpec::new("resize".parse().unwrap(), body);
-    Attempt {
-        job: Arc::new(Job { spec, enqueued_at: Timestamp::from_millis(1), due_at: Timestamp::from_millis(2) }),
-        attempt: 1,
-        max_attempts: 5,
-        checkpoint: None,
-        limits: Limits::default(),
-        grants: Arc::new(Grants::default()),
-        targets: Arc::new(HashMap::new()),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
-        logs: LogSink::Collect(Arc::default()),
-    }
+    let mut attempt = Attempt::at(JobSpec::new("resize".parse().unwrap(), body), Limits::default());
+    let job = Arc::make_mut(&mut attempt.job);
+    (job.enqueued_at, job.due_at) = (Timestamp::from_millis(1), Timestamp::from_millis(2));
+    Attempt { max_attempts: 5, logs: LogSink::Collect(Arc::default()), ..attempt }
 }
 
 fn limited(body: impl Into<Vec<u8>>, change: impl FnOnce(&mut Limits)) -> Attempt {

@@ -1,11 +1,11 @@
-//! Files that are no handlers, and what their author is told; and what is remembered of those that are.
+//! Files that are refused, with the text for their author; and artifacts that are used again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::guest::{component, foreign, handler};
 use super::{attempt, load, sandbox, settings};
-use crate::{LoadError, Sandbox, engine};
+use crate::{CompilerProcess, CompilerSettings, LoadError, Sandbox, SandboxSettings, engine};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::topic::Limits;
 
@@ -94,13 +94,15 @@ async fn the_same_bytes_are_compiled_once() {
     let cache = tempfile::tempdir().unwrap();
     let wasm = handler("", "(call $done)");
     let first = sandbox(cache.path()).load(&wasm).await.unwrap();
-    // This one has no compiler at all.
-    let second = Sandbox::new(&settings(cache.path())).unwrap().load(&wasm).await.unwrap();
+    let process = CompilerProcess::Child { program: "/nowhere/gristmill".into(), memory_bytes: 1 << 30 };
+    let compiler = CompilerSettings { process, ..CompilerSettings::default() };
+    let without_compiler = Sandbox::new(&SandboxSettings { compiler, ..settings(cache.path()) }).unwrap();
+    let second = without_compiler.load(&wasm).await.unwrap();
     assert_eq!(first.version(), second.version());
     assert_eq!(second.invoke(attempt("")).await.outcome, Outcome::Complete(None));
 
     let other = handler("", "(drop (call $now)) (call $done)");
-    let error = Sandbox::new(&settings(cache.path())).unwrap().load(&other).await.unwrap_err();
+    let error = without_compiler.load(&other).await.unwrap_err();
     assert!(matches!(error, LoadError::RunCompiler { .. }), "{error}");
 }
 

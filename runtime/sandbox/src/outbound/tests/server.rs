@@ -1,9 +1,8 @@
 //! A server that says exactly what it is told to, right or wrong.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -68,12 +67,12 @@ impl Server {
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
-        self.seen.lock().iter().map(|(_, request)| request.clone()).collect()
+        self.seen.lock().unwrap().iter().map(|(_, request)| request.clone()).collect()
     }
 
     /// The connection that each request came on.
     pub(super) fn connections(&self) -> Vec<usize> {
-        self.seen.lock().iter().map(|(number, _)| *number).collect()
+        self.seen.lock().unwrap().iter().map(|(number, _)| *number).collect()
     }
 
     /// Waits until so many requests have come.
@@ -106,7 +105,7 @@ async fn serve(
 ) -> Option<()> {
     loop {
         let request = read(&mut stream).await?;
-        seen.lock().push((number, request.clone()));
+        seen.lock().unwrap().push((number, request.clone()));
         for piece in answer(&request) {
             match piece {
                 Piece::Text(text) => stream.write_all(text.as_bytes()).await.ok()?,
