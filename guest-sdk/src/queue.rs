@@ -13,7 +13,7 @@ use crate::{Failure, Payload};
 
 /// A job to be enqueued if this attempt succeeds.
 ///
-/// Nothing is visible to anyone until the handler returns `Ok`: acknowledgement and follow-up jobs are one step in the
+/// No follow-up job is visible until the handler returns `Ok`: acknowledgement and follow-up jobs are one step in the
 /// store. So a failed attempt enqueues nothing, and a retried one never enqueues twice.
 ///
 /// ```
@@ -103,7 +103,7 @@ impl NewJob {
         self
     }
 
-    /// Groups jobs that belong together; carried to their handler.
+    /// A label that the job's handler sees, to group jobs by. It implies neither an order nor shared state.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.job.key = Some(key.into());
         self

@@ -36,6 +36,7 @@ export class Job {
   topic: string = "";
   body: Payload = new Payload(new Uint8Array(0));
   metadata: Pairs = [];
+  /** A label to group jobs by. It implies neither an order nor shared state. */
   key: string | null = null;
   /** 1 on the first delivery. */
   attempt: u32 = 1;
@@ -156,6 +157,7 @@ export enum Priority {
 /** A follow-up job of the same tenant. */
 export class NewJob {
   metadata: Pairs = [];
+  /** A label to group jobs by. It implies neither an order nor shared state. */
   key: string | null = null;
   /** When it becomes due, in milliseconds since 1970; at once if 0. */
   notBefore: u64 = 0;

@@ -55,7 +55,7 @@ type Job struct {
 	Body   Payload
 	// Metadata is in order; names may repeat.
 	Metadata []Pair
-	// Key groups jobs that belong together; empty if there is none.
+	// Key is a label to group jobs by, empty if there is none. It implies neither an order nor shared state.
 	Key string
 	// Attempt is 1 on the first delivery.
 	Attempt     uint32

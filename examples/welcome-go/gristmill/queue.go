@@ -22,7 +22,7 @@ type NewJob struct {
 	// Body is encoded as a handler's result is: a Payload, string or []byte as it is, anything else as JSON.
 	Body     any
 	Metadata []Pair
-	// Key groups jobs that belong together; empty for none.
+	// Key is a label that the handler sees; empty for none. It implies neither an order nor shared state.
 	Key string
 	// NotBefore is when the job becomes due; at once if it is zero.
 	NotBefore time.Time

@@ -61,6 +61,7 @@ impl JobBuilder {
         self
     }
 
+    /// The label that jobs are grouped by.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.job.key = Some(key.into());

@@ -161,7 +161,7 @@ pub struct JobSpec {
     pub body: Payload,
     /// Headers in order; names may repeat.
     pub metadata: Vec<(String, String)>,
-    /// Carried to the handler; groups jobs that belong together.
+    /// A label that the handler sees, to group jobs by. It implies neither an order nor shared state.
     pub key: Option<String>,
     /// Which of the topic's ready jobs come first.
     pub priority: Priority,

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// A header that the handler sees; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
-    /// Groups jobs that belong together
+    /// A label that the handler sees, to group jobs by; jobs with the same key still run in any order
     #[arg(long)]
     key: Option<String>,
     /// Which of the topic's ready jobs come first; low ones wait longer, but not for ever
