@@ -11,8 +11,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use gristmill::bench::parts::{decode, encode};
-use gristmill_tests::parts::{component, full_job, invoke, job, outcomes, verdict};
+use gristmill_tests::parts::{component, decode, encode, full_job, invoke, job, outcomes, verdict};
 
 /// Does a part so many times.
 type Part = fn(times: u32);

@@ -1,16 +1,16 @@
 //! What the benches measure by itself: a job like those of `gristmill bench`, and one attempt at it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill::bench::parts::load;
-use gristmill::job::{Job, JobSpec, Payload};
+use gristmill::job::{Job, JobId, JobSpec, Name, Payload};
 use gristmill::outcome::{Outcome, Verdict};
 use gristmill::retry::{Tried, decide};
-use gristmill::sandbox::{Attempt, Cancellation, Component, LogSink, Report};
+use gristmill::sandbox::parts::load_apart;
+use gristmill::sandbox::{Attempt, Component, Report};
+use gristmill::store::redis::envelope;
 use gristmill::time::Timestamp;
-use gristmill::topic::{Grants, Limits, RetryPolicy};
+use gristmill::topic::{Limits, RetryPolicy};
 
 use crate::text;
 
@@ -37,26 +37,24 @@ pub fn full_job() -> Job {
     job
 }
 
+/// The job as the Redis store keeps it; none if it cannot be written.
+pub fn encode(job: &Job) -> Option<Vec<u8>> {
+    envelope::write_stored(job).ok()
+}
+
+/// The job `id` of `tenant` from what [`encode`] made; none if it is something else.
+pub fn decode(tenant: &Name, id: JobId, stored: &[u8]) -> Option<Job> {
+    envelope::read(tenant, id, stored).ok()
+}
+
 /// The no-op handler in WebAssembly text.
 pub fn component() -> Component {
-    load(&text::handler("")).unwrap()
+    load_apart(&text::handler("")).unwrap()
 }
 
 /// The first attempt at a job, with default limits and nothing granted.
 pub fn attempt(job: &Arc<Job>) -> Attempt {
-    Attempt {
-        job: Arc::clone(job),
-        attempt: 1,
-        max_attempts: 5,
-        checkpoint: None,
-        limits: Limits::default(),
-        grants: Arc::new(Grants::default()),
-        targets: Arc::new(HashMap::new()),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
-        logs: LogSink::Trace,
-    }
+    Attempt { job: Arc::clone(job), max_attempts: 5, ..Attempt::at(job.spec.clone(), Limits::default()) }
 }
 
 /// Runs one attempt, which succeeds.

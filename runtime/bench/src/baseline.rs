@@ -1,20 +1,16 @@
-//! The limits: what the parts cost with nothing around them. Other figures are told as shares of these.
+//! The limits: what the parts cost with nothing around them. Other figures are given as shares of these.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::bail;
 use redis::{Connection, Pipeline, RedisResult};
 
 use super::figure::Figure;
+use super::load::{attempt, complete};
 use super::stopwatch::{Stopwatch, figure};
-use super::test_bed::{BenchError, TestBed};
+use super::test_bed::TestBed;
 use super::usage;
-use gristmill_core::job::{Due, Job};
-use gristmill_core::outcome::Outcome;
-use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{Grants, Limits};
-use gristmill_sandbox::{Attempt, Cancellation, FollowUpRule, LogSink};
 
 /// Jobs in one pipeline.
 const BATCH: usize = 50;
@@ -23,10 +19,10 @@ const BATCH: usize = 50;
 /// `RPOPLPUSH`, `ZADD`, `HGET`, then `LREM`, `ZREM`, `HDEL`.
 ///
 /// # Errors
-/// If the bed's store is no Redis, or fails.
-pub async fn redis_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+/// If the store is not a Redis, or fails.
+pub async fn redis_floor(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     let Some((url, _)) = bed.store.redis.clone() else {
-        return Err(BenchError::Failed("the floor of Redis needs a bed on Redis".into()));
+        bail!("the floor of Redis needs a store on Redis");
     };
     bed.settings.progress.begin("floor: bare Redis", 2 * jobs);
     let (progress, payload) = (bed.settings.progress.clone(), Arc::clone(&bed.settings.body));
@@ -36,15 +32,15 @@ pub async fn redis_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchErro
             bare.put(chunk..jobs.min(chunk + BATCH), &payload)?;
             progress.add(BATCH);
         }
-        Ok::<_, BenchError>((bare, progress))
+        anyhow::Ok((bare, progress))
     };
     let (mut bare, progress) = off_the_runtime(prepare).await?;
-    let stopwatch = Stopwatch::begin(bed);
+    let stopwatch = Stopwatch::begin(bed, None);
     let work = move || {
         loop {
             let taken = bare.take()?;
             if taken.is_empty() {
-                return Ok::<_, BenchError>(());
+                return anyhow::Ok(());
             }
             bare.done(&taken)?;
             progress.add(taken.len());
@@ -58,7 +54,7 @@ pub async fn redis_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchErro
 ///
 /// # Errors
 /// If the handler fails.
-pub async fn sandbox_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn sandbox_floor(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     /// Jobs before the clock runs: the pool's slots are warm then, as under load.
     const WARM_UP: usize = 500;
     bed.settings.progress.begin("floor: bare sandbox", jobs);
@@ -69,7 +65,7 @@ pub async fn sandbox_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchEr
         if round == WARM_UP {
             begun = (Instant::now(), usage::thread_cpu());
         }
-        invoke(bed, attempt.clone()).await?;
+        complete(bed, attempt.clone()).await?;
         bed.settings.progress.add(usize::from(round % 1000 == 999) * 1000);
     }
     let cpu = usage::thread_cpu().saturating_sub(begun.1);
@@ -83,45 +79,10 @@ pub async fn sandbox_floor(bed: &TestBed, jobs: usize) -> Result<Figure, BenchEr
     })
 }
 
-/// Once, which must end well.
-async fn invoke(bed: &TestBed, attempt: Attempt) -> Result<(), BenchError> {
-    match bed.component.invoke(attempt).await.outcome {
-        Outcome::Complete(_) => Ok(()),
-        outcome => Err(BenchError::Failed(format!("{outcome:?}"))),
-    }
-}
-
-/// That the measured component takes the body: what fails measures nothing.
-pub(super) async fn try_out(bed: &TestBed) -> Result<(), BenchError> {
-    invoke(bed, attempt(bed)).await
-}
-
-fn attempt(bed: &TestBed) -> Attempt {
-    let now = Timestamp::now();
-    Attempt {
-        job: Arc::new(Job { spec: super::load::job(bed, Due::Now).spec, enqueued_at: now, due_at: now }),
-        attempt: 1,
-        max_attempts: 1,
-        checkpoint: None,
-        limits: Limits::default(),
-        grants: Arc::<Grants>::default(),
-        // As in the fleet: itself, for handlers that enqueue there.
-        targets: Arc::new(HashMap::from([(
-            bed.topic.topic.clone(),
-            FollowUpRule { payload_bytes: 1 << 20, ttl: None },
-        )])),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
-        logs: LogSink::Trace,
-    }
-}
-
 async fn off_the_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
-) -> Result<T, BenchError> {
-    let failed = |error: tokio::task::JoinError| BenchError::Failed(error.to_string());
-    tokio::task::spawn_blocking(work).await.map_err(failed)?
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await?
 }
 
 /// A plain client, and the keys of one queue.

@@ -5,24 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use anyhow::anyhow;
 use serde::Serialize;
-use tempfile::TempDir;
 
 use super::progress::Progress;
-use super::test_bed::{BenchError, read};
-use gristmill_core::job::{Job, JobSpec, Payload};
-use gristmill_core::time::Timestamp;
+use super::test_bed::{read, temporary_folder};
+use gristmill_core::job::{JobSpec, Payload};
 use gristmill_core::topic::Topic;
-use gristmill_sandbox::{
-    Attempt, Cancellation, FollowUpRule, LogSink, Producers, Sandbox, SandboxSettings, Steps, Version,
-};
+use gristmill_sandbox::{Attempt, FollowUpRule, LogSink, Producers, Sandbox, SandboxSettings, Steps, Version};
 
 /// Loads of a compiled component.
 const LOADS: usize = 5;
 /// Calls of an instance after its first.
 const AGAIN: usize = 10;
-/// Instances, unless told otherwise: as many as there is time for, within these.
+/// Instances by default: as many as there is time for, within these.
 const ROUNDS: std::ops::RangeInclusive<usize> = 11..=501;
 const TIME: Duration = Duration::from_secs(2);
 
@@ -81,7 +77,7 @@ pub struct Tool {
 ///
 /// # Errors
 /// It does not load, or does not return normally from the job.
-pub async fn component(run: &ComponentRun, sandbox: &SandboxSettings) -> Result<ComponentFigure, BenchError> {
+pub async fn component(run: &ComponentRun, sandbox: &SandboxSettings) -> anyhow::Result<ComponentFigure> {
     let wasm = read(&run.component)?;
     run.progress.begin(format!("{}", run.component.display()), run.rounds.unwrap_or(*ROUNDS.start()) + LOADS);
     let loads = loads(&wasm, sandbox, run).await?;
@@ -117,8 +113,8 @@ struct Loads {
     artifact_bytes: u64,
 }
 
-async fn loads(wasm: &[u8], sandbox: &SandboxSettings, run: &ComponentRun) -> Result<Loads, BenchError> {
-    let cache = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
+async fn loads(wasm: &[u8], sandbox: &SandboxSettings, run: &ComponentRun) -> anyhow::Result<Loads> {
+    let cache = temporary_folder()?;
     let sandbox = Sandbox::new(&SandboxSettings { cache: cache.path().to_owned(), ..sandbox.clone() })?;
     let begun = Instant::now();
     let mut component = sandbox.load(wasm).await?;
@@ -140,7 +136,7 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 /// One after the other, on one thread.
-async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> Result<Vec<Steps>, BenchError> {
+async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> anyhow::Result<Vec<Steps>> {
     let attempt = attempt(run);
     let begun = Instant::now();
     let enough = |rounds: usize| match run.rounds {
@@ -151,7 +147,7 @@ async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> 
     while !enough(all.len()) {
         let steps = component.step_through(&attempt, AGAIN).await;
         let steps = steps.map_err(|outcome| {
-            BenchError::Failed(format!("{outcome:?}; give it a job that it can do with --data or --file"))
+            anyhow!("the component failed: {outcome:?}; give it a job that it can do with --data or --file")
         })?;
         all.push(steps);
         run.progress.add(1);
@@ -160,22 +156,15 @@ async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> 
 }
 
 fn attempt(run: &ComponentRun) -> Attempt {
-    let (topic, now) = (&run.topic, Timestamp::now());
-    let spec = JobSpec::new(topic.id.clone(), run.body.clone());
+    let topic = &run.topic;
     let itself = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
     Attempt {
-        job: Arc::new(Job { spec, enqueued_at: now, due_at: now }),
-        attempt: 1,
         max_attempts: topic.retry.attempts,
-        checkpoint: None,
-        limits: topic.limits,
         grants: Arc::clone(&topic.grants),
         targets: Arc::new(HashMap::from([(topic.id.topic.clone(), itself)])),
-        clock_offset_ms: 0,
-        cancellation: Cancellation::default(),
-        checkpoints: None,
-        // Written, as under a runner, and shown to nobody.
-        logs: LogSink::Collect(Arc::new(Mutex::default())),
+        // Written, as under a runner, and dropped with the attempt.
+        logs: LogSink::Collect(Arc::default()),
+        ..Attempt::at(JobSpec::new(topic.id.clone(), run.body.clone()), topic.limits)
     }
 }
 

@@ -1,11 +1,13 @@
-//! Pushes over HTTP: the server is a process of its own, so that its CPU time can be told from that of the clients, who are
-//! here.
+//! Pushes over HTTP. The server is a process of its own, so that its CPU time is measured apart from that of the clients,
+//! which are in this process.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -19,9 +21,8 @@ use tokio::task::JoinSet;
 use super::figure::Figure;
 use super::load::drain;
 use super::open_store::BenchStore;
-use super::stopwatch::figure;
-use super::test_bed::{BenchError, TestBed};
-use super::usage::cpu_of;
+use super::stopwatch::Stopwatch;
+use super::test_bed::{TestBed, temporary_folder};
 use gristmill_store::embedded::Durability;
 
 /// Connections that are kept, each with one request at a time: what a web server's pool does.
@@ -41,7 +42,7 @@ struct Server {
 ///
 /// # Errors
 /// The server does not start, or does not take a push.
-pub async fn pushes_over_http(bed: &TestBed, jobs: usize) -> Result<[Figure; 2], BenchError> {
+pub async fn pushes_over_http(bed: &TestBed, jobs: usize) -> anyhow::Result<[Figure; 2]> {
     bed.settings.progress.begin(format!("pushes over HTTP, {}", bed.settings.store), 2 * jobs);
     let server = Server::start(bed).await?;
     let text = String::from_utf8_lossy(&bed.settings.body).into_owned();
@@ -68,14 +69,14 @@ async fn measured(
     request: String,
     jobs_a_request: usize,
     jobs: usize,
-) -> Result<Figure, BenchError> {
+) -> anyhow::Result<Figure> {
     let mut clients = Vec::with_capacity(connections);
     for _ in 0..connections {
         clients.push(connect(server.address).await?);
     }
     let (request, path) = (Bytes::from(request), format!("/v1/tenants/default/topics/{}/jobs", bed.topic.topic));
     let requests = jobs.div_ceil(jobs_a_request);
-    let (server_cpu, store_cpu, begun) = (cpu_of(server.child.id()), bed.store.cpu(), Instant::now());
+    let stopwatch = Stopwatch::begin(bed, Some(server.child.id()));
     let mut pushing = JoinSet::new();
     for (place, mut client) in clients.into_iter().enumerate() {
         let (request, path, progress) = (request.clone(), path.clone(), bed.settings.progress.clone());
@@ -84,89 +85,68 @@ async fn measured(
                 push(&mut client, &path, request.clone()).await?;
                 progress.add(jobs_a_request);
             }
-            Ok::<_, BenchError>(())
+            anyhow::Ok(())
         });
     }
     pushing.join_all().await.into_iter().collect::<Result<(), _>>()?;
-    let took = begun.elapsed();
-    let per_job = |before: Duration, after: Duration| after.saturating_sub(before).as_secs_f64() * 1e6 / jobs as f64;
-    Ok(Figure {
-        jobs_per_second: Some(jobs as f64 / took.as_secs_f64()),
-        runner_cpu_us_per_job: Some(per_job(server_cpu, cpu_of(server.child.id()))),
-        store_cpu_us_per_job: store_cpu.zip(bed.store.cpu()).map(|(before, after)| per_job(before, after)),
-        ..figure(bed, "http", jobs)
-    })
+    Ok(stopwatch.end(bed, "http", jobs))
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, BenchError> {
-    let stream = TcpStream::connect(address).await.map_err(BenchError::Connect)?;
-    stream.set_nodelay(true).map_err(BenchError::Connect)?;
-    let (client, connection) = handshake(TokioIo::new(stream)).await.map_err(BenchError::Ask)?;
+async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await.context("failed to connect with the server")?;
+    stream.set_nodelay(true).context("failed to connect with the server")?;
+    let (client, connection) =
+        handshake(TokioIo::new(stream)).await.context("failed to send a request to the server")?;
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }
 
-async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> Result<(), BenchError> {
+async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> anyhow::Result<()> {
     let request = Request::post(path)
         .header(header::HOST, "localhost")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body));
-    let request = request.map_err(|error| BenchError::Failed(error.to_string()))?;
-    let response = client.send_request(request).await.map_err(BenchError::Ask)?;
+        .body(Full::new(body))?;
+    let response = client.send_request(request).await.context("failed to send a request to the server")?;
     let status = response.status();
-    let answer = response.into_body().collect().await.map_err(BenchError::Ask)?.to_bytes();
-    if status.is_success() {
-        return Ok(());
-    }
-    Err(BenchError::Failed(format!("the server answered {status}: {}", String::from_utf8_lossy(&answer))))
+    let answer = response.into_body().collect().await.context("failed to send a request to the server")?.to_bytes();
+    ensure!(status.is_success(), "the server answered {status}: {}", String::from_utf8_lossy(&answer));
+    Ok(())
 }
 
 impl Server {
-    async fn start(bed: &TestBed) -> Result<Self, BenchError> {
-        let folder = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
-        let manifest = folder.path().join("gristmill.toml");
-        let settings = format!("[http]\nlisten = \"127.0.0.1:0\"\n\n[store]\n{}", store(bed));
-        std::fs::write(&manifest, settings).map_err(BenchError::WriteHandler)?;
-        std::fs::create_dir(folder.path().join("handlers")).map_err(BenchError::WriteHandler)?;
-        let program = std::env::current_exe().map_err(BenchError::StartRunner)?;
-        let child = Command::new(program)
+    async fn start(bed: &TestBed) -> anyhow::Result<Self> {
+        let folder = temporary_folder()?;
+        let (manifest, log) = (folder.path().join("gristmill.toml"), folder.path().join("run.log"));
+        std::fs::create_dir(folder.path().join("handlers"))?;
+        std::fs::write(&manifest, format!("[http]\nlisten = \"127.0.0.1:0\"\n\n[store]\n{}", store(bed)))?;
+        let child = Command::new(std::env::current_exe()?)
             .args(["run", "--log-format", "text", "--manifest"])
             .arg(&manifest)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(File::create(&log)?)
             .spawn()
-            .map_err(BenchError::StartRunner)?;
+            .context("failed to start a server")?;
         let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), _folder: folder };
-        server.address = server.said_address().await?;
+        server.address = server.logged_address(&log).await?;
         Ok(server)
     }
 
-    /// Reads the log until the server says where it listens, and what comes after it, so that it never waits for a reader.
-    async fn said_address(&mut self) -> Result<SocketAddr, BenchError> {
+    /// Reads the log until it says where the server listens.
+    async fn logged_address(&mut self, log: &Path) -> anyhow::Result<SocketAddr> {
         const SAYS: &str = "listening on http://";
-        let log = self.child.stderr.take();
-        let (found, address) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            let (mut found, mut said) = (Some(found), String::new());
-            for line in log.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-                let address = line.split_once(SAYS).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-                match (address, found.take()) {
-                    (Some(address), Some(found)) => drop(found.send(Ok(address))),
-                    (None, Some(waiting)) => {
-                        said.push_str(&line);
-                        said.push('\n');
-                        found = Some(waiting);
-                    }
-                    (_, None) => {}
-                }
+        loop {
+            let ended = self.child.try_wait()?.is_some();
+            let log = std::fs::read_to_string(log)?;
+            let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let mut addresses =
+                lines.filter_map(|line| line.split_once(SAYS)?.1.split_whitespace().next()?.parse().ok());
+            if let Some(address) = addresses.next() {
+                return Ok(address);
             }
-            if let Some(found) = found {
-                drop(found.send(Err(said)));
-            }
-        });
-        let failed = |said: String| BenchError::Failed(format!("the server did not start: {said}"));
-        address.await.map_err(|_| failed(String::new()))?.map_err(failed)
+            ensure!(!ended, "failed to start a server: {log}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -177,7 +157,7 @@ impl Drop for Server {
     }
 }
 
-/// The keys of `[store]`: the bed's own Redis; but a file has one owner, so the server gets another one.
+/// The keys of `[store]`: the bed's own Redis. A file has one owner, so the server gets another one.
 fn store(bed: &TestBed) -> String {
     match (&bed.settings.store, &bed.store.redis) {
         (BenchStore::Embedded(Durability::Process), _) => "durability = \"process\"\n".into(),

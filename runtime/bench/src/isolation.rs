@@ -1,14 +1,13 @@
 //! Whether a fast topic suffers from its neighbours.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
-
-use super::figure::{Figure, Spread};
-use super::load::{drain, job, job_with};
+use super::figure::Figure;
+use super::load::{drain, job_with};
+use super::scenario::one_by_one;
 use super::stopwatch::figure;
-use super::test_bed::{BenchError, TestBed, TopicSetup, load, topic};
-use gristmill_core::job::{Due, TopicId};
+use super::test_bed::{TestBed, TopicSetup, load, topic};
+use gristmill_core::job::Due;
 use gristmill_sandbox::Sandbox;
 
 /// What runs beside the fast topic.
@@ -30,7 +29,6 @@ impl Neighbour {
         }
     }
 
-    /// Attempts at once, what each does, and how many jobs keep that up for the time of the measurement.
     /// Attempts at once, and the work that keeps that up for the time of the measurement: about 100 ms each.
     fn load(self, lasting: Duration) -> Option<(usize, Vec<String>)> {
         let rounds = usize::try_from(lasting.as_millis() / 100).unwrap_or(0) + 2;
@@ -49,7 +47,7 @@ impl Neighbour {
 ///
 /// # Errors
 /// If the store fails, or the neighbour's component does not load.
-pub async fn isolation(bed: &TestBed, sandbox: &Sandbox, beside: Neighbour, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn isolation(bed: &TestBed, sandbox: &Sandbox, beside: Neighbour, jobs: usize) -> anyhow::Result<Figure> {
     const PERIOD: Duration = Duration::from_millis(5);
     bed.settings.progress.begin(format!("isolation: {}", beside.case()), jobs);
     let neighbour = topic("neighbour");
@@ -57,39 +55,11 @@ pub async fn isolation(bed: &TestBed, sandbox: &Sandbox, beside: Neighbour, jobs
     if let Some((concurrency, work)) = beside.load(PERIOD * u32::try_from(jobs).unwrap_or(u32::MAX)) {
         let component = load(sandbox, &bed.settings.simulate).await?;
         setups.push(TopicSetup { topic: neighbour.clone(), component, concurrency, reuse: 1 });
-        push_work(bed, &neighbour, work).await?;
+        let jobs: Vec<_> = work.into_iter().map(|work| job_with(&neighbour, work.into_bytes(), Due::Now)).collect();
+        bed.store.store.push(&jobs).await?;
     }
     bed.serve(setups);
-    let delays = trickle(bed, PERIOD, jobs).await?;
-    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
+    let delay = one_by_one(bed, Some(PERIOD), jobs).await?;
     drain(bed, &neighbour).await?;
-    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "isolation", jobs).case(beside.case()) })
-}
-
-async fn push_work(bed: &TestBed, to: &TopicId, work: Vec<String>) -> Result<(), BenchError> {
-    let jobs: Vec<_> = work.into_iter().map(|work| job_with(to, work.into_bytes(), Due::Now)).collect();
-    bed.store.store.push(&jobs).await?;
-    Ok(())
-}
-
-async fn trickle(bed: &TestBed, period: Duration, jobs: usize) -> Result<Vec<Duration>, BenchError> {
-    let (runner, mut records) = bed.run()?;
-    let mut ticks = interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut delays = Vec::with_capacity(jobs);
-    while delays.len() < jobs {
-        ticks.tick().await;
-        let pushed = Instant::now();
-        bed.store.store.push(&[job(bed, Due::Now)]).await?;
-        // One at a time: what the neighbour's attempts settle meanwhile is passed over.
-        while let Some(record) = records.recv().await {
-            if record.topic == bed.topic {
-                delays.push(record.started.saturating_duration_since(pushed));
-                break;
-            }
-        }
-        bed.settings.progress.add(1);
-    }
-    TestBed::end(runner).await;
-    Ok(delays)
+    Ok(Figure { delay, ..figure(bed, "isolation", jobs).case(beside.case()) })
 }

@@ -1,10 +1,16 @@
 //! The jobs that are measured with: all alike, and into the store by the thousand.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::test_bed::{BenchError, TestBed};
+use anyhow::bail;
+
+use super::test_bed::TestBed;
 use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
-use gristmill_core::outcome::Verdict;
+use gristmill_core::outcome::{Outcome, Verdict};
+use gristmill_core::topic::Limits;
+use gristmill_sandbox::{Attempt, FollowUpRule};
 use gristmill_store::{ClaimFrom, Settlement};
 
 /// Jobs in one push.
@@ -13,12 +19,12 @@ const PUSH: usize = 1000;
 const CLAIM: usize = 256;
 
 /// Makes this many jobs ready.
-pub(super) async fn fill(bed: &TestBed, jobs: usize) -> Result<(), BenchError> {
+pub(super) async fn fill(bed: &TestBed, jobs: usize) -> anyhow::Result<()> {
     fill_topics(bed, std::slice::from_ref(&bed.topic), jobs, Due::Now).await
 }
 
 /// Pushes this many jobs, dealt out to the topics in turn.
-pub(super) async fn fill_topics(bed: &TestBed, topics: &[TopicId], jobs: usize, due: Due) -> Result<(), BenchError> {
+pub(super) async fn fill_topics(bed: &TestBed, topics: &[TopicId], jobs: usize, due: Due) -> anyhow::Result<()> {
     let mut turn = topics.iter().cycle();
     for chunk in (0..jobs).step_by(PUSH) {
         let batch = turn.by_ref().take(PUSH.min(jobs - chunk)).map(|topic| job_of(bed, topic, due));
@@ -40,8 +46,8 @@ pub(super) fn job_with(topic: &TopicId, data: Vec<u8>, due: Due) -> NewJob {
     NewJob { spec: JobSpec::new(topic.clone(), Payload { data, content_type: None }), due }
 }
 
-/// Claims and acks until nothing is ready in the topic; tells how many jobs that were.
-pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> Result<usize, BenchError> {
+/// Claims and acks until nothing is ready in the topic; returns how many jobs that were.
+pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> anyhow::Result<usize> {
     let worker = WorkerId::new("bench-drain");
     let from = [ClaimFrom { topic: topic.clone(), max: CLAIM, lease: Duration::from_secs(60) }];
     let mut done = 0;
@@ -56,4 +62,25 @@ pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> Result<usize, Bench
             claims.into_iter().map(|claim| Settlement::new(claim.lease, Verdict::Ack(None))).collect();
         bed.store.store.settle(&acks).await?;
     }
+}
+
+/// One attempt at the measured job outside of a runner.
+pub(super) fn attempt(bed: &TestBed) -> Attempt {
+    // As under a runner: it may enqueue to its own topic.
+    let itself = FollowUpRule { payload_bytes: 1 << 20, ttl: None };
+    let targets = Arc::new(HashMap::from([(bed.topic.topic.clone(), itself)]));
+    Attempt { targets, ..Attempt::at(job(bed, Due::Now).spec, Limits::default()) }
+}
+
+/// Runs one attempt, which must complete.
+pub(super) async fn complete(bed: &TestBed, attempt: Attempt) -> anyhow::Result<()> {
+    match bed.component.invoke(attempt).await.outcome {
+        Outcome::Complete(_) => Ok(()),
+        outcome => bail!("a part of the measurement failed, which measures nothing: {outcome:?}"),
+    }
+}
+
+/// Checks that the measured component completes the job: what fails measures nothing.
+pub(super) async fn try_out(bed: &TestBed) -> anyhow::Result<()> {
+    complete(bed, attempt(bed)).await
 }

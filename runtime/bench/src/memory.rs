@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::figure::Figure;
 use super::load::{drain, fill_topics, job_with};
 use super::stopwatch::figure;
-use super::test_bed::{BenchError, TestBed, TopicSetup, load, read, topic};
+use super::test_bed::{TestBed, TopicSetup, load, read, topic};
 use super::usage;
 use super::variant::variant;
 use gristmill_core::job::Due;
@@ -18,12 +18,12 @@ use gristmill_sandbox::Sandbox;
 ///
 /// # Errors
 /// If a component does not load, or the store fails.
-pub async fn runner_memory(bed: &TestBed, sandbox: &Sandbox) -> Result<Vec<Figure>, BenchError> {
+pub async fn runner_memory(bed: &TestBed, sandbox: &Sandbox) -> anyhow::Result<Vec<Figure>> {
     const COMPONENTS: usize = 20;
     let (runner, records) = bed.run()?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let idle = usage::own_memory();
-    TestBed::end(runner).await;
+    runner.end().await;
     drop(records);
 
     let bytes = read(&bed.settings.handler)?;
@@ -48,7 +48,7 @@ pub async fn runner_memory(bed: &TestBed, sandbox: &Sandbox) -> Result<Vec<Figur
 }
 
 /// How much more the process holds while so many attempts wait.
-async fn running(bed: &TestBed, sandbox: &Sandbox, attempts: usize) -> Result<u64, BenchError> {
+async fn running(bed: &TestBed, sandbox: &Sandbox, attempts: usize) -> anyhow::Result<u64> {
     const WORK: &str = r#"{"wait-ms": 2000}"#;
     let waiting = topic("waiting");
     let component = load(sandbox, &bed.settings.simulate).await?;
@@ -65,8 +65,7 @@ async fn running(bed: &TestBed, sandbox: &Sandbox, attempts: usize) -> Result<u6
         }
         bed.settings.progress.add(1);
     }
-    TestBed::end(runner).await;
-    bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
+    runner.end().await;
     Ok(most - before)
 }
 
@@ -74,7 +73,7 @@ async fn running(bed: &TestBed, sandbox: &Sandbox, attempts: usize) -> Result<u6
 ///
 /// # Errors
 /// If the store fails.
-pub async fn store_memory(bed: &TestBed, jobs: usize) -> Result<Option<Figure>, BenchError> {
+pub async fn store_memory(bed: &TestBed, jobs: usize) -> anyhow::Result<Option<Figure>> {
     const FAR: Duration = Duration::from_secs(24 * 3600);
     bed.settings.progress.begin("memory: delayed jobs", jobs);
     // What is made once does not count.

@@ -1,4 +1,4 @@
-//! Where the jobs of a measurement are: a store that nobody else uses, gone afterwards.
+//! Where the jobs of a measurement are: a store that only the measurement uses, removed afterwards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::redis_server::{PREFIX, PrivateServer};
-use super::test_bed::BenchError;
+use super::test_bed::temporary_folder;
 use gristmill_store::Store;
 use gristmill_store::embedded::{Durability, EmbeddedStore};
 use gristmill_store::redis::RedisStore;
@@ -53,15 +53,15 @@ pub(super) struct OpenStore {
 }
 
 impl OpenStore {
-    pub(super) async fn open(which: &BenchStore) -> Result<Self, BenchError> {
+    pub(super) async fn open(which: &BenchStore) -> anyhow::Result<Self> {
         match which {
             BenchStore::Embedded(durability) => {
-                let folder = TempDir::with_prefix("gristmill-bench-").map_err(BenchError::MakeFolder)?;
+                let folder = temporary_folder()?;
                 let store = EmbeddedStore::open(&folder.path().join("bench.db"), *durability).await?;
                 Ok(Self { store: Arc::new(store), redis: None, server: None, folder: Some(folder) })
             }
             BenchStore::PrivateRedis => {
-                let server = PrivateServer::start().map_err(BenchError::StartServer)?;
+                let server = PrivateServer::start()?;
                 let store = Arc::new(server.connect().await?);
                 let redis = Some((server.url(), PREFIX.to_owned()));
                 Ok(Self { store, redis, server: Some(server), folder: None })
@@ -79,7 +79,7 @@ impl OpenStore {
         self.server.as_ref().map(|server| super::usage::cpu_of(server.pid()))
     }
 
-    /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if nobody says.
+    /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if it is not known.
     pub(super) async fn bytes(&self) -> Option<u64> {
         match (&self.redis, &self.folder) {
             (Some((url, _)), _) => used_memory(url.clone()).await,

@@ -1,11 +1,12 @@
 //! A `redis-server` of our own.
 
-use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use anyhow::Context;
 use tempfile::TempDir;
 
+use super::test_bed::temporary_folder;
 use gristmill_store::StoreError;
 use gristmill_store::redis::RedisStore;
 
@@ -23,13 +24,14 @@ pub(super) struct PrivateServer {
 }
 
 impl PrivateServer {
-    pub(super) fn start() -> io::Result<Self> {
-        let folder = TempDir::with_prefix("gristmill-bench-")?;
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let folder = temporary_folder()?;
         let child = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
             .arg(folder.path().join("redis.sock"))
             .stdout(Stdio::null())
-            .spawn()?;
+            .spawn()
+            .context("failed to start a private redis-server; install one, or name a store with --store")?;
         Ok(Self { child, folder })
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::{bail, ensure};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::figure::{Figure, Spread};
 use super::load::job;
 use super::stopwatch::figure;
-use super::test_bed::{BenchError, TestBed, read};
+use super::test_bed::{TestBed, read, temporary_folder};
 use super::variant::variant;
 use gristmill_config::Manifest;
 use gristmill_core::job::Due;
@@ -25,13 +26,13 @@ use gristmill_sandbox::{Sandbox, SandboxSettings, Version};
 ///
 /// # Errors
 /// If the component does not load, or the store fails.
-pub async fn reload(bed: &TestBed, sandbox: &Sandbox, compiled: bool, reloads: usize) -> Result<Figure, BenchError> {
+pub async fn reload(bed: &TestBed, sandbox: &Sandbox, compiled: bool, reloads: usize) -> anyhow::Result<Figure> {
     let case = if compiled { "compiled before" } else { "never compiled" };
     bed.settings.progress.begin(format!("reload: {case}"), reloads);
     let folder = Folder::new()?;
     let bytes = read(&bed.settings.handler)?;
     folder.put(bed, &bytes)?;
-    let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await.map_err(BenchError::WriteHandler)?;
+    let reloader = Reloader::start(folder.manifest(), sandbox.clone()).await?;
     let (sender, mut records) = mpsc::unbounded_channel();
     let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
     let runner = bed.observed(reloader.registry(), observer)?;
@@ -47,18 +48,18 @@ pub async fn reload(bed: &TestBed, sandbox: &Sandbox, compiled: bool, reloads: u
         delays.push(first_on(bed, version, &mut records).await?.saturating_duration_since(renamed));
         bed.settings.progress.add(1);
     }
-    TestBed::end(runner).await;
+    runner.end().await;
     stop.cancel();
-    reloading.await.map_err(|error| BenchError::Failed(error.to_string()))?;
+    reloading.await?;
     Ok(Figure { delay: Spread::of(delays), ..figure(bed, "reload", reloads).case(case) })
 }
 
-/// Pushes one job after the other until one starts on this version; tells when.
+/// Pushes one job after the other until one starts on this version; returns when.
 async fn first_on(
     bed: &TestBed,
     version: Version,
     records: &mut mpsc::UnboundedReceiver<AttemptRecord>,
-) -> Result<Instant, BenchError> {
+) -> anyhow::Result<Instant> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -68,7 +69,7 @@ async fn first_on(
             return Ok(record.started);
         }
     }
-    Err(BenchError::Failed(format!("version {version} did no job within {PATIENCE:?}")))
+    bail!("version {version} did no job within {PATIENCE:?}")
 }
 
 /// A folder of many components that were all compiled before: from nothing to a runner that works on all of them. A
@@ -81,7 +82,7 @@ pub async fn start(
     settings: &SandboxSettings,
     components: usize,
     starts: usize,
-) -> Result<Figure, BenchError> {
+) -> anyhow::Result<Figure> {
     let case = format!("{components} components, compiled before");
     bed.settings.progress.begin(format!("start: {components} components"), components + starts);
     let folder = Folder::new()?;
@@ -91,7 +92,7 @@ pub async fn start(
         let component = variant(&bytes, &number.to_string());
         sandbox.load(&component).await?;
         let name = format!("bench-{number}.wasm");
-        std::fs::write(folder.0.path().join(name), &component).map_err(BenchError::WriteHandler)?;
+        std::fs::write(folder.0.path().join(name), &component)?;
         bed.settings.progress.add(1);
     }
     drop(sandbox);
@@ -99,14 +100,12 @@ pub async fn start(
     for _ in 0..starts {
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
-        let reloader = Reloader::start(folder.manifest(), sandbox).await.map_err(BenchError::WriteHandler)?;
+        let reloader = Reloader::start(folder.manifest(), sandbox).await?;
         let loaded = reloader.registry().borrow().entries().filter(|entry| entry.handler.is_some()).count();
         let runner = bed.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());
-        TestBed::end(runner).await;
-        if loaded != components {
-            return Err(BenchError::Failed(format!("{loaded} of {components} components were loaded")));
-        }
+        runner.end().await;
+        ensure!(loaded == components, "{loaded} of {components} components were loaded");
         bed.settings.progress.add(1);
     }
     Ok(Figure { delay: Spread::of(delays), ..figure(bed, "start", starts).case(case) })
@@ -116,8 +115,8 @@ pub async fn start(
 struct Folder(TempDir);
 
 impl Folder {
-    fn new() -> Result<Self, BenchError> {
-        TempDir::with_prefix("gristmill-bench-").map(Self).map_err(BenchError::MakeFolder)
+    fn new() -> anyhow::Result<Self> {
+        temporary_folder().map(Self)
     }
 
     fn manifest(&self) -> Manifest {
@@ -126,13 +125,13 @@ impl Folder {
         manifest
     }
 
-    /// Writes the component of the bed's topic beside its place and renames it there; tells when it was renamed.
-    fn put(&self, bed: &TestBed, component: &[u8]) -> Result<Instant, BenchError> {
+    /// Writes the component of the bed's topic beside its place and renames it there; returns when it was renamed.
+    fn put(&self, bed: &TestBed, component: &[u8]) -> anyhow::Result<Instant> {
         let landing = self.0.path().join(".landing");
-        std::fs::write(&landing, component).map_err(BenchError::WriteHandler)?;
+        std::fs::write(&landing, component)?;
         let renamed = Instant::now();
         let target = self.0.path().join(format!("{}.wasm", bed.topic.topic));
-        std::fs::rename(landing, target).map_err(BenchError::WriteHandler)?;
+        std::fs::rename(landing, target)?;
         Ok(renamed)
     }
 }

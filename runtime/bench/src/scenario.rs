@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use tokio::time::{MissedTickBehavior, interval};
+
 use super::figure::{Figure, Spread};
 use super::load::{fill, job};
-use super::stopwatch::{Stopwatch, figure};
-use super::test_bed::{BenchError, TestBed, reach};
+use super::stopwatch::figure;
+use super::test_bed::TestBed;
 use gristmill_core::job::{Due, JobId, NewJob};
 use gristmill_core::time::Timestamp;
 
@@ -14,35 +16,48 @@ use gristmill_core::time::Timestamp;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn throughput(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn throughput(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("throughput, {}", bed.settings.store), 2 * jobs);
     fill(bed, jobs).await?;
-    let stopwatch = Stopwatch::begin(bed);
-    let (runner, done) = bed.run_counted()?;
-    reach(&done, jobs, &bed.settings.progress).await;
-    let figure = stopwatch.end(bed, "throughput", jobs);
-    TestBed::end(runner).await;
-    Ok(figure)
+    bed.work_off("throughput", jobs).await
 }
 
 /// An idle runner gets one job at a time: from the call of push to the start of the handler.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn latency(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn latency(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin("latency", jobs);
+    let delay = one_by_one(bed, None, jobs).await?;
+    Ok(Figure { delay, ..figure(bed, "latency", jobs).case("push to start, idle") })
+}
+
+/// Pushes one job after the other, each when the one before has ended and no more than one in a `period`: from push to
+/// start, each.
+pub(super) async fn one_by_one(bed: &TestBed, period: Option<Duration>, jobs: usize) -> anyhow::Result<Option<Spread>> {
     let (runner, mut records) = bed.run()?;
+    let mut ticks = period.map(interval);
+    if let Some(ticks) = &mut ticks {
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
     let mut delays = Vec::with_capacity(jobs);
-    for _ in 0..jobs {
+    while delays.len() < jobs {
+        if let Some(ticks) = &mut ticks {
+            ticks.tick().await;
+        }
         let pushed = Instant::now();
         bed.store.store.push(&[job(bed, Due::Now)]).await?;
-        if let Some(record) = records.recv().await {
-            delays.push(record.started.saturating_duration_since(pushed));
+        // What other topics' attempts settle meanwhile is passed over.
+        while let Some(record) = records.recv().await {
+            if record.topic == bed.topic {
+                delays.push(record.started.saturating_duration_since(pushed));
+                break;
+            }
         }
         bed.settings.progress.add(1);
     }
-    TestBed::end(runner).await;
-    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "latency", jobs).case("push to start, idle") })
+    runner.end().await;
+    Ok(Spread::of(delays))
 }
 
 /// Jobs due at points in time that are spread evenly: how long after its point each starts, and how many started early
@@ -50,7 +65,7 @@ pub async fn latency(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> Result<(Figure, usize), BenchError> {
+pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> anyhow::Result<(Figure, usize)> {
     /// Time to push them all before the first is due.
     const HEAD_START: Duration = Duration::from_secs(2);
     const PUSH: usize = 500;
@@ -77,7 +92,7 @@ pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> Result<(Fig
         delays.push(record.started.saturating_duration_since(begun + *due));
         bed.settings.progress.add(1);
     }
-    TestBed::end(runner).await;
+    runner.end().await;
     let case = format!("{jobs} due over {over:?}");
     Ok((Figure { delay: Spread::of(delays), ..figure(bed, "lateness", jobs).case(case) }, early))
 }
@@ -87,7 +102,7 @@ pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> Result<(Fig
 fn both_clocks() -> (Timestamp, Instant) {
     let before = Timestamp::now();
     loop {
-        // In this order: who is interrupted between them calls jobs later than they are, and none early that is not.
+        // In this order: an interruption between them makes jobs look later than they are, and none look early.
         let (begun, now) = (Instant::now(), Timestamp::now());
         if now != before {
             return (now, begun);

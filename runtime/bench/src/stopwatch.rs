@@ -9,27 +9,32 @@ use super::usage;
 /// Time and CPU time from begin to end.
 pub(super) struct Stopwatch {
     begun: Instant,
-    own_cpu: Duration,
+    /// A server that does the work in a process of its own; none: this process does it.
+    server: Option<u32>,
+    runner_cpu: Duration,
     store_cpu: Option<Duration>,
 }
 
 impl Stopwatch {
-    pub(super) fn begin(bed: &TestBed) -> Self {
-        Self { own_cpu: usage::own_cpu(), store_cpu: bed.store.cpu(), begun: Instant::now() }
+    pub(super) fn begin(bed: &TestBed, server: Option<u32>) -> Self {
+        Self { server, runner_cpu: runner_cpu(server), store_cpu: bed.store.cpu(), begun: Instant::now() }
     }
 
     pub(super) fn end(self, bed: &TestBed, scenario: &'static str, jobs: usize) -> Figure {
         let took = self.begun.elapsed();
-        let own = usage::own_cpu().saturating_sub(self.own_cpu);
-        let stores = bed.store.cpu().zip(self.store_cpu).map(|(after, before)| after.saturating_sub(before));
-        let per_job = |time: Duration| time.as_secs_f64() * 1e6 / jobs as f64;
+        let per_job =
+            |before: Duration, after: Duration| after.saturating_sub(before).as_secs_f64() * 1e6 / jobs as f64;
         Figure {
             jobs_per_second: Some(jobs as f64 / took.as_secs_f64()),
-            runner_cpu_us_per_job: Some(per_job(own)),
-            store_cpu_us_per_job: stores.map(per_job),
+            runner_cpu_us_per_job: Some(per_job(self.runner_cpu, runner_cpu(self.server))),
+            store_cpu_us_per_job: self.store_cpu.zip(bed.store.cpu()).map(|(before, after)| per_job(before, after)),
             ..figure(bed, scenario, jobs)
         }
     }
+}
+
+fn runner_cpu(server: Option<u32>) -> Duration {
+    server.map_or_else(usage::own_cpu, usage::cpu_of)
 }
 
 pub(super) fn figure(bed: &TestBed, scenario: &'static str, jobs: usize) -> Figure {

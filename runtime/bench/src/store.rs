@@ -3,7 +3,7 @@
 use super::figure::Figure;
 use super::load::{drain, fill, job};
 use super::stopwatch::Stopwatch;
-use super::test_bed::{BenchError, TestBed};
+use super::test_bed::TestBed;
 use gristmill_core::job::Due;
 
 /// Producers that push one job at a time, side by side: what a web server does.
@@ -13,9 +13,9 @@ const PRODUCERS: usize = 64;
 ///
 /// # Errors
 /// If the store fails.
-pub async fn push(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn push(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("push, {}", bed.settings.store), 2 * jobs);
-    let stopwatch = Stopwatch::begin(bed);
+    let stopwatch = Stopwatch::begin(bed, None);
     fill(bed, jobs).await?;
     let figure = stopwatch.end(bed, "push", jobs).case("1,000 a call");
     drain(bed, &bed.topic).await?;
@@ -26,9 +26,9 @@ pub async fn push(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
 ///
 /// # Errors
 /// If the store fails.
-pub async fn push_singly(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn push_singly(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("push one by one, {}", bed.settings.store), jobs);
-    let stopwatch = Stopwatch::begin(bed);
+    let stopwatch = Stopwatch::begin(bed, None);
     let mut producers = tokio::task::JoinSet::new();
     for producer in 0..PRODUCERS {
         let store = bed.store.store.clone();
@@ -37,10 +37,10 @@ pub async fn push_singly(bed: &TestBed, jobs: usize) -> Result<Figure, BenchErro
             for job in own {
                 store.push(std::slice::from_ref(&job)).await?;
             }
-            Ok::<_, BenchError>(())
+            anyhow::Ok(())
         });
     }
-    producers.join_all().await.into_iter().collect::<Result<(), BenchError>>()?;
+    producers.join_all().await.into_iter().collect::<anyhow::Result<()>>()?;
     let figure = stopwatch.end(bed, "push", jobs).case(format!("one a call, {PRODUCERS} at once"));
     drain(bed, &bed.topic).await?;
     Ok(figure)
@@ -50,10 +50,10 @@ pub async fn push_singly(bed: &TestBed, jobs: usize) -> Result<Figure, BenchErro
 ///
 /// # Errors
 /// If the store fails.
-pub async fn claim_and_settle(bed: &TestBed, jobs: usize) -> Result<Figure, BenchError> {
+pub async fn claim_and_settle(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("claim and settle, {}", bed.settings.store), 2 * jobs);
     fill(bed, jobs).await?;
-    let stopwatch = Stopwatch::begin(bed);
+    let stopwatch = Stopwatch::begin(bed, None);
     let done = drain(bed, &bed.topic).await?;
     Ok(stopwatch.end(bed, "claim and settle", done))
 }

@@ -6,19 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::figure::Figure;
 use super::open_store::{BenchStore, OpenStore};
 use super::progress::Progress;
+use super::stopwatch::Stopwatch;
 use gristmill_config::{JournalSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::Grants;
 use gristmill_runner::handlers::{Handler, HandlerRegistry};
-use gristmill_runner::{AttemptRecord, Journal, JournalError, Observer, Runner, RunnerSettings, Tenants};
-use gristmill_sandbox::{Component, LoadError, Sandbox, SandboxError};
-use gristmill_store::StoreError;
+use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
+use gristmill_sandbox::{Component, Sandbox};
 
 /// What the scenarios have in common.
 #[derive(Debug, Clone)]
@@ -35,40 +37,6 @@ pub struct BenchSettings {
     /// Every attempt is written down, in a file that goes with the bed.
     pub journal: bool,
     pub progress: Progress,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    #[error("failed to read the handler {}; build it with scripts/build-handlers.sh or name another with an option", path.display())]
-    ReadHandler {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("failed to load the handler")]
-    LoadHandler(#[from] LoadError),
-    #[error("failed to set up a sandbox")]
-    Sandbox(#[from] SandboxError),
-    #[error("failed to start a private redis-server; install one, or name a store with --store")]
-    StartServer(#[source] std::io::Error),
-    #[error("failed to make a temporary folder; set TMPDIR to another place")]
-    MakeFolder(#[source] std::io::Error),
-    #[error("failed to write a component into the temporary folder")]
-    WriteHandler(#[source] std::io::Error),
-    #[error("failed to open a journal")]
-    Journal(#[from] JournalError),
-    #[error("failed to start a runner")]
-    StartRunner(#[source] std::io::Error),
-    #[error("failed to connect with the server")]
-    Connect(#[source] std::io::Error),
-    #[error("failed to ask the server")]
-    Ask(#[source] hyper::Error),
-    #[error("failed to use the store")]
-    Store(#[from] StoreError),
-    #[error("failed to measure the bare Redis")]
-    Floor(#[from] redis::RedisError),
-    #[error("a part of the measurement failed, which measures nothing: {0}")]
-    Failed(String),
 }
 
 /// A store and a handler; runners come and go.
@@ -101,11 +69,10 @@ pub(super) struct TopicSetup {
 impl TestBed {
     /// # Errors
     /// If the handler does not load or the store does not answer.
-    pub async fn new(settings: BenchSettings, sandbox: &Sandbox) -> Result<Self, BenchError> {
+    pub async fn new(settings: BenchSettings, sandbox: &Sandbox) -> anyhow::Result<Self> {
         let component = load(sandbox, &settings.handler).await?;
         let store = OpenStore::open(&settings.store).await?;
-        let journals = settings.journal.then(|| TempDir::with_prefix("gristmill-bench-")).transpose();
-        let journals = journals.map_err(BenchError::MakeFolder)?;
+        let journals = settings.journal.then(temporary_folder).transpose()?;
         let bed =
             Self { settings, store, topic: topic("bench"), component, registry: watch::Sender::default(), journals };
         bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
@@ -123,14 +90,14 @@ impl TestBed {
     }
 
     /// A runner, and a line for every attempt that it settles.
-    pub(super) fn run(&self) -> Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>), BenchError> {
+    pub(super) fn run(&self) -> anyhow::Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>)> {
         let (sender, records) = mpsc::unbounded_channel();
         let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
         Ok((self.observed(self.registry.subscribe(), observer)?, records))
     }
 
     /// A runner, and how many attempts it has settled: to be measured itself, so as little as possible is added to it.
-    pub(super) fn run_counted(&self) -> Result<(Running, Arc<AtomicUsize>), BenchError> {
+    pub(super) fn run_counted(&self) -> anyhow::Result<(Running, Arc<AtomicUsize>)> {
         let done = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&done);
         let observer = Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed));
@@ -142,7 +109,7 @@ impl TestBed {
         &self,
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         observer: Observer,
-    ) -> Result<Running, BenchError> {
+    ) -> anyhow::Result<Running> {
         let settings = RunnerSettings {
             worker: WorkerId::new("bench"),
             concurrency: self.settings.concurrency,
@@ -156,17 +123,35 @@ impl TestBed {
             .journals
             .as_ref()
             .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &settings.worker));
-        let journal = journal.transpose()?;
+        let journal = journal.transpose().context("failed to open a journal")?;
         let runner = Runner::start_with_journal(self.store.store.clone(), registry, settings, journal.clone());
-        Ok(Running { runner: runner.map_err(BenchError::StartRunner)?, journal })
+        Ok(Running { runner: runner.context("failed to start a runner")?, journal })
     }
 
-    pub(super) async fn end(Running { runner, journal }: Running) {
-        runner.shutdown(CancellationToken::new()).await;
-        if let Some(journal) = journal {
+    /// Runs a runner until this many ready jobs are done.
+    pub(super) async fn work_off(&self, scenario: &'static str, jobs: usize) -> anyhow::Result<Figure> {
+        let stopwatch = Stopwatch::begin(self, None);
+        let (runner, done) = self.run_counted()?;
+        reach(&done, jobs, &self.settings.progress).await;
+        let figure = stopwatch.end(self, scenario, jobs);
+        runner.end().await;
+        Ok(figure)
+    }
+}
+
+impl Running {
+    pub(super) async fn end(self) {
+        self.runner.shutdown(CancellationToken::new()).await;
+        if let Some(journal) = self.journal {
             journal.close().await;
         }
     }
+}
+
+/// A folder that goes when it is dropped.
+pub(super) fn temporary_folder() -> anyhow::Result<TempDir> {
+    TempDir::with_prefix("gristmill-bench-")
+        .context("failed to create a temporary folder; name another place for it with TMPDIR")
 }
 
 /// Waits until `target` are done; looks every millisecond, and moves the bar.
@@ -181,12 +166,17 @@ pub(super) async fn reach(done: &AtomicUsize, target: usize, progress: &Progress
 }
 
 /// Loads a component from a file.
-pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> Result<Component, BenchError> {
-    Ok(sandbox.load(&read(path)?).await?)
+pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> anyhow::Result<Component> {
+    sandbox.load(&read(path)?).await.with_context(|| format!("failed to load the handler {}", path.display()))
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, BenchError> {
-    std::fs::read(path).map_err(|source| BenchError::ReadHandler { path: path.to_owned(), source })
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| {
+        format!(
+            "failed to read the handler {}; build it with scripts/build-handlers.sh or name another with an option",
+            path.display()
+        )
+    })
 }
 
 /// A topic of the default tenant.
@@ -204,7 +194,7 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
         let mut settings = manifest.auto_topic(&name);
         settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);
         settings.reuse = reuse;
-        // Whoever measures a component trusts it.
+        // The operator who measures a component trusts it.
         settings.grants = Arc::new(Grants { clock: true, random: true, ..Grants::default() });
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, component });

@@ -1,11 +1,10 @@
 //! What happens on this node, told to whoever listens at that moment. While nobody does, an event costs one look at a
 //! number; nobody who listens is ever waited for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::event::{Event, EventKind};
@@ -80,8 +79,7 @@ impl Events {
             let event = Arc::new(event());
             let missed = self
                 .0
-                .subscribers
-                .lock()
+                .subscribers()
                 .iter_mut()
                 .map(|subscriber| subscriber.offer(&event))
                 .filter(|received| !received)
@@ -100,7 +98,7 @@ impl Events {
     pub fn subscribe(&self, filter: Filter) -> Result<EventStream, TooManyStreams> {
         let (sender, queue) = mpsc::channel(QUEUED);
         let missed = Arc::<AtomicU64>::default();
-        let mut subscribers = self.0.subscribers.lock();
+        let mut subscribers = self.0.subscribers();
         let ours = subscribers
             .iter()
             .filter(|subscriber| subscriber.filter.tenant.is_some() && subscriber.filter.tenant == filter.tenant)
@@ -126,7 +124,11 @@ impl Events {
     }
 }
 
-impl Shared {}
+impl Shared {
+    fn subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Filter {
     fn wants(&self, event: &Event) -> bool {
@@ -174,7 +176,7 @@ impl EventStream {
 
     /// Something was missed, and nothing has come behind it that could have said so. Counted under the lock of the subscribers.
     fn poll_missed(&mut self) -> Poll<Received> {
-        let _lock = self.shared.subscribers.lock();
+        let _lock = self.shared.subscribers();
         if let Ok(item) = self.queue.try_recv() {
             return Poll::Ready(item);
         }
@@ -187,7 +189,7 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        let mut subscribers = self.shared.subscribers.lock();
+        let mut subscribers = self.shared.subscribers();
         subscribers.retain(|subscriber| !Arc::ptr_eq(&subscriber.missed, &self.missed));
         self.shared.count.store(subscribers.len(), Ordering::Relaxed);
     }

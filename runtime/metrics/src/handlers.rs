@@ -1,10 +1,10 @@
 //! What became of the handlers' folder and the manifest: counted when files change, so behind a lock.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gristmill_core::job::Name;
-use parking_lot::Mutex;
 
 /// Handlers with series of their own; what becomes of others is not counted.
 const HANDLERS: usize = 1000;
@@ -41,7 +41,7 @@ pub(super) struct Handler {
 
 impl Handlers {
     pub(super) fn count(&self, handler: &Name, reload: Reload, load: Option<Duration>) {
-        let mut handlers = self.0.lock();
+        let mut handlers = self.lock();
         if handlers.len() >= HANDLERS && !handlers.contains_key(handler) {
             return;
         }
@@ -53,7 +53,11 @@ impl Handlers {
     }
 
     pub(super) fn all(&self) -> BTreeMap<Name, Handler> {
-        self.0.lock().clone()
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Handler>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

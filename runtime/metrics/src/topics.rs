@@ -2,11 +2,10 @@
 //! with its tenant's other topics, so that no number of topics makes a page without end.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::topic::TopicMeter;
 use gristmill_core::job::{Name, TopicId};
-use parking_lot::RwLock;
 
 /// Topics with series of their own.
 pub(super) const TOPICS: usize = 1000;
@@ -43,17 +42,17 @@ impl Topics {
 
     /// Where this topic is counted; the same for ever. For whoever keeps it: it looks a name up.
     pub(super) fn of(&self, id: &TopicId) -> Arc<TopicMeter> {
-        let known = self.known.read();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(meter) = known.topics.get(id) {
             return Arc::clone(meter);
         }
         drop(known);
-        self.known.write().find_or_make(id, self.bounds)
+        self.known.write().unwrap_or_else(PoisonError::into_inner).find_or_make(id, self.bounds)
     }
 
     /// Those of one tenant, or all; in order.
     pub(super) fn all(&self, tenant: Option<&Name>) -> Vec<Arc<TopicMeter>> {
-        let known = self.known.read();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let ours = |whose: &Name| tenant.is_none_or(|tenant| tenant == whose);
         let topics = known.topics.iter().filter(|(id, _)| ours(&id.tenant)).map(|(_, meter)| meter);
         let others = known.others.iter().filter(|(whose, _)| ours(whose)).map(|(_, meter)| meter);
@@ -64,7 +63,7 @@ impl Topics {
 
     /// Tenants of which something was counted, in order.
     pub(super) fn tenants(&self) -> Vec<Name> {
-        let known = self.known.read();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut tenants: Vec<Name> =
             known.topics.keys().map(|id| &id.tenant).chain(known.others.keys()).cloned().collect();
         tenants.sort();

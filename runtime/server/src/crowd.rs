@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
@@ -74,7 +73,7 @@ impl Crowd {
     /// Closes the connection that has been idle for the longest, if one is idle. Does nothing while another one is leaving: it
     /// has only not come to it yet.
     pub(super) fn close_one(&self) {
-        let mut idle = self.idle.lock();
+        let mut idle = self.idle();
         if !idle.leaving.is_empty() {
             return;
         }
@@ -82,6 +81,10 @@ impl Crowd {
             idle.leaving.insert(place);
             leave.cancel();
         }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +96,7 @@ impl Seat {
     }
 
     fn rest(&self) {
-        let mut idle = self.crowd.idle.lock();
+        let mut idle = self.crowd.idle();
         idle.last += 1;
         let place = idle.last;
         idle.by_age.insert(place, self.leave.clone());
@@ -102,7 +105,7 @@ impl Seat {
 
     fn rise(&self) {
         let place = self.idle_as.swap(0, Ordering::Relaxed);
-        let mut idle = self.crowd.idle.lock();
+        let mut idle = self.crowd.idle();
         idle.by_age.remove(&place);
         idle.leaving.remove(&place);
     }

@@ -1,11 +1,10 @@
 //! The tokens that this door knows: asked of the store, and remembered for as long as the store tells of changes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -85,7 +84,7 @@ impl Keyring {
     /// The store cannot be asked.
     pub(super) async fn has_any(&self) -> Result<bool, StoreError> {
         let (changes, any) = {
-            let remembered = self.remembered.lock();
+            let remembered = self.lock();
             (remembered.changes, remembered.any)
         };
         if let Some((any, until)) = any
@@ -106,7 +105,7 @@ impl Keyring {
 
     /// The token is no longer what it was. The store tells of that too, but whoever has changed it need not wait.
     pub(super) fn forget(&self, id: &TokenId) {
-        let mut remembered = self.remembered.lock();
+        let mut remembered = self.lock();
         remembered.changes += 1;
         remembered.tokens.remove(id);
         remembered.any = None;
@@ -146,12 +145,12 @@ impl Keyring {
     }
 
     fn start_anew(&self, listening: bool) {
-        let mut remembered = self.remembered.lock();
+        let mut remembered = self.lock();
         *remembered = Remembered { listening, changes: remembered.changes + 1, ..Remembered::default() };
     }
 
     fn recall(&self, id: &TokenId) -> Option<Arc<Known>> {
-        let remembered = self.remembered.lock();
+        let remembered = self.lock();
         let (known, until) = remembered.tokens.get(id)?;
         (Instant::now() < *until).then(|| known.clone())
     }
@@ -159,7 +158,7 @@ impl Keyring {
     async fn ask(&self, id: TokenId) -> Result<Option<Arc<Known>>, StoreError> {
         // Nobody closes it.
         let _turn = self.questions.acquire().await;
-        let changes = self.remembered.lock().changes;
+        let changes = self.lock().changes;
         let Some(FoundToken { token, hash, expires_in }) = self.store.find_token(&id).await? else { return Ok(None) };
         let known = Arc::new(Known { token: Arc::new(token), hash });
         let fresh = expires_in.unwrap_or(Duration::MAX).min(self.fresh);
@@ -174,10 +173,14 @@ impl Keyring {
 
     /// Keeps an answer, unless something has changed since it was asked for.
     fn remember(&self, changes: u64, fresh: Duration, keep: impl FnOnce(&mut Remembered, Instant)) {
-        let mut remembered = self.remembered.lock();
+        let mut remembered = self.lock();
         if remembered.listening && remembered.changes == changes {
             keep(&mut remembered, Instant::now() + fresh);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -231,12 +234,12 @@ mod tests {
         let (store, keyring) = keyring().await;
         let stop = CancellationToken::new();
         let listening = tokio::spawn(keyring.clone().listen(stop.clone()));
-        until("somebody to listen", async || keyring.remembered.lock().listening).await;
+        until("somebody to listen", async || keyring.lock().listening).await;
         assert!(!knows(&keyring, "a").await && !keyring.has_any().await.unwrap());
         let id = add(&store, "a").await;
         until("the token to be known", async || knows(&keyring, "a").await && keyring.has_any().await.unwrap()).await;
         // For an hour; unless the change was heard of in between, and then the next time.
-        let remembered = async || knows(&keyring, "a").await && keyring.remembered.lock().tokens.contains_key(&id);
+        let remembered = async || knows(&keyring, "a").await && keyring.lock().tokens.contains_key(&id);
         until("the token to be remembered", remembered).await;
         store.revoke_token(&id).await.unwrap();
         until("the token to be gone", async || !knows(&keyring, "a").await && !keyring.has_any().await.unwrap()).await;
@@ -249,10 +252,10 @@ mod tests {
         let (store, keyring) = keyring().await;
         let id = add(&store, "a").await;
         keyring.start_anew(true);
-        let before = keyring.remembered.lock().changes;
+        let before = keyring.lock().changes;
         keyring.forget(&id);
         keyring.remember(before, LONG, |remembered, until| remembered.any = Some((true, until)));
-        assert!(keyring.remembered.lock().any.is_none());
+        assert!(keyring.lock().any.is_none());
     }
 
     #[tokio::test]
@@ -260,10 +263,10 @@ mod tests {
         let (store, keyring) = keyring().await;
         add(&store, "a").await;
         keyring.start_anew(true);
-        assert!(knows(&keyring, "a").await && keyring.remembered.lock().tokens.len() == 1);
+        assert!(knows(&keyring, "a").await && keyring.lock().tokens.len() == 1);
         keyring.start_anew(false);
-        assert!(keyring.remembered.lock().tokens.is_empty());
-        assert!(knows(&keyring, "a").await && keyring.remembered.lock().tokens.is_empty());
+        assert!(keyring.lock().tokens.is_empty());
+        assert!(knows(&keyring, "a").await && keyring.lock().tokens.is_empty());
     }
 
     #[tokio::test]

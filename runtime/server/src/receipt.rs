@@ -5,11 +5,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -61,18 +60,18 @@ impl<S: Line> Line for TlsStream<S> {
 impl Receipt {
     /// The answer is being written. One that was expected before has arrived: there was another request since.
     pub(super) fn expect(&self, handover: Handover) {
-        let before = self.0.lock().replace(Expected { handover, sent: Instant::now() });
+        let before = self.lock().replace(Expected { handover, sent: Instant::now() });
         before.into_iter().for_each(|before| before.handover.arrived());
     }
 
     fn arrived(&self) {
-        let expected = self.0.lock().take();
+        let expected = self.lock().take();
         expected.into_iter().for_each(|expected| expected.handover.arrived());
     }
 
     /// Bytes were refused.
     fn lost(&self) {
-        let expected = self.0.lock().take();
+        let expected = self.lock().take();
         match expected {
             Some(Expected { handover, sent }) if sent.elapsed() > REFUSED_WITHIN => handover.arrived(),
             lost => drop(lost),
@@ -81,13 +80,17 @@ impl Receipt {
 
     /// Bytes are still being taken.
     fn renew(&self) {
-        if let Some(expected) = &mut *self.0.lock() {
+        if let Some(expected) = &mut *self.lock() {
             expected.sent = Instant::now();
         }
     }
 
     fn is_expecting(&self) -> bool {
-        self.0.lock().is_some()
+        self.lock().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Expected>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill::bench::parts::{self, FUEL_PER_YIELD};
+use gristmill::sandbox::parts::{self, FUEL_PER_YIELD};
 use wasmtime::{Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 /// How often the clock of epochs ticks. A guest is seen one tick late at most, and each tick wakes a thread.
@@ -93,7 +93,7 @@ impl Variant {
     }
 
     pub(crate) fn engine(&self) -> Engine {
-        let (mut config, pool) = parts::engine(1);
+        let (mut config, pool) = parts::engine_settings(1);
         config.consume_fuel(self.fuel.is_some()).epoch_interruption(self.epoch);
         (self.change)(&mut config, pool);
         Engine::new(&config).unwrap()

@@ -3,8 +3,7 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use gristmill::bench::parts::{decode, encode};
-use gristmill_tests::parts::{full_job, job};
+use gristmill_tests::parts::{decode, encode, full_job, job};
 
 pub(crate) fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("envelope");

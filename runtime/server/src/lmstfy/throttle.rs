@@ -1,10 +1,9 @@
 //! lmstfy's throttler: so many successful publishes and consumes of a token in each interval. Each server counts for itself.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::refusal::Refusal;
@@ -66,7 +65,7 @@ impl Throttles {
         if most == 0 {
             return Ok(counted(None));
         }
-        let mut windows = self.0.lock();
+        let mut windows = self.lock();
         if windows.len() >= FORGET_FROM {
             windows.retain(|_, window| window.until > now);
         }
@@ -81,6 +80,10 @@ impl Throttles {
         window.count += 1;
         Ok(counted(Some((token.clone(), action, window.until))))
     }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(TokenId, Action), Window>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Counted {
@@ -93,7 +96,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let Some((token, action, until)) = self.what.take() else { return };
         // Of an interval that is over nothing is left to give back to.
-        if let Some(window) = self.throttles.0.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
+        if let Some(window) = self.throttles.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
             window.count = window.count.saturating_sub(1);
         }
     }

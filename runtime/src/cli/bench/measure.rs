@@ -2,56 +2,30 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use gristmill_bench::{self as bench, BenchSettings, Neighbour, TestBed};
+use gristmill_bench::{self as bench, BenchSettings, Figure, Neighbour, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
-/// Measures what is wanted; tells how many jobs started early.
+/// Measures each scenario that the arguments name; returns how many jobs started early.
+///
+/// # Errors
+/// A scenario fails, or a figure cannot be printed.
 pub(super) async fn measure(
     args: &ScenarioArgs,
     settings: &BenchSettings,
     pool: &SandboxSettings,
     figures: &mut Figures,
 ) -> anyhow::Result<usize> {
-    let mut early = 0;
-    if args.wants(Scenario::Memory) {
-        memory(args, settings, pool, figures).await?;
+    let wanted: Vec<_> = Scenario::value_variants().iter().filter(|scenario| args.wants(**scenario)).collect();
+    let mut measure = Measure { args, settings, pool, figures, sandbox: None, bare_redis: None, early: 0 };
+    for scenario in wanted {
+        measure.scenario(*scenario).await?;
     }
-    let sandbox = Sandbox::new(pool)?;
-    if [Scenario::Floor, Scenario::Throughput, Scenario::Latency, Scenario::Lateness].iter().any(|s| args.wants(*s)) {
-        early = main(args, settings, &sandbox, figures).await?;
-    }
-    if args.wants(Scenario::Scaling) {
-        scaling(args, settings, &sandbox, figures).await?;
-    }
-    if args.wants(Scenario::Isolation) {
-        isolation(args, settings, &sandbox, figures).await?;
-    }
-    if args.wants(Scenario::Reload) {
-        let bed = TestBed::new(settings.clone(), &sandbox).await?;
-        for compiled in [true, false] {
-            figures.add(bench::reload(&bed, &sandbox, compiled, args.few()).await?)?;
-        }
-    }
-    if args.wants(Scenario::Start) {
-        let bed = TestBed::new(settings.clone(), &sandbox).await?;
-        figures.add(bench::start(&bed, pool, 5 * args.few(), args.few().min(5)).await?)?;
-    }
-    if args.wants(Scenario::Reuse) {
-        reuse(args, settings, &sandbox, figures).await?;
-    }
-    if args.wants(Scenario::Stores) {
-        stores(args, settings, &sandbox, figures).await?;
-    }
-    if args.wants(Scenario::Http) {
-        let bed = TestBed::new(settings.clone(), &sandbox).await?;
-        for figure in bench::pushes_over_http(&bed, args.jobs()).await? {
-            figures.add(figure)?;
-        }
-    }
-    figures.print()?;
-    Ok(early)
+    measure.figures.print()?;
+    Ok(measure.early)
 }
 
 impl ScenarioArgs {
@@ -70,139 +44,171 @@ impl ScenarioArgs {
     }
 }
 
-async fn main(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    sandbox: &Sandbox,
-    figures: &mut Figures,
-) -> anyhow::Result<usize> {
-    let bed = TestBed::new(settings.clone(), sandbox).await?;
-    let (mut floor, mut early) = (None, 0);
-    if args.wants(Scenario::Floor) {
-        figures.add(bench::sandbox_floor(&bed, args.jobs() / 5).await?)?;
-        if settings.store.is_redis() {
-            floor = Some(figures.add(bench::redis_floor(&bed, args.jobs()).await?)?);
+/// One run of `gristmill bench`.
+struct Measure<'a> {
+    args: &'a ScenarioArgs,
+    settings: &'a BenchSettings,
+    pool: &'a SandboxSettings,
+    figures: &'a mut Figures,
+    /// Created by the first scenario that needs it: `memory` measures what a process has without it.
+    sandbox: Option<Sandbox>,
+    /// What `throughput` is compared with.
+    bare_redis: Option<Figure>,
+    /// Jobs that started before they were due.
+    early: usize,
+}
+
+impl Measure<'_> {
+    async fn scenario(&mut self, scenario: Scenario) -> anyhow::Result<()> {
+        let (args, jobs) = (self.args, self.args.jobs());
+        match scenario {
+            Scenario::All => {}
+            Scenario::Memory => self.memory().await?,
+            Scenario::Floor => self.floor().await?,
+            Scenario::Throughput => {
+                let figure = bench::throughput(&self.bed().await?, jobs).await?;
+                self.add(match &self.bare_redis {
+                    Some(bare) => figure.rate_of(bare, "bare Redis"),
+                    None => figure,
+                })?;
+            }
+            Scenario::Latency => {
+                let figure = bench::latency(&self.bed().await?, args.some()).await?;
+                self.add(figure)?;
+            }
+            Scenario::Lateness => self.lateness().await?,
+            Scenario::Scaling => self.scaling().await?,
+            Scenario::Isolation => self.isolation().await?,
+            Scenario::Reload => {
+                let (bed, sandbox) = (self.bed().await?, self.sandbox()?);
+                for compiled in [true, false] {
+                    self.add(bench::reload(&bed, &sandbox, compiled, args.few()).await?)?;
+                }
+            }
+            Scenario::Start => {
+                let figure = bench::start(&self.bed().await?, self.pool, 5 * args.few(), args.few().min(5)).await?;
+                self.add(figure)?;
+            }
+            Scenario::Reuse => {
+                let bed = self.bed().await?;
+                let fresh = self.add(bench::reuse(&bed, jobs, 1).await?)?;
+                self.add(bench::reuse(&bed, jobs, 1000).await?.rate_of(&fresh, "fresh"))?;
+            }
+            Scenario::Stores => self.stores().await?,
+            Scenario::Http => {
+                for figure in bench::pushes_over_http(&self.bed().await?, jobs).await? {
+                    self.add(figure)?;
+                }
+            }
         }
+        Ok(())
     }
-    if args.wants(Scenario::Throughput) {
-        let figure = bench::throughput(&bed, args.jobs()).await?;
-        figures.add(match &floor {
-            Some(floor) => figure.rate_of(floor, "bare Redis"),
-            None => figure,
-        })?;
+
+    fn add(&mut self, figure: Figure) -> anyhow::Result<Figure> {
+        self.figures.add(figure)
     }
-    if args.wants(Scenario::Latency) {
-        figures.add(bench::latency(&bed, args.some()).await?)?;
-    }
-    if args.wants(Scenario::Lateness) {
-        let burst = args.jobs().min(10_000);
-        let (trickle, seconds) = if args.jobs() < 10_000 { (50, 1) } else { (500, 10) };
-        for (jobs, seconds) in [(trickle, seconds), (burst, 1)] {
-            let (figure, too_early) = bench::lateness(&bed, jobs, Duration::from_secs(seconds)).await?;
-            figures.add(figure)?;
-            early += too_early;
+
+    fn sandbox(&mut self) -> anyhow::Result<Sandbox> {
+        if self.sandbox.is_none() {
+            self.sandbox = Some(Sandbox::new(self.pool)?);
         }
+        self.sandbox.clone().ok_or_else(|| anyhow::anyhow!("there is no sandbox"))
     }
-    Ok(early)
-}
 
-/// What is kept in memory for each of many things; attempts a thousand at once.
-async fn memory(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    pool: &SandboxSettings,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let attempts = args.jobs.min(1_000);
-    let sandbox = Sandbox::new(&SandboxSettings { concurrency: attempts, ..pool.clone() })?;
-    let settings = BenchSettings { concurrency: attempts as usize, ..settings.clone() };
-    let bed = TestBed::new(settings, &sandbox).await?;
-    for figure in bench::runner_memory(&bed, &sandbox).await? {
-        figures.add(figure)?;
+    /// A test bed with an empty store.
+    async fn bed(&mut self) -> anyhow::Result<TestBed> {
+        TestBed::new(self.settings.clone(), &self.sandbox()?).await
     }
-    if let Some(figure) = bench::store_memory(&bed, args.jobs()).await? {
-        figures.add(figure)?;
+
+    /// What is kept in memory for each of many things; attempts a thousand at once.
+    async fn memory(&mut self) -> anyhow::Result<()> {
+        let attempts = self.args.jobs.min(1_000);
+        let sandbox = Sandbox::new(&SandboxSettings { concurrency: attempts, ..self.pool.clone() })?;
+        let settings = BenchSettings { concurrency: attempts as usize, ..self.settings.clone() };
+        let bed = TestBed::new(settings, &sandbox).await?;
+        let figures = bench::runner_memory(&bed, &sandbox).await?;
+        for figure in figures.into_iter().chain(bench::store_memory(&bed, self.args.jobs()).await?) {
+            self.add(figure)?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Each case with much is compared with the same case with little, measured right before.
-async fn scaling(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    sandbox: &Sandbox,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let (jobs, little, much) = (args.jobs(), args.jobs().min(1_000), 10 * args.jobs());
-    let bed = async || TestBed::new(settings.clone(), sandbox).await;
-    let few = figures.add(bench::backlog(&bed().await?, little, jobs).await?)?;
-    figures.add(bench::backlog(&bed().await?, much, jobs).await?.rate_of(&few, &few.case))?;
-    let few = figures.add(bench::topics(&bed().await?, 1, jobs).await?)?;
-    figures.add(bench::topics(&bed().await?, little, jobs).await?.rate_of(&few, &few.case))?;
-    let few = figures.add(bench::delayed(&bed().await?, little, jobs).await?)?;
-    figures.add(bench::delayed(&bed().await?, much, jobs).await?.rate_of(&few, &few.case))?;
-    Ok(())
-}
-
-async fn isolation(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    sandbox: &Sandbox,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let bed = TestBed::new(settings.clone(), sandbox).await?;
-    let mut alone = None;
-    for beside in [Neighbour::None, Neighbour::Waiting, Neighbour::Computing(1), Neighbour::Computing(args.threads)] {
-        let figure = bench::isolation(&bed, sandbox, beside, args.some() / 2).await?;
-        let figure = match &alone {
-            None => figure,
-            Some(alone) => figure.p99_of(alone, "p99 alone"),
-        };
-        let figure = figures.add(figure)?;
-        alone.get_or_insert(figure);
+    async fn floor(&mut self) -> anyhow::Result<()> {
+        let bed = self.bed().await?;
+        self.add(bench::sandbox_floor(&bed, self.args.jobs() / 5).await?)?;
+        if self.settings.store.is_redis() {
+            self.bare_redis = Some(self.add(bench::redis_floor(&bed, self.args.jobs()).await?)?);
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-async fn reuse(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    sandbox: &Sandbox,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let bed = TestBed::new(settings.clone(), sandbox).await?;
-    let fresh = figures.add(bench::reuse(&bed, args.jobs(), 1).await?)?;
-    figures.add(bench::reuse(&bed, args.jobs(), 1000).await?.rate_of(&fresh, "fresh"))?;
-    Ok(())
-}
+    async fn lateness(&mut self) -> anyhow::Result<()> {
+        let (bed, all) = (self.bed().await?, self.args.jobs());
+        let trickle = if all < 10_000 { (50, 1) } else { (500, 10) };
+        for (jobs, seconds) in [trickle, (all.min(10_000), 1)] {
+            let (figure, early) = bench::lateness(&bed, jobs, Duration::from_secs(seconds)).await?;
+            self.add(figure)?;
+            self.early += early;
+        }
+        Ok(())
+    }
 
-/// The same work on each kind of store, one store after the other.
-async fn stores(
-    args: &ScenarioArgs,
-    settings: &BenchSettings,
-    sandbox: &Sandbox,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    /// Single pushes wait for the disk each: fewer of them say as much.
-    const SINGLE_SHARE: usize = 5;
-    let mut redis: Option<Vec<bench::Figure>> = None;
-    for on in [On::Redis, On::EmbeddedProcess, On::Embedded] {
-        let bed = TestBed::new(BenchSettings { store: on.into(), ..settings.clone() }, sandbox).await?;
-        let steps = vec![
-            bench::push(&bed, args.jobs()).await?,
-            bench::push_singly(&bed, args.jobs().div_ceil(SINGLE_SHARE)).await?,
-            bench::claim_and_settle(&bed, args.jobs()).await?,
-            bench::throughput(&bed, args.jobs()).await?,
-        ];
-        let mut added = Vec::with_capacity(steps.len());
-        for (step, figure) in steps.into_iter().enumerate() {
-            let of = redis.as_ref().and_then(|redis| redis.get(step));
-            added.push(figures.add(match of {
-                Some(of) => figure.rate_of(of, "redis"),
+    /// Each case with much is compared with the same case with little, measured right before.
+    async fn scaling(&mut self) -> anyhow::Result<()> {
+        let jobs = self.args.jobs();
+        let (little, much) = (jobs.min(1_000), 10 * jobs);
+        let few = bench::backlog(&self.bed().await?, little, jobs).await?;
+        let few = self.add(few)?;
+        let many = bench::backlog(&self.bed().await?, much, jobs).await?;
+        self.add(many.rate_of(&few, &few.case))?;
+        let few = bench::topics(&self.bed().await?, 1, jobs).await?;
+        let few = self.add(few)?;
+        let many = bench::topics(&self.bed().await?, little, jobs).await?;
+        self.add(many.rate_of(&few, &few.case))?;
+        let few = bench::delayed(&self.bed().await?, little, jobs).await?;
+        let few = self.add(few)?;
+        let many = bench::delayed(&self.bed().await?, much, jobs).await?;
+        self.add(many.rate_of(&few, &few.case))?;
+        Ok(())
+    }
+
+    async fn isolation(&mut self) -> anyhow::Result<()> {
+        let (bed, sandbox, args) = (self.bed().await?, self.sandbox()?, self.args);
+        let mut alone: Option<Figure> = None;
+        for beside in [Neighbour::None, Neighbour::Waiting, Neighbour::Computing(1), Neighbour::Computing(args.threads)]
+        {
+            let figure = bench::isolation(&bed, &sandbox, beside, args.some() / 2).await?;
+            let figure = self.add(match &alone {
+                Some(alone) => figure.p99_of(alone, "p99 alone"),
                 None => figure,
-            })?);
+            })?;
+            alone.get_or_insert(figure);
         }
-        redis.get_or_insert(added);
+        Ok(())
     }
-    Ok(())
+
+    /// The same work on each kind of store, one store after the other.
+    async fn stores(&mut self) -> anyhow::Result<()> {
+        /// Single pushes wait for the disk each: fewer of them say as much.
+        const SINGLE_SHARE: usize = 5;
+        let jobs = self.args.jobs();
+        let mut redis: Vec<Figure> = Vec::new();
+        for on in [On::Redis, On::EmbeddedProcess, On::Embedded] {
+            let settings = BenchSettings { store: on.into(), ..self.settings.clone() };
+            let bed = TestBed::new(settings, &self.sandbox()?).await?;
+            let steps = [
+                bench::push(&bed, jobs).await?,
+                bench::push_singly(&bed, jobs.div_ceil(SINGLE_SHARE)).await?,
+                bench::claim_and_settle(&bed, jobs).await?,
+                bench::throughput(&bed, jobs).await?,
+            ];
+            for (step, figure) in steps.into_iter().enumerate() {
+                match redis.get(step) {
+                    Some(of) => drop(self.figures.add(figure.rate_of(of, "redis"))?),
+                    None => redis.push(self.figures.add(figure)?),
+                }
+            }
+        }
+        Ok(())
+    }
 }

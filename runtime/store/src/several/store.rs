@@ -1,13 +1,12 @@
 //! [`Several`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{RwLock, mpsc, watch};
 
 use super::member::{Member, Part};
@@ -150,7 +149,7 @@ impl Several {
     }
 
     pub(super) fn stirring(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
-        self.0.stirring.lock()
+        self.0.stirring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes topics of which a claim finds jobs in a place that is not the first.
@@ -165,7 +164,7 @@ impl Several {
 
     /// Whose turn it is with a tenant's waiting jobs: see [`Core::turns`].
     pub(super) fn turn(&self, tenant: &Name) -> Arc<RwLock<()>> {
-        let mut turns = self.0.turns.lock();
+        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(turns.entry(tenant.clone()).or_default())
     }
 }
