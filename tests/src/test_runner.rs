@@ -14,7 +14,7 @@ use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSett
 use gristmill::server::{DoorSettings, HttpLimits, HttpServer, Phase};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::several::Several;
+use gristmill::store::sharded::ShardedStore;
 use gristmill::store::{JobState, JobView, Store, Watched};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -33,7 +33,7 @@ pub enum On {
     Memory,
     Redis,
     /// Two in memory, `home` and `other`, between which tenants may be moved; nobody carries their jobs.
-    Several,
+    ShardedStore,
 }
 
 /// A runner with its manifest, its folder of handlers, and a record of every attempt.
@@ -43,7 +43,7 @@ pub struct TestRunner {
     /// Where the store is, if it is a Redis.
     pub redis: Option<Redis>,
     /// What the store is, if it is made of several.
-    several: Option<Several>,
+    several: Option<ShardedStore>,
     folder: TempDir,
     limits: HttpLimits,
     runner: Option<Runner>,
@@ -67,7 +67,7 @@ impl TestRunner {
     /// The same, with a door of other limits.
     pub async fn start_within(limits: HttpLimits, kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
         let redis = if kind == On::Redis { Some(Redis::start().await) } else { None };
-        let several = if kind == On::Several { Some(several().await) } else { None };
+        let several = if kind == On::ShardedStore { Some(several().await) } else { None };
         let store: Arc<dyn Store> = match (&redis, &several) {
             (Some(redis), _) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
             (None, Some(several)) => Arc::new(several.clone()),
@@ -210,10 +210,10 @@ impl TestRunner {
     }
 }
 
-async fn several() -> Several {
+async fn several() -> ShardedStore {
     let (home, other) = (EmbeddedStore::in_memory().await.unwrap(), EmbeddedStore::in_memory().await.unwrap());
     let registry = Arc::new(home.clone());
-    Several::open(part("home", &home), registry, vec![part("other", &other)], BTreeMap::new()).await.unwrap()
+    ShardedStore::open(part("home", &home), registry, vec![part("other", &other)], BTreeMap::new()).await.unwrap()
 }
 
 /// A job that asks for its end to be kept.

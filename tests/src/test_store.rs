@@ -10,7 +10,7 @@ use gristmill::job::{Claim, Due, JobId, JobSpec, Name, NewJob, Payload, Priority
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
-use gristmill::store::several::{Part, Several};
+use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{
     ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, Signal, StoreError,
     TopicCounts, Transfer,
@@ -38,7 +38,7 @@ pub enum Kind {
     /// The embedded store in memory.
     Memory,
     /// Two stores in memory: the tenant of these tests lives in the one that is not the home store.
-    Several,
+    ShardedStore,
 }
 
 /// An empty store of its own, with the clock that it goes by.
@@ -61,7 +61,7 @@ enum Home {
     /// A database that nobody else has.
     File(TempDir),
     Memory,
-    Several,
+    ShardedStore,
 }
 
 impl Home {
@@ -74,7 +74,7 @@ impl Home {
             }
             Kind::File => Self::File(TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap()),
             Kind::Memory => Self::Memory,
-            Kind::Several => Self::Several,
+            Kind::ShardedStore => Self::ShardedStore,
         }
     }
 
@@ -89,12 +89,12 @@ impl Home {
                 Arc::new(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
             }
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
-            Self::Several => {
+            Self::ShardedStore => {
                 let home = EmbeddedStore::in_memory().await?.with_clock(clock.clone());
                 let other = EmbeddedStore::in_memory().await?.with_clock(clock);
                 let residences = BTreeMap::from([(tenant(), part("other", &other).name)]);
                 let others = vec![part("other", &other)];
-                Arc::new(Several::open(part("home", &home), Arc::new(home), others, residences).await?)
+                Arc::new(ShardedStore::open(part("home", &home), Arc::new(home), others, residences).await?)
             }
         })
     }
@@ -103,15 +103,15 @@ impl Home {
 /// Asks until the store is not away; for what may be asked twice. Stores give up sooner than a busy machine comes round.
 async fn patiently<T>(what: &str, ask: impl AsyncFn() -> Result<T, StoreError>) -> T {
     let answer = async || match ask().await {
-        Err(StoreError::Away { .. }) => None,
+        Err(StoreError::Unavailable { .. }) => None,
         answer => Some(answer.unwrap()),
     };
     until(what, SOON, answer).await
 }
 
 /// A store by its name among several; as if it were on this machine.
-pub fn part(name: &str, store: &(impl Transfer + Clone)) -> Part {
-    Part { name: name.parse().unwrap(), store: Arc::new(store.clone()), is_far: false }
+pub fn part(name: &str, store: &(impl Transfer + Clone)) -> ShardSpec {
+    ShardSpec { name: name.parse().unwrap(), store: Arc::new(store.clone()), is_far: false }
 }
 
 /// In memory, where the system has such a folder: making a thousand files takes its time elsewhere, and what a disk does
@@ -242,7 +242,7 @@ impl TestStore {
     /// The same store, opened anew as by another process; one in memory stays as it is.
     pub async fn reopen(&mut self) {
         let clock = || Clock::Manual(Arc::clone(&self.clock));
-        if let Home::Memory | Home::Several = self.home {
+        if let Home::Memory | Home::ShardedStore = self.home {
             return;
         }
         // A file has one owner: the old one lets go of it first.

@@ -48,7 +48,7 @@ impl PrivateServer {
         let begun = tokio::time::Instant::now();
         loop {
             match RedisStore::connect(&self.url(), PREFIX).await {
-                Err(error) if error.is_away() && begun.elapsed() < SERVER_START => {
+                Err(error) if error.is_unavailable() && begun.elapsed() < SERVER_START => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 answer => return answer,

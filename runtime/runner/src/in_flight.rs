@@ -84,7 +84,7 @@ pub(super) async fn give_back_lost(
 ) {
     for tenant in tenants {
         let in_hand = in_flight.of(tenant);
-        let lost = match retry.call(|| store.held(tenant, worker, &in_hand)).await {
+        let lost = match retry.call(|| store.claims_of(tenant, worker, &in_hand)).await {
             Some(Ok(lost)) if lost.is_empty() => continue,
             Some(Ok(lost)) => lost,
             Some(Err(error)) => {
@@ -98,7 +98,7 @@ pub(super) async fn give_back_lost(
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
             // It is tried again when the store is back, and holds up nobody until then.
-            Err(error) if error.is_away() => retry.note_away(error),
+            Err(error) if error.is_unavailable() => retry.note_away(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }
     }

@@ -91,7 +91,7 @@ impl Listener {
     async fn look(&self, tenants: &BTreeSet<Name>) {
         for tenant in tenants {
             let registry = self.registry.borrow().clone();
-            match self.retry.call(|| self.store.wanted(tenant, registry.raw_topics(tenant))).await {
+            match self.retry.call(|| self.store.poll_work(tenant, registry.raw_topics(tenant))).await {
                 Some(Ok(wanted)) => {
                     for job in &wanted.cancelled {
                         self.in_flight.cancel(tenant, job);

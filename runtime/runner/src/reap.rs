@@ -157,7 +157,7 @@ impl Reaper {
 
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
     fn put_off(&self, tenant: &Name, error: StoreError) {
-        if error.is_away() {
+        if error.is_unavailable() {
             self.retry.note_away(error);
         } else {
             tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));

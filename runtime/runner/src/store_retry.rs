@@ -41,7 +41,7 @@ impl StoreRetry {
         let mut pause = FIRST_PAUSE;
         loop {
             match call().await {
-                Err(error) if error.is_away() => self.note_away(error),
+                Err(error) if error.is_unavailable() => self.note_away(error),
                 answer => {
                     self.note_back();
                     return Some(answer);

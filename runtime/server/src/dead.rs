@@ -14,7 +14,7 @@ use super::room::Room;
 use super::wire::dead::{Chosen, Done, Filter};
 use super::wire::{self, BATCH};
 use gristmill_core::job::{JobId, TopicId};
-use gristmill_store::{Cursor, DeadJob, Place};
+use gristmill_store::{Cursor, DeadJob, StateFilter};
 
 /// Dead jobs that a filter is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
@@ -100,7 +100,7 @@ async fn intervene(room: &Room, topic: &TopicId, chosen: Chosen, deed: Deed) -> 
         let were_dead = deed.is_done(room, topic, &ids).await?;
         return Ok(Json(wire::WereDead { were_dead }).into_response());
     }
-    let after = chosen.after.as_deref().map(|after| cursor(after, Place::Dead)).transpose()?;
+    let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
     let filter = chosen.filter.unwrap_or_default();
     let done = by_filter(room, topic, &filter, chosen.limit.unwrap_or(BATCH), after, deed).await?;
     Ok(Json(done).into_response())
@@ -118,7 +118,7 @@ async fn by_filter(
     let (mut changed, mut looked_at) = (0, 0);
     loop {
         let most = PAGE.min(limit - changed).min(LOOKED_AT - looked_at);
-        let page = room.store.jobs(topic, Place::Dead, after.as_ref(), most).await?;
+        let page = room.store.jobs(topic, StateFilter::Dead, after.as_ref(), most).await?;
         looked_at += page.jobs.len();
         let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
         changed += deed.is_done(room, topic, &fitting).await?.into_iter().filter(|done| *done).count();

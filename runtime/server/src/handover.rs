@@ -56,7 +56,7 @@ async fn give_back(store: Arc<dyn Store>, undo: Vec<Settlement>) {
     for _ in 0..TRIES {
         match store.settle(&undo).await {
             Ok(_) => return tracing::debug!(jobs = undo.len(), "a client went away before its jobs came: given back"),
-            Err(error) if error.is_away() => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.is_unavailable() => tokio::time::sleep(PAUSE).await,
             Err(error) => return tracing::error!("failed to give jobs back: {:#}", anyhow::Error::from(error)),
         }
     }

@@ -23,7 +23,7 @@ async fn ready(State(room): State<Room>) -> Result<String, Problem> {
         Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),
         Phase::Ready => {}
     }
-    match tokio::time::timeout(STORE_TIME, room.store.away()).await {
+    match tokio::time::timeout(STORE_TIME, room.store.unavailable()).await {
         Ok(away) => Ok(away?.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
         Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
     }

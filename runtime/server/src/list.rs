@@ -11,7 +11,7 @@ use super::problem::{Code, Problem};
 use super::room::Room;
 use super::wire;
 use gristmill_core::job::TopicId;
-use gristmill_store::{Cursor, Place};
+use gristmill_store::{Cursor, StateFilter};
 
 pub(super) fn routes() -> Router<Room> {
     Router::new().route("/tenants/{tenant}/topics/{topic}/jobs", get(list))
@@ -32,12 +32,12 @@ async fn list(
     Ok(Json(wire::Listed { jobs: page.jobs.into_iter().map(Into::into).collect(), next }))
 }
 
-fn place(state: &str) -> Result<Place, Problem> {
+fn place(state: &str) -> Result<StateFilter, Problem> {
     let unknown = || format!("`{state}` is no state of a listed job: use ready, delayed, running or dead");
-    Place::parse(state).ok_or_else(|| Problem::new(Code::BadRequest, unknown()))
+    StateFilter::parse(state).ok_or_else(|| Problem::new(Code::BadRequest, unknown()))
 }
 
-pub(super) fn cursor(after: &str, place: Place) -> Result<Cursor, Problem> {
+pub(super) fn cursor(after: &str, place: StateFilter) -> Result<Cursor, Problem> {
     let cursor: Cursor = after.parse().map_err(|error| Problem::new(Code::BadRequest, format!("`after`: {error}")))?;
     if cursor.place() == place {
         return Ok(cursor);

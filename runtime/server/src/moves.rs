@@ -13,7 +13,7 @@ use super::room::Room;
 use super::wire;
 use gristmill_core::job::Name;
 use gristmill_store::StoreError;
-use gristmill_store::several::Relocate;
+use gristmill_store::sharded::TenantPlacements;
 
 pub(super) fn routes() -> Router<Room> {
     Router::new()
@@ -51,7 +51,7 @@ async fn relocate(
     }
 }
 
-fn stores(room: &Room) -> Result<Arc<dyn Relocate>, Problem> {
+fn stores(room: &Room) -> Result<Arc<dyn TenantPlacements>, Problem> {
     let alone = || Problem::new(Code::OneStore, "there is one store only: a section [stores.NAME] makes another");
     room.moves.get().cloned().ok_or_else(alone)
 }

@@ -17,7 +17,7 @@ use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{HandlerRegistry, Intake};
 use gristmill_store::Store;
-use gristmill_store::several::Relocate;
+use gristmill_store::sharded::TenantPlacements;
 
 /// What the runner behind the door is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Parts {
     pub(super) registry: OnceLock<watch::Receiver<Arc<HandlerRegistry>>>,
     pub(super) intake: OnceLock<Intake>,
     /// Set where there are several stores.
-    pub(super) moves: OnceLock<Arc<dyn Relocate>>,
+    pub(super) moves: OnceLock<Arc<dyn TenantPlacements>>,
     /// For requests that wait.
     pub(super) hub: Arc<Hub>,
     pub(super) turns: Turns,

@@ -31,7 +31,7 @@ use gristmill_config::LmstfySettings;
 use gristmill_core::token::TokenText;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{HandlerRegistry, Intake};
-use gristmill_store::several::Relocate;
+use gristmill_store::sharded::TenantPlacements;
 use gristmill_store::{Store, Watched};
 
 /// The most that a request may bring, if its route does not say otherwise.
@@ -183,7 +183,7 @@ impl HttpServer {
     }
 
     /// Lets tenants be moved between the stores that this store is made of, from now on. Once.
-    pub fn set_moves(&self, moves: Arc<dyn Relocate>) {
+    pub fn set_moves(&self, moves: Arc<dyn TenantPlacements>) {
         self.room.moves.set(moves).ok();
     }
 

@@ -238,10 +238,10 @@ async fn a_server_that_is_gone_is_away_and_named() {
     socket.set_reuseaddr(true).unwrap();
     drop(socket.bind(address));
     let error = mill.remote.job(&tenant(), &id("j")).await.unwrap_err();
-    let StoreError::Away { store, .. } = &error else { panic!("{error:?}") };
+    let StoreError::Unavailable { store, .. } = &error else { panic!("{error:?}") };
     let pid = format!("process {}", std::process::id());
     assert!(store.contains(&address.to_string()) && store.contains(&pid), "{store}");
-    assert!(RemoteStore::connect(address).await.unwrap_err().is_away());
+    assert!(RemoteStore::connect(address).await.unwrap_err().is_unavailable());
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::screen;
 use super::store::{self, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{StoreError, StoredJob, StoredPlace, TakenIn, Transfer};
+use gristmill_store::{Imported, StoreError, StoredJob, StoredPlace, Transfer};
 
 /// Jobs that are moved in one go.
 const BATCH: usize = 200;
@@ -145,7 +145,7 @@ impl Moving<'_> {
         };
         let mut last_told = Instant::now();
         loop {
-            let batch = self.from.outgoing(self.topic, BATCH).await?;
+            let batch = self.from.export(self.topic, BATCH).await?;
             if batch.is_empty() {
                 break;
             }
@@ -171,14 +171,14 @@ impl Moving<'_> {
     /// The order is what makes it safe to be interrupted; see [`Transfer`].
     async fn batch(&self, batch: &[StoredJob], told: &mut Told) -> anyhow::Result<()> {
         let id = |stored: &StoredJob| stored.job.spec.id.clone();
-        let taken_in = self.to.take_in(batch).await?;
+        let taken_in = self.to.import(batch).await?;
         let (refused, moved): (Vec<_>, Vec<_>) =
-            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == TakenIn::IdTaken);
+            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == Imported::IdTaken);
         let ids: Vec<JobId> = moved.iter().map(|(stored, _)| id(stored)).collect();
-        let let_go = self.from.let_go(self.topic, &ids).await?;
-        self.to.forget_moved(&self.topic.tenant, &ids).await?;
+        let let_go = self.from.remove_exported(self.topic, &ids).await?;
+        self.to.clear_move_marks(&self.topic.tenant, &ids).await?;
         for ((stored, taken_in), let_go) in moved.into_iter().zip(&let_go) {
-            told.count(stored, taken_in == TakenIn::Stored, *let_go);
+            told.count(stored, taken_in == Imported::Stored, *let_go);
         }
         if let Some((first, _)) = refused.first() {
             bail!(

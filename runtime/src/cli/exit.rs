@@ -38,7 +38,7 @@ impl Exit {
         for cause in error.chain() {
             if let Some(error) = cause.downcast_ref::<StoreError>() {
                 return match error {
-                    StoreError::Away { .. } | StoreError::Owned { .. } => Self::StoreAway,
+                    StoreError::Unavailable { .. } | StoreError::Owned { .. } => Self::StoreAway,
                     StoreError::BadAddress { .. } => Self::Usage,
                     StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
                 };
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn away() -> StoreError {
-        StoreError::Away { store: "redis://nowhere".into(), source: anyhow!("connection refused") }
+        StoreError::Unavailable { store: "redis://nowhere".into(), source: anyhow!("connection refused") }
     }
 
     #[test]

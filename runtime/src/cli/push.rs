@@ -253,7 +253,7 @@ async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Durati
         wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
     } else {
         match wait::for_end(&*store, &topic.tenant, id, signals, patience).await {
-            Err(error) if error.is_away() && way.changes_hands() => {
+            Err(error) if error.is_unavailable() && way.changes_hands() => {
                 wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
             }
             end => end?,

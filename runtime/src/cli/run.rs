@@ -253,7 +253,7 @@ async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError> {
     let mut said = false;
     loop {
         match store::open(layout).await {
-            Err(error @ StoreError::Away { .. }) => {
+            Err(error @ StoreError::Unavailable { .. }) => {
                 if !said {
                     tracing::error!("{:#}; trying again until it is there", anyhow::Error::from(error));
                     said = true;

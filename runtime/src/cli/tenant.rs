@@ -15,7 +15,7 @@ use super::store::{Reached, Way};
 use super::table::Table;
 use gristmill_bench::Progress;
 use gristmill_core::job::{Name, WorkerId};
-use gristmill_store::several::{Relocate, Residence};
+use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
 
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn moves(reached: &Reached) -> Result<Arc<dyn Relocate>, Usage> {
+fn moves(reached: &Reached) -> Result<Arc<dyn TenantPlacements>, Usage> {
     match (&reached.several, &reached.server) {
         (Some(several), _) => Ok(Arc::new(several.clone())),
         (None, Some(server)) => Ok(Arc::new(server.clone())),
@@ -76,14 +76,14 @@ fn moves(reached: &Reached) -> Result<Arc<dyn Relocate>, Usage> {
     }
 }
 
-async fn list(global: &Global, moves: &dyn Relocate) -> anyhow::Result<()> {
+async fn list(global: &Global, moves: &dyn TenantPlacements) -> anyhow::Result<()> {
     let residences = moves.residences().await?;
     if global.json {
         return residences.iter().try_for_each(|residence| screen::document(&document(residence)));
     }
     let mut table = Table::new(&["TENANT", "STORE", "MOVING FROM", ">LEFT", "FORMERLY", "AWAY"]);
     for residence in &residences {
-        let Residence { tenant, store, from, formerly, away, .. } = residence;
+        let TenantPlacement { tenant, store, from, formerly, away, .. } = residence;
         table.row([
             tenant.to_string(),
             store.to_string(),
@@ -96,7 +96,12 @@ async fn list(global: &Global, moves: &dyn Relocate) -> anyhow::Result<()> {
     table.print()
 }
 
-async fn relocate(global: &Global, reached: &Reached, moves: &dyn Relocate, args: &MoveArgs) -> anyhow::Result<()> {
+async fn relocate(
+    global: &Global,
+    reached: &Reached,
+    moves: &dyn TenantPlacements,
+    args: &MoveArgs,
+) -> anyhow::Result<()> {
     let MoveArgs { tenant, to, watch } = args;
     moves.relocate(tenant, to).await.with_context(|| format!("failed to move `{tenant}`"))?;
     if !watch {
@@ -125,12 +130,12 @@ async fn relocate(global: &Global, reached: &Reached, moves: &dyn Relocate, args
     said(global, moves, tenant).await
 }
 
-async fn said(global: &Global, moves: &dyn Relocate, tenant: &Name) -> anyhow::Result<()> {
+async fn said(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) -> anyhow::Result<()> {
     if global.json { screen::document(&document(&moves.residence(tenant).await?)) } else { Ok(()) }
 }
 
 /// Until the move is over.
-async fn follow(global: &Global, moves: &dyn Relocate, tenant: &Name) -> anyhow::Result<()> {
+async fn follow(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) -> anyhow::Result<()> {
     let is_shown = screen::is_watched() && !global.quiet && !global.json;
     let bar = if is_shown { Progress::shown() } else { Progress::hidden() };
     let mut most = 0;
@@ -148,7 +153,7 @@ async fn follow(global: &Global, moves: &dyn Relocate, tenant: &Name) -> anyhow:
 }
 
 /// The topic of which most is left.
-fn message(residence: &Residence) -> String {
+fn message(residence: &TenantPlacement) -> String {
     let most = residence.left.iter().max_by_key(|counts| counts.ready + counts.delayed + counts.dead + counts.running);
     match (residence.away.first(), most) {
         (Some(away), _) => format!("waiting for `{away}`"),
@@ -157,7 +162,7 @@ fn message(residence: &Residence) -> String {
     }
 }
 
-fn left(residence: &Residence) -> u64 {
+fn left(residence: &TenantPlacement) -> u64 {
     residence.left.iter().map(|counts| counts.ready + counts.delayed + counts.running + counts.dead).sum()
 }
 
@@ -166,8 +171,8 @@ fn names(names: &[Name]) -> String {
     if names.is_empty() { "-".into() } else { names.join(", ") }
 }
 
-fn document(residence: &Residence) -> Value {
-    let Residence { tenant, store, from, formerly, left, away } = residence;
+fn document(residence: &TenantPlacement) -> Value {
+    let TenantPlacement { tenant, store, from, formerly, left, away } = residence;
     let left = left.iter().map(|counts| {
         json!({
             "topic": counts.topic.topic.as_str(),

@@ -73,7 +73,7 @@ pub(super) async fn for_end_whoever_has_it(
         match answer {
             Ok(Some(end)) => return Ok(end),
             Ok(None) if left.is_zero() => return Ok(End::TimedOut),
-            Err(error) if left.is_zero() || !error.is_away() => return Err(error.into()),
+            Err(error) if left.is_zero() || !error.is_unavailable() => return Err(error.into()),
             // Not over yet, or the server has just ended.
             Ok(None) | Err(_) => tokio::time::sleep(left.min(LOOK_FROM_OUTSIDE)).await,
         }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use gristmill_core::outcome::{FailureDetail, Reason};
     use gristmill_core::time::Timestamp;
-    use gristmill_store::{Cancelled, Cursor, DeadJob, JobView, Page, Place, TopicCounts};
+    use gristmill_store::{Cancelled, Cursor, DeadJob, JobView, Page, StateFilter, TopicCounts};
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
@@ -210,7 +210,7 @@ mod tests {
             unreachable!("nobody who waits counts")
         }
 
-        async fn jobs(&self, _: &TopicId, _: Place, _: Option<&Cursor>, _: usize) -> Result<Page, StoreError> {
+        async fn jobs(&self, _: &TopicId, _: StateFilter, _: Option<&Cursor>, _: usize) -> Result<Page, StoreError> {
             unreachable!("nobody who waits lists jobs")
         }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::error::StoreError;
 use super::inspect::Inspect;
-use super::tokens::{Doorkeeper, Tokens};
+use super::tokens::{TokenLookup, Tokens};
 use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::Verdict;
 
@@ -28,7 +28,7 @@ pub trait Produce: Inspect + Tokens {
 
 /// A queue of jobs. See the [module](super) for the rules.
 #[async_trait]
-pub trait Store: Produce + Doorkeeper {
+pub trait Store: Produce + TokenLookup {
     /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
     /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
     ///
@@ -66,12 +66,17 @@ pub trait Store: Produce + Doorkeeper {
 
     /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
     /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
-    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError>;
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError>;
 
     /// What waits at this moment: the slow safety net under [`Produce::signals`].
     ///
     /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
-    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError>;
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError>;
 
     /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
     /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
@@ -121,8 +126,8 @@ pub struct Claimed {
     pub claims: Vec<Claim>,
     /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
-    /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's strays.
-    pub strays: u64,
+    /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's unreadable.
+    pub unreadable: u64,
     /// How often parts of the store were away and have come back so far: claims of theirs may have been lost. Always zero
     /// where the store has no parts.
     pub returns: u64,
@@ -234,7 +239,7 @@ pub struct Overdue {
 
 /// What waits in a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PendingWork {
     /// Topics with ready jobs, without paused ones. Perhaps one that has been emptied since, and that no claim has found so.
     pub ready: Vec<TopicId>,
     pub next_due_in: Option<Duration>,

@@ -5,7 +5,7 @@
 pub enum StoreError {
     /// It may answer later: connection refused or lost, timeout, loading, read-only replica during a failover.
     #[error("the store at {store} is away")]
-    Away {
+    Unavailable {
         store: String,
         #[source]
         source: anyhow::Error,
@@ -32,7 +32,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether trying again later can help.
-    pub const fn is_away(&self) -> bool {
-        matches!(self, Self::Away { .. })
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
     }
 }

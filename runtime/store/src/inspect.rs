@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
-use super::list::{Cursor, Page, Place};
+use super::list::{Cursor, Page, StateFilter};
 use gristmill_core::job::{DEFAULT_TENANT, Job, JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
@@ -42,7 +42,7 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError>;
@@ -74,7 +74,7 @@ pub trait Inspect: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing of it answers.
-    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
         probe(self).await.map(|()| Vec::new())
     }
 }

@@ -14,7 +14,7 @@
 
 pub mod embedded;
 pub mod redis;
-pub mod several;
+pub mod sharded;
 
 mod clock;
 mod contract;
@@ -28,12 +28,12 @@ mod watched;
 
 pub use clock::Clock;
 pub use contract::{
-    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, Produce, Pushed, Settled, Settlement, Signal, Store, Wanted,
+    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, PendingWork, Produce, Pushed, Settled, Settlement, Signal, Store,
 };
 pub use error::StoreError;
 pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
-pub use list::{BadCursor, Cursor, Page, Place};
-pub use placement::{Placement, Registry};
-pub use tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
-pub use transfer::{StoredJob, StoredPlace, TakenIn, Transfer};
+pub use list::{BadCursor, Cursor, Page, StateFilter};
+pub use placement::{Placement, PlacementRegistry};
+pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
+pub use transfer::{Imported, StoredJob, StoredPlace, Transfer};
 pub use watched::Watched;

@@ -17,14 +17,14 @@ const ANCHORS: usize = 8;
 
 /// Where jobs are, of which a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum StateFilter {
     Ready,
     Delayed,
     Running,
     Dead,
 }
 
-impl Place {
+impl StateFilter {
     pub const ALL: [Self; 4] = [Self::Ready, Self::Delayed, Self::Running, Self::Dead];
 
     pub const fn as_str(self) -> &'static str {
@@ -54,7 +54,7 @@ pub struct Page {
 /// that made it; its text is good for URLs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cursor {
-    pub(super) place: Place,
+    pub(super) place: StateFilter,
     /// Of a store that is made of stores: in which of them.
     pub(super) stage: Option<Stage>,
     /// Of the ready jobs, those of which priority.
@@ -78,14 +78,14 @@ pub(super) struct Stage {
 pub struct BadCursor;
 
 impl Cursor {
-    pub(super) fn new(place: Place, number: f64, last: JobId) -> Self {
+    pub(super) fn new(place: StateFilter, number: f64, last: JobId) -> Self {
         Self { place, stage: None, line: Priority::Normal, number, jobs: vec![(last, 0)] }
     }
 
     /// A place in a line of ready jobs. `jobs`: the last one first; of too many the first ones count.
     pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<(JobId, u64)>) -> Self {
         jobs.truncate(ANCHORS);
-        Self { place: Place::Ready, stage: None, line, number, jobs }
+        Self { place: StateFilter::Ready, stage: None, line, number, jobs }
     }
 
     /// The same, of a store that is one of several.
@@ -94,12 +94,12 @@ impl Cursor {
     }
 
     /// In front of all that one of several stores has.
-    pub(super) fn at_beginning(place: Place, store: Name) -> Self {
+    pub(super) fn at_beginning(place: StateFilter, store: Name) -> Self {
         let stage = Some(Stage { store, is_new: true });
         Self { place, stage, line: Priority::High, number: 0.0, jobs: Vec::new() }
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> StateFilter {
         self.place
     }
 
@@ -130,14 +130,14 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, BadCursor> {
         if let Some((store, text)) = text.split_once('~') {
             let store = store.parse().map_err(|_| BadCursor)?;
-            return match Place::parse(text) {
+            return match StateFilter::parse(text) {
                 Some(place) => Ok(Self::at_beginning(place, store)),
                 None if text.contains('~') => Err(BadCursor),
                 None => Ok(text.parse::<Self>()?.within(store)),
             };
         }
         let mut fields = text.split(':');
-        let place = fields.next().and_then(Place::parse).ok_or(BadCursor)?;
+        let place = fields.next().and_then(StateFilter::parse).ok_or(BadCursor)?;
         let line = fields.next().and_then(Priority::parse).ok_or(BadCursor)?;
         let number: f64 = fields.next().and_then(|number| number.parse().ok()).ok_or(BadCursor)?;
         let mut jobs = Vec::new();
@@ -163,17 +163,17 @@ mod tests {
         assert_eq!(cursor.to_string(), "ready:low:17:j0:0:j1:1:j2:2:j3:3:j4:4:j5:5:j6:6:j7:7");
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for number in [0.0, 1_800_000_000_000.0, 5.25, f64::INFINITY, f64::NEG_INFINITY] {
-            let cursor = Cursor::new(Place::Delayed, number, "a.b-c_d".parse().unwrap());
+            let cursor = Cursor::new(StateFilter::Delayed, number, "a.b-c_d".parse().unwrap());
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }
 
     #[test]
     fn a_cursor_of_several_stores_names_one_of_them() {
-        let behind = Cursor::new(Place::Dead, 7.0, "j".parse().unwrap()).within("loud".parse().unwrap());
+        let behind = Cursor::new(StateFilter::Dead, 7.0, "j".parse().unwrap()).within("loud".parse().unwrap());
         assert_eq!(behind.to_string(), "loud~dead:normal:7:j:0");
         assert_eq!(behind.to_string().parse(), Ok(behind));
-        let beginning = Cursor::at_beginning(Place::Ready, "loud".parse().unwrap());
+        let beginning = Cursor::at_beginning(StateFilter::Ready, "loud".parse().unwrap());
         assert_eq!(beginning.to_string(), "loud~ready");
         assert_eq!(beginning.to_string().parse(), Ok(beginning));
     }

@@ -47,17 +47,17 @@ impl Placement {
 
 /// A home store's records of where tenants live.
 #[async_trait]
-pub trait Registry: Debug + Send + Sync + 'static {
+pub trait PlacementRegistry: Debug + Send + Sync + 'static {
     /// Every record, by tenant.
     async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError>;
 
     /// Writes a record over the one of the generation before it; over none, if it is the first. False: somebody else has
     /// written meanwhile, and nothing was changed.
-    async fn place(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError>;
+    async fn write_placement(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError>;
 
     /// Makes `driver` the one who moves the tenant's jobs, for `lease` from now; or lets it remain so. False: somebody else
     /// is. With no lease at all it is free for the next one.
-    async fn drive(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError>;
+    async fn lock_move(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError>;
 
     /// No other process can have this store, so that nobody else drives.
     fn is_ours_alone(&self) -> bool {

@@ -30,7 +30,7 @@ pub trait Tokens: Debug + Send + Sync + 'static {
 
 /// What a door asks.
 #[async_trait]
-pub trait Doorkeeper: Tokens {
+pub trait TokenLookup: Tokens {
     /// The token of this id, unless it has expired.
     async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError>;
 

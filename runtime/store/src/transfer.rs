@@ -1,7 +1,7 @@
 //! Moving jobs from one store to another, so that none is lost or doubled however often the move is interrupted.
 //!
-//! For each batch: [`Transfer::outgoing`] from the old store, [`Transfer::take_in`] into the new one, [`Transfer::let_go`]
-//! of the old one, [`Transfer::forget_moved`] in the new one. Who is interrupted begins again: the new store knows which
+//! For each batch: [`Transfer::export`] from the old store, [`Transfer::import`] into the new one, [`Transfer::remove_exported`]
+//! of the old one, [`Transfer::clear_move_marks`] in the new one. Who is interrupted begins again: the new store knows which
 //! jobs it has taken in and not been told to forget, and answers those as taken in already, even if the job is over by then.
 
 use std::time::Duration;
@@ -21,24 +21,24 @@ pub trait Transfer: Store {
     /// (high, normal, low), then delayed ones as they come due, then dead ones, oldest first. Running jobs are left out.
     ///
     /// The topic should be paused: what is claimed meanwhile is not let go of, and then exists twice.
-    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
 
-    /// Stores jobs as they are, each marked as moved until [`Transfer::forget_moved`]. Answers in the order given.
+    /// Stores jobs as they are, each marked as moved until [`Transfer::clear_move_marks`]. Answers in the order given.
     ///
     /// They are not counted as `pushed`. A unique value that another job holds is left to that job.
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError>;
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError>;
 
     /// Removes waiting and dead jobs of a topic, without counting or telling anybody, and with them the unique values that
     /// they hold, windows too, and their marks: a job may come back one day. Tells for each whether it was there.
-    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
 
     /// Takes the marks off jobs that the old store has let go of.
-    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
 }
 
-/// What [`Transfer::take_in`] did with a job.
+/// What [`Transfer::import`] did with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakenIn {
+pub enum Imported {
     /// Stored. The old store may let go of it.
     Stored,
     /// Marked already: an earlier try stored this very job (its id and when it was enqueued say so). Nothing was changed;

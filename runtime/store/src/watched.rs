@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::contract::{
-    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, Produce, Pushed, Settled, Settlement, Signal, Store, Wanted,
+    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, PendingWork, Produce, Pushed, Settled, Settlement, Signal, Store,
 };
 use super::error::StoreError;
 use super::inspect::{Cancelled, DeadJob, Inspect, JobView, TopicCounts};
-use super::list::{Cursor, Page, Place};
-use super::tokens::{Doorkeeper, FoundToken, TokenAdded, Tokens};
+use super::list::{Cursor, Page, StateFilter};
+use super::tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_core::time::millis;
@@ -53,7 +53,7 @@ impl<S: ?Sized> Watched<S> {
         let answer = call.await;
         let said = match &answer {
             Ok(_) => CallResult::Ok,
-            Err(error) if error.is_away() => CallResult::Unavailable,
+            Err(error) if error.is_unavailable() => CallResult::Unavailable,
             Err(_) => CallResult::Refused,
         };
         self.metrics.call(operation, said, begun.elapsed());
@@ -137,7 +137,7 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
@@ -189,8 +189,8 @@ impl<S: Inspect + ?Sized> Inspect for Watched<S> {
     }
 
     /// Asks for a job of each part.
-    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
-        self.timed(Operation::Job, self.store.away()).await
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.timed(Operation::Job, self.store.unavailable()).await
     }
 }
 
@@ -229,7 +229,7 @@ impl<S: Tokens + ?Sized> Tokens for Watched<S> {
 }
 
 #[async_trait]
-impl<S: Doorkeeper + ?Sized> Doorkeeper for Watched<S> {
+impl<S: TokenLookup + ?Sized> TokenLookup for Watched<S> {
     async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> {
         self.timed(Operation::Token, self.store.find_token(id)).await
     }
@@ -285,12 +285,17 @@ impl<S: Store + ?Sized> Store for Watched<S> {
         self.timed(Operation::Overdue, self.store.overdue(tenant, dead_after, limit)).await
     }
 
-    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
-        self.timed(Operation::Held, self.store.held(tenant, worker, except)).await
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        self.timed(Operation::Held, self.store.claims_of(tenant, worker, except)).await
     }
 
-    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
-        self.timed(Operation::Wanted, self.store.wanted(tenant, raw)).await
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
+        self.timed(Operation::Wanted, self.store.poll_work(tenant, raw)).await
     }
 
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{JobId, Payload};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cancelled, JobState, Migrated, Pushed, ResultView, Settled, Settlement, Wanted};
+use gristmill::store::{Cancelled, JobState, Migrated, PendingWork, Pushed, ResultView, Settled, Settlement};
 use gristmill_tests::test_store::{
     DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, retry, settlement, tenant, topic,
 };
@@ -41,7 +41,7 @@ async fn a_ready_job_is_gone_at_once(queue: TestStore) {
     assert_eq!(queue.state(&pushed[0].spec.id).await, None);
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([1, 0, 0, 0], 1));
     let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
-    assert_eq!((took.claims.len(), took.strays), (1, 0));
+    assert_eq!((took.claims.len(), took.unreadable), (1, 0));
 }
 
 async fn a_delayed_job_is_gone_at_once(queue: TestStore) {
@@ -71,10 +71,10 @@ async fn what_is_cancelled_is_told_to_whoever_looks(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     assert!(queue.claim(1).await.is_empty());
-    let wanted = queue.store.wanted(&tenant(), &[]).await.unwrap();
-    assert_eq!(wanted, Wanted { cancelled: vec![claim.lease.job.clone()], ..Wanted::default() });
+    let wanted = queue.store.poll_work(&tenant(), &[]).await.unwrap();
+    assert_eq!(wanted, PendingWork { cancelled: vec![claim.lease.job.clone()], ..PendingWork::default() });
     queue.settle(&claim, retry(0)).await;
-    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap(), Wanted::default());
+    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap(), PendingWork::default());
 }
 
 async fn whatever_is_not_an_ack_ends_a_cancelled_job(queue: TestStore) {
@@ -99,7 +99,7 @@ async fn an_ack_is_stronger_than_a_cancel(queue: TestStore) {
     assert_eq!(queue.settle_with(ack).await, Settled::Done);
     assert_eq!(queue.view(&claim.lease.job).await.unwrap().result, Some(ResultView::Complete(None)));
     assert_eq!((queue.total("acked").await, queue.total("cancelled").await), (1, 0));
-    assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
 }
 
 async fn an_expiry_is_stronger_than_a_cancel(queue: TestStore) {
@@ -165,7 +165,7 @@ async fn the_mark_does_not_outlive_the_job(queue: TestStore) {
     queue.push(std::slice::from_ref(&pushed)).await;
     let claim = queue.claim_one().await;
     assert!(matches!(queue.state(&pushed.spec.id).await, Some(JobState::Running { cancelled: false, .. })));
-    assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
     assert_eq!(queue.settle(&claim, retry(0)).await, Settled::Done);
 }
 

@@ -33,7 +33,7 @@ async fn follow_ups_appear_with_the_ack(queue: TestStore) {
     let next = queue.counts("next").await;
     assert_eq!((next.ready, next.delayed, next.totals["pushed"]), (1, 1, 2));
     assert_eq!(queue.places().await, [1, 0, 0, 0]);
-    let wanted = queue.store.wanted(&tenant(), &[]).await.unwrap();
+    let wanted = queue.store.poll_work(&tenant(), &[]).await.unwrap();
     assert_eq!(wanted.next_due_in, Some(Duration::from_millis(10)));
     let taken = queue.claim_as(&worker(), "next", 1).await.claims;
     assert_eq!((&taken[0].job.spec, taken[0].job.enqueued_at), (&jobs[0].spec, queue.now()));
@@ -77,7 +77,7 @@ async fn a_follow_up_of_another_tenant_is_refused_and_nothing_is_settled(queue: 
     let claim = queue.running().await;
     let ack = with_follow_ups(&claim, Verdict::Ack(None), &[job("next"), foreign("next")]);
     let error = queue.store.settle(&[ack]).await.unwrap_err();
-    assert!(!error.is_away(), "trying again does not help: {error}");
+    assert!(!error.is_unavailable(), "trying again does not help: {error}");
     assert!(matches!(queue.state(&claim.lease.job).await, Some(JobState::Running { .. })));
     assert!(queue.claim_as(&worker(), "next", 1).await.claims.is_empty());
 }

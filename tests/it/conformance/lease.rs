@@ -205,9 +205,9 @@ async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: TestStore) {
     assert_eq!(queue.total("dead-worker-died").await, 1);
 }
 
-async fn held(queue: &TestStore, except: &[JobId]) -> BTreeSet<(JobId, u64)> {
+async fn claimed_by(queue: &TestStore, except: &[JobId]) -> BTreeSet<(JobId, u64)> {
     let except: HashSet<JobId> = except.iter().cloned().collect();
-    let leases = queue.store.held(&tenant(), &worker(), &except).await.unwrap();
+    let leases = queue.store.claims_of(&tenant(), &worker(), &except).await.unwrap();
     leases.into_iter().map(|lease| (lease.job, lease.delivery)).collect()
 }
 
@@ -216,14 +216,14 @@ async fn what_a_worker_holds_can_be_asked_for(queue: TestStore) {
     let claims = queue.claim(2).await;
     queue.claim_as(&WorkerId::new("other"), "mail", 1).await;
     let ids = claimed(&claims);
-    assert_eq!(held(&queue, &[]).await, ids.iter().map(|id| (id.clone(), 1)).collect());
-    assert_eq!(held(&queue, &ids[..1]).await, [(ids[1].clone(), 1)].into());
-    let leases = queue.store.held(&tenant(), &worker(), &HashSet::from([ids[0].clone()])).await.unwrap();
+    assert_eq!(claimed_by(&queue, &[]).await, ids.iter().map(|id| (id.clone(), 1)).collect());
+    assert_eq!(claimed_by(&queue, &ids[..1]).await, [(ids[1].clone(), 1)].into());
+    let leases = queue.store.claims_of(&tenant(), &worker(), &HashSet::from([ids[0].clone()])).await.unwrap();
     assert_eq!(leases, [claims[1].lease.clone()]);
     queue.settle(&claims[1], Verdict::Release(Duration::ZERO)).await;
-    assert!(held(&queue, &ids[..1]).await.is_empty());
+    assert!(claimed_by(&queue, &ids[..1]).await.is_empty());
     queue.claim(1).await;
-    assert_eq!(held(&queue, &ids[..1]).await, [(ids[1].clone(), 2)].into(), "by its new delivery");
+    assert_eq!(claimed_by(&queue, &ids[..1]).await, [(ids[1].clone(), 2)].into(), "by its new delivery");
 }
 
 /// Acks of many jobs at once, in another order than they were claimed in.
@@ -237,17 +237,17 @@ async fn what_was_not_acked_with_others_is_still_held(queue: TestStore) {
     };
     let left = |places: &[usize]| places.iter().map(|place| (claims[*place].lease.job.clone(), 1)).collect();
     ack(&[3, 1, 8]).await;
-    assert_eq!(held(&queue, &[]).await, left(&[0, 2, 4, 5, 6, 7]));
+    assert_eq!(claimed_by(&queue, &[]).await, left(&[0, 2, 4, 5, 6, 7]));
     ack(&[7]).await;
-    assert_eq!(held(&queue, &[]).await, left(&[0, 2, 4, 5, 6]));
+    assert_eq!(claimed_by(&queue, &[]).await, left(&[0, 2, 4, 5, 6]));
     ack(&[6, 0, 5, 2, 4]).await;
-    assert!(held(&queue, &[]).await.is_empty());
+    assert!(claimed_by(&queue, &[]).await.is_empty());
 }
 
 async fn what_a_worker_holds_is_asked_by_tenant(queue: TestStore) {
     let claim = queue.running().await;
     let nobody = foreign("mail").spec.topic.tenant;
-    assert!(queue.store.held(&nobody, &worker(), &HashSet::new()).await.unwrap().is_empty());
+    assert!(queue.store.claims_of(&nobody, &worker(), &HashSet::new()).await.unwrap().is_empty());
     queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
-    assert!(held(&queue, &[]).await.is_empty());
+    assert!(claimed_by(&queue, &[]).await.is_empty());
 }

@@ -2,7 +2,7 @@
 
 use gristmill::job::{JobId, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cursor, JobState, Page, Place};
+use gristmill::store::{Cursor, JobState, Page, StateFilter};
 use gristmill_tests::test_store::{
     TestStore, claimed, delayed, failure, foreign, ids, job, of_priority, retry, topic, worker,
 };
@@ -29,7 +29,7 @@ super::cases![
     the_oldest_ready_job_is_told,
 ];
 
-async fn page(queue: &TestStore, place: Place, after: Option<&Cursor>, limit: usize) -> Page {
+async fn page(queue: &TestStore, place: StateFilter, after: Option<&Cursor>, limit: usize) -> Page {
     queue.store.jobs(&topic("mail"), place, after, limit).await.unwrap()
 }
 
@@ -38,7 +38,7 @@ fn of(page: &Page) -> Vec<JobId> {
 }
 
 /// Everything from a page's end on.
-async fn rest(queue: &TestStore, place: Place, page_before: &Page, limit: usize) -> Vec<JobId> {
+async fn rest(queue: &TestStore, place: StateFilter, page_before: &Page, limit: usize) -> Vec<JobId> {
     let (mut seen, mut next) = (Vec::new(), page_before.next.clone());
     while let Some(cursor) = next {
         // As it would come over the wire.
@@ -50,7 +50,7 @@ async fn rest(queue: &TestStore, place: Place, page_before: &Page, limit: usize)
     seen
 }
 
-async fn all(queue: &TestStore, place: Place, limit: usize) -> Vec<JobId> {
+async fn all(queue: &TestStore, place: StateFilter, limit: usize) -> Vec<JobId> {
     let first = page(queue, place, None, limit).await;
     [of(&first), rest(queue, place, &first, limit).await].concat()
 }
@@ -67,11 +67,11 @@ async fn ready_jobs_are_listed_as_they_will_be_claimed(queue: TestStore) {
     queue
         .push(&[jobs.clone(), [Priority::Low, Priority::Normal, Priority::High].map(of_priority).to_vec()].concat())
         .await;
-    let listed = all(&queue, Place::Ready, 100).await;
+    let listed = all(&queue, StateFilter::Ready, 100).await;
     assert_eq!(listed.len(), 6);
     assert_eq!([&listed[0], &listed[2], &listed[4]], [&jobs[2].spec.id, &jobs[1].spec.id, &jobs[0].spec.id]);
     for limit in 1..6 {
-        assert_eq!(all(&queue, Place::Ready, limit).await, listed, "{limit} a page");
+        assert_eq!(all(&queue, StateFilter::Ready, limit).await, listed, "{limit} a page");
     }
 }
 
@@ -83,9 +83,9 @@ async fn delayed_jobs_are_listed_as_they_come_due(queue: TestStore) {
     queue.push(&jobs).await;
     let expected: Vec<JobId> = ["Z", "a.1", "b", "e", "f"].map(|id| id.parse().unwrap()).to_vec();
     for limit in 1..=6 {
-        assert_eq!(all(&queue, Place::Delayed, limit).await, expected, "{limit} a page");
+        assert_eq!(all(&queue, StateFilter::Delayed, limit).await, expected, "{limit} a page");
     }
-    let first = page(&queue, Place::Delayed, None, 1).await;
+    let first = page(&queue, StateFilter::Delayed, None, 1).await;
     assert_eq!(first.jobs[0].state, JobState::Delayed { until: queue.in_ms(10) });
 }
 
@@ -94,9 +94,9 @@ async fn running_jobs_are_listed_by_id_with_their_delivery(queue: TestStore) {
     let mut running = claimed(&queue.claim(5).await);
     running.sort();
     for limit in 1..=6 {
-        assert_eq!(all(&queue, Place::Running, limit).await, running, "{limit} a page");
+        assert_eq!(all(&queue, StateFilter::Running, limit).await, running, "{limit} a page");
     }
-    let first = page(&queue, Place::Running, None, 1).await;
+    let first = page(&queue, StateFilter::Running, None, 1).await;
     let state = JobState::Running {
         worker: worker().to_string(),
         delivery: 1,
@@ -122,9 +122,9 @@ async fn dead_jobs_are_listed_the_latest_first(queue: TestStore) {
         queue.pass(1);
     }
     for limit in 1..=6 {
-        assert_eq!(all(&queue, Place::Dead, limit).await, buried, "{limit} a page");
+        assert_eq!(all(&queue, StateFilter::Dead, limit).await, buried, "{limit} a page");
     }
-    let first = page(&queue, Place::Dead, None, 1).await;
+    let first = page(&queue, StateFilter::Dead, None, 1).await;
     assert_eq!(first.jobs[0].last_failure, Some(failure(Reason::Trap)));
 }
 
@@ -132,32 +132,32 @@ async fn a_page_of_the_dead_goes_on_within_a_millisecond(queue: TestStore) {
     let mut buried = bury(&queue, 7).await;
     buried.sort();
     buried.reverse();
-    assert_eq!(all(&queue, Place::Dead, 2).await, buried);
+    assert_eq!(all(&queue, StateFilter::Dead, 2).await, buried);
 }
 
 async fn jobs_are_listed_by_topic(queue: TestStore) {
     queue.push(&[job("audit"), foreign("mail"), delayed("audit", 10)]).await;
     queue.push(&[job("audit")]).await;
     queue.claim_as(&worker(), "audit", 1).await;
-    for place in Place::ALL {
+    for place in StateFilter::ALL {
         assert_eq!(page(&queue, place, None, 10).await, Page::default(), "{}", place.as_str());
     }
 }
 
 async fn a_page_is_never_longer_than_asked_for(queue: TestStore) {
     push(&queue, 3).await;
-    assert!(page(&queue, Place::Ready, None, 0).await.jobs.is_empty());
-    let first = page(&queue, Place::Ready, None, 2).await;
+    assert!(page(&queue, StateFilter::Ready, None, 0).await.jobs.is_empty());
+    let first = page(&queue, StateFilter::Ready, None, 2).await;
     assert_eq!(first.jobs.len(), 2);
-    let last = page(&queue, Place::Ready, first.next.as_ref(), 2).await;
+    let last = page(&queue, StateFilter::Ready, first.next.as_ref(), 2).await;
     assert_eq!((last.jobs.len(), last.next), (1, None));
 }
 
 async fn no_page_has_more_than_a_thousand_jobs(queue: TestStore) {
     let pushed = push(&queue, 1001).await;
-    let first = page(&queue, Place::Ready, None, usize::MAX).await;
+    let first = page(&queue, StateFilter::Ready, None, usize::MAX).await;
     assert_eq!(of(&first), pushed[..1000]);
-    assert_eq!(rest(&queue, Place::Ready, &first, usize::MAX).await, pushed[1000..]);
+    assert_eq!(rest(&queue, StateFilter::Ready, &first, usize::MAX).await, pushed[1000..]);
 }
 
 async fn a_page_ends_where_it_would_become_too_long(queue: TestStore) {
@@ -166,19 +166,19 @@ async fn a_page_ends_where_it_would_become_too_long(queue: TestStore) {
         job.spec.body.data = vec![7; 3 << 20];
     }
     queue.push(&jobs).await;
-    let first = page(&queue, Place::Ready, None, 10).await;
+    let first = page(&queue, StateFilter::Ready, None, 10).await;
     assert_eq!(of(&first), [jobs[0].spec.id.clone()]);
-    assert_eq!(rest(&queue, Place::Ready, &first, 10).await, ids(&jobs[1..]));
+    assert_eq!(rest(&queue, StateFilter::Ready, &first, 10).await, ids(&jobs[1..]));
 }
 
 async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestStore) {
     for (listed, taken) in [(5, 2), (5, 5), (5, 7), (20, 15), (1, 1)] {
         let pushed = push(&queue, 30).await;
-        let first = page(&queue, Place::Ready, None, listed).await;
+        let first = page(&queue, StateFilter::Ready, None, listed).await;
         assert_eq!(of(&first), pushed[..listed]);
         let claims = queue.claim(taken).await;
         push(&queue, 3).await;
-        let rest = rest(&queue, Place::Ready, &first, 4).await;
+        let rest = rest(&queue, StateFilter::Ready, &first, 4).await;
         assert_eq!(rest[..30 - listed.max(taken)], pushed[listed.max(taken)..], "{listed} listed, {taken} taken");
         for claim in claims.iter().chain(&queue.claim(100).await) {
             queue.settle(claim, Verdict::Ack(None)).await;
@@ -188,29 +188,29 @@ async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestSto
 
 async fn cancelled_jobs_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestStore) {
     let pushed = push(&queue, 30).await;
-    let first = page(&queue, Place::Ready, None, 10).await;
+    let first = page(&queue, StateFilter::Ready, None, 10).await;
     // Among them the one that the page ended with, and the one that the next would begin with.
     let gone: Vec<JobId> = [0, 3, 9, 10, 20].into_iter().map(|n: usize| pushed[n].clone()).collect();
     queue.store.cancel(&topic("mail").tenant, &gone).await.unwrap();
     let expected: Vec<&JobId> = pushed[10..].iter().filter(|id| !gone.contains(id)).collect();
-    assert_eq!(rest(&queue, Place::Ready, &first, 7).await.iter().collect::<Vec<_>>(), expected);
+    assert_eq!(rest(&queue, StateFilter::Ready, &first, 7).await.iter().collect::<Vec<_>>(), expected);
 }
 
 async fn a_ready_job_that_came_back_is_listed_at_its_new_place(queue: TestStore) {
     let pushed = push(&queue, 10).await;
-    let first = page(&queue, Place::Ready, None, 5).await;
+    let first = page(&queue, StateFilter::Ready, None, 5).await;
     // So many are taken that the one that ended the page comes back in front of where it stood.
     let claims = queue.claim(8).await;
     queue.settle(&claims[4], retry(0)).await;
     let expected = [pushed[8].clone(), pushed[9].clone(), pushed[4].clone()];
-    assert_eq!(rest(&queue, Place::Ready, &first, 5).await, expected);
+    assert_eq!(rest(&queue, StateFilter::Ready, &first, 5).await, expected);
 }
 
 async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: TestStore) {
     let pushed = push(&queue, 50).await;
     let (mut next, mut seen) = (None, Vec::new());
     loop {
-        let page = page(&queue, Place::Ready, next.as_ref(), 20).await;
+        let page = page(&queue, StateFilter::Ready, next.as_ref(), 20).await;
         seen.extend(of(&page));
         queue.store.cancel(&topic("mail").tenant, &of(&page)).await.unwrap();
         next = page.next;
@@ -225,7 +225,7 @@ async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: TestStore) {
 async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: TestStore) {
     let jobs: Vec<_> = (1..=20).map(|n| delayed("mail", 100 * n)).collect();
     queue.push(&jobs).await;
-    let first = page(&queue, Place::Delayed, None, 10).await;
+    let first = page(&queue, StateFilter::Delayed, None, 10).await;
     // The last of the page is gone, earlier ones are due, new ones stand in front and behind.
     queue.store.cancel(&topic("mail").tenant, &[jobs[9].spec.id.clone()]).await.unwrap();
     queue.pass(350);
@@ -233,26 +233,26 @@ async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: Tes
     let (early, late) = (delayed("mail", 10), delayed("mail", 10_000));
     queue.push(&[early, late.clone()]).await;
     let expected = [ids(&jobs[10..]), ids([&late])].concat();
-    assert_eq!(rest(&queue, Place::Delayed, &first, 3).await, expected);
+    assert_eq!(rest(&queue, StateFilter::Delayed, &first, 3).await, expected);
 }
 
 async fn running_jobs_that_end_neither_repeat_nor_skip_others(queue: TestStore) {
     push(&queue, 20).await;
     let mut claims = queue.claim(20).await;
     claims.sort_by(|a, b| a.lease.job.cmp(&b.lease.job));
-    let first = page(&queue, Place::Running, None, 8).await;
+    let first = page(&queue, StateFilter::Running, None, 8).await;
     for n in [0, 7, 8, 15] {
         queue.settle(&claims[n], Verdict::Ack(None)).await;
     }
     let expected = [claimed(&claims[9..15]), claimed(&claims[16..])].concat();
-    assert_eq!(rest(&queue, Place::Running, &first, 3).await, expected);
+    assert_eq!(rest(&queue, StateFilter::Running, &first, 3).await, expected);
 }
 
 async fn dead_jobs_deleted_page_by_page_are_all_seen_once(queue: TestStore) {
     let mut buried = bury(&queue, 25).await;
     let (mut next, mut seen) = (None, Vec::new());
     loop {
-        let page = page(&queue, Place::Dead, next.as_ref(), 10).await;
+        let page = page(&queue, StateFilter::Dead, next.as_ref(), 10).await;
         seen.extend(of(&page));
         queue.store.delete_dead(&topic("mail"), &of(&page)).await.unwrap();
         next = page.next;
@@ -267,9 +267,9 @@ async fn dead_jobs_deleted_page_by_page_are_all_seen_once(queue: TestStore) {
 
 async fn a_cursor_of_another_place_is_refused(queue: TestStore) {
     push(&queue, 2).await;
-    let first = page(&queue, Place::Ready, None, 1).await;
-    let refused = queue.store.jobs(&topic("mail"), Place::Dead, first.next.as_ref(), 1).await;
-    assert!(refused.is_err_and(|error| !error.is_away()));
+    let first = page(&queue, StateFilter::Ready, None, 1).await;
+    let refused = queue.store.jobs(&topic("mail"), StateFilter::Dead, first.next.as_ref(), 1).await;
+    assert!(refused.is_err_and(|error| !error.is_unavailable()));
 }
 
 async fn a_listed_job_is_as_it_is_looked_up(queue: TestStore) {
@@ -280,7 +280,7 @@ async fn a_listed_job_is_as_it_is_looked_up(queue: TestStore) {
     let claim = queue.claim_one().await;
     queue.store.cancel(&topic("mail").tenant, std::slice::from_ref(&claim.lease.job)).await.unwrap();
     push(&queue, 1).await;
-    for place in Place::ALL {
+    for place in StateFilter::ALL {
         let page = page(&queue, place, None, 10).await;
         let looked_up = queue.view(&page.jobs[0].id).await.unwrap();
         assert_eq!(page.jobs, [looked_up], "{}", place.as_str());

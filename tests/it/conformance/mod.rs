@@ -9,7 +9,7 @@ macro_rules! cases {
         crate::conformance::cases!(in redis for Redis: $($case)+);
         crate::conformance::cases!(in file for File: $($case)+);
         crate::conformance::cases!(in memory for Memory: $($case)+);
-        crate::conformance::cases!(in several for Several: $($case)+);
+        crate::conformance::cases!(in several for ShardedStore: $($case)+);
     };
     (in $store:ident for $kind:ident: $($case:ident)+) => {
         mod $store {

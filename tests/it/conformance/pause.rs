@@ -85,10 +85,10 @@ async fn other_topics_are_not_paused(queue: TestStore) {
 async fn a_paused_topic_is_not_wanted(queue: TestStore) {
     queue.push(&[job("mail"), job("audit")]).await;
     pause(&queue, true).await;
-    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("audit")]);
+    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("audit")]);
     queue.claim(1).await;
     pause(&queue, false).await;
-    let mut ready = queue.store.wanted(&tenant(), &[]).await.unwrap().ready;
+    let mut ready = queue.store.poll_work(&tenant(), &[]).await.unwrap().ready;
     ready.sort();
     assert_eq!(ready, [topic("audit"), topic("mail")]);
 }

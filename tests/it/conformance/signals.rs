@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::Name;
 use gristmill::outcome::Verdict;
-use gristmill::store::{Settled, Settlement, Signal, Wanted};
+use gristmill::store::{PendingWork, Settled, Settlement, Signal};
 use gristmill_tests::test_store::{TestStore, delayed, foreign, job, retry, settlement, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 use tokio::sync::mpsc::Receiver;
@@ -148,11 +148,11 @@ async fn a_tenants_signals_are_its_own(queue: TestStore) {
 }
 
 async fn wanted_names_ready_topics(queue: TestStore) {
-    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap(), Wanted::default());
+    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap(), PendingWork::default());
     queue.push(&[job("mail"), delayed("audit", 5), foreign("other")]).await;
-    assert_eq!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("mail")]);
+    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("mail")]);
     queue.claim(2).await;
-    assert!(queue.store.wanted(&tenant(), &[]).await.unwrap().ready.is_empty());
+    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready.is_empty());
 }
 
 async fn a_slow_receiver_is_told_that_signals_were_lost(queue: TestStore) {

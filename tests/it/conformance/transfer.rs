@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Job, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cancelled, JobState, Pushed, Settled, StoredJob, StoredPlace, TakenIn};
+use gristmill::store::{Cancelled, Imported, JobState, Pushed, Settled, StoredJob, StoredPlace};
 use gristmill_tests::test_store::{
     TestStore, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
 };
@@ -30,12 +30,12 @@ super::cases![
     a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing,
 ];
 
-async fn outgoing(queue: &TestStore) -> Vec<StoredJob> {
-    queue.store.outgoing(&topic("mail"), 10_000).await.unwrap()
+async fn exported(queue: &TestStore) -> Vec<StoredJob> {
+    queue.store.export(&topic("mail"), 10_000).await.unwrap()
 }
 
-async fn take_in(queue: &TestStore, jobs: &[StoredJob]) -> Vec<TakenIn> {
-    queue.store.take_in(jobs).await.unwrap()
+async fn import(queue: &TestStore, jobs: &[StoredJob]) -> Vec<Imported> {
+    queue.store.import(jobs).await.unwrap()
 }
 
 fn stored_ids(jobs: &[StoredJob]) -> Vec<JobId> {
@@ -67,30 +67,30 @@ async fn filled(queue: &TestStore) -> Vec<JobId> {
 
 async fn waiting_and_dead_jobs_go_out_in_order(queue: TestStore) {
     let order = filled(&queue).await;
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     assert_eq!(stored_ids(&out), order);
     assert_eq!(out[0].place, StoredPlace::Ready);
     assert_eq!(out[4].place, StoredPlace::Delayed { until: queue.in_ms(30) });
     assert_eq!(out[7].place, StoredPlace::Dead { since: queue.now() });
-    assert!(queue.store.outgoing(&topic("audit"), 9).await.unwrap().is_empty());
+    assert!(queue.store.export(&topic("audit"), 9).await.unwrap().is_empty());
 }
 
 async fn running_jobs_stay(queue: TestStore) {
     queue.running().await;
-    assert!(outgoing(&queue).await.is_empty());
+    assert!(exported(&queue).await.is_empty());
 }
 
 async fn looking_at_what_goes_out_changes_nothing(queue: TestStore) {
     filled(&queue).await;
     let before = queue.counts("mail").await;
-    assert_eq!(outgoing(&queue).await, outgoing(&queue).await);
+    assert_eq!(exported(&queue).await, exported(&queue).await);
     assert_eq!(queue.counts("mail").await, before);
 }
 
 async fn outgoing_jobs_are_read_in_bounded_numbers(queue: TestStore) {
     let order = filled(&queue).await;
     for limit in [0, 1, 3, 5, 7, 8] {
-        let out = queue.store.outgoing(&topic("mail"), limit).await.unwrap();
+        let out = queue.store.export(&topic("mail"), limit).await.unwrap();
         assert_eq!(stored_ids(&out), order[..limit]);
     }
 }
@@ -104,15 +104,15 @@ async fn jobs_arrive_with_all_that_is_known_about_them(queue: TestStore) {
     let first = queue.claim_one().await;
     queue.store.checkpoint(&first.lease, b"half").await.unwrap();
     queue.settle(&first, retry(50)).await;
-    let [stored]: [StoredJob; 1] = outgoing(&queue).await.try_into().unwrap();
+    let [stored]: [StoredJob; 1] = exported(&queue).await.try_into().unwrap();
     assert_eq!((&stored.job, stored.attempts, stored.deliveries), (&*first.job, 1, 1));
     assert_eq!(stored.last_failure, Some(failure(Reason::Failed)));
     assert_eq!((stored.checkpoint.as_deref(), stored.unique_for), (Some(&b"half"[..]), None));
 
     let there = queue.another().await;
-    assert_eq!(take_in(&there, std::slice::from_ref(&stored)).await, [TakenIn::Stored]);
+    assert_eq!(import(&there, std::slice::from_ref(&stored)).await, [Imported::Stored]);
     assert_eq!(there.view(&first.lease.job).await, queue.view(&first.lease.job).await);
-    assert_eq!(outgoing(&there).await, [stored]);
+    assert_eq!(exported(&there).await, [stored]);
     queue.pass(50);
     assert_eq!(there.migrate().await.moved, 1);
     let second = there.claim_one().await;
@@ -124,10 +124,10 @@ async fn jobs_arrive_with_all_that_is_known_about_them(queue: TestStore) {
 async fn arrived_jobs_keep_their_order(queue: TestStore) {
     let order = filled(&queue).await;
     let there = queue.another().await;
-    let out = outgoing(&queue).await;
-    assert_eq!(take_in(&there, &out[..3]).await, [TakenIn::Stored; 3]);
-    assert_eq!(take_in(&there, &out[3..]).await, [TakenIn::Stored; 5]);
-    assert_eq!(outgoing(&there).await, out);
+    let out = exported(&queue).await;
+    assert_eq!(import(&there, &out[..3]).await, [Imported::Stored; 3]);
+    assert_eq!(import(&there, &out[3..]).await, [Imported::Stored; 5]);
+    assert_eq!(exported(&there).await, out);
     assert_eq!(there.places().await, [4, 2, 0, 2]);
     assert_eq!(claimed(&there.claim(2).await), order[..2]);
     let dead: Vec<Job> =
@@ -138,22 +138,22 @@ async fn arrived_jobs_keep_their_order(queue: TestStore) {
 async fn arrived_jobs_are_not_counted_as_pushed(queue: TestStore) {
     filled(&queue).await;
     let there = queue.another().await;
-    take_in(&there, &outgoing(&queue).await).await;
+    import(&there, &exported(&queue).await).await;
     assert!(there.counts("mail").await.totals.values().all(|n| *n == 0));
-    let wanted = there.store.wanted(&tenant(), &[]).await.unwrap();
+    let wanted = there.store.poll_work(&tenant(), &[]).await.unwrap();
     assert_eq!((wanted.ready, wanted.next_due_in), (vec![topic("mail")], Some(Duration::from_millis(30))));
     assert_eq!(there.store.tenants().await.unwrap(), [tenant()]);
 }
 
 async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: TestStore) {
     queue.push(&[job("mail")]).await;
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     let there = queue.another().await;
-    assert_eq!(take_in(&there, &out).await, [TakenIn::Stored]);
-    assert_eq!(take_in(&there, &out).await, [TakenIn::Before]);
+    assert_eq!(import(&there, &out).await, [Imported::Stored]);
+    assert_eq!(import(&there, &out).await, [Imported::Before]);
     let claim = there.claim_one().await;
     there.settle(&claim, Verdict::Ack(None)).await;
-    assert_eq!(take_in(&there, &out).await, [TakenIn::Before], "it is over, and still known");
+    assert_eq!(import(&there, &out).await, [Imported::Before], "it is over, and still known");
     assert_eq!(there.places().await, [0; 4]);
 }
 
@@ -162,62 +162,62 @@ async fn an_id_that_is_taken_is_not_taken_in(queue: TestStore) {
     queue.push(std::slice::from_ref(&pushed)).await;
     let there = queue.another().await;
     there.push(&[delayed("mail", 5), pushed]).await;
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::IdTaken]);
+    assert_eq!(import(&there, &exported(&queue).await).await, [Imported::IdTaken]);
     assert_eq!(there.places().await, [1, 1, 0, 0]);
 }
 
 async fn forgotten_marks_let_a_job_come_again(queue: TestStore) {
     queue.push(&[job("mail")]).await;
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     let there = queue.another().await;
-    take_in(&there, &out).await;
-    there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &out).await, [TakenIn::IdTaken]);
+    import(&there, &out).await;
+    there.store.clear_move_marks(&tenant(), &stored_ids(&out)).await.unwrap();
+    assert_eq!(import(&there, &out).await, [Imported::IdTaken]);
     let claim = there.claim_one().await;
     there.settle(&claim, Verdict::Ack(None)).await;
-    there.store.forget_moved(&tenant(), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &out).await, [TakenIn::Stored]);
+    there.store.clear_move_marks(&tenant(), &stored_ids(&out)).await.unwrap();
+    assert_eq!(import(&there, &out).await, [Imported::Stored]);
 }
 
 async fn a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten(queue: TestStore) {
     queue.push(&[job("mail")]).await;
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     let there = queue.another().await;
-    take_in(&there, &out).await;
-    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    import(&there, &out).await;
+    queue.store.remove_exported(&topic("mail"), &stored_ids(&out)).await.unwrap();
     // Interrupted here; and then all the way back, and there once more.
-    assert_eq!(take_in(&queue, &outgoing(&there).await).await, [TakenIn::Stored]);
-    there.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
+    assert_eq!(import(&queue, &exported(&there).await).await, [Imported::Stored]);
+    there.store.remove_exported(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    assert_eq!(import(&there, &exported(&queue).await).await, [Imported::Stored]);
 }
 
 async fn a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id(queue: TestStore) {
     let nightly = job("mail");
     queue.push(std::slice::from_ref(&nightly)).await;
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     let there = queue.another().await;
-    take_in(&there, &out).await;
-    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    import(&there, &out).await;
+    queue.store.remove_exported(&topic("mail"), &stored_ids(&out)).await.unwrap();
     // Interrupted here, and never forgotten; the job is done there, and its producer pushes the next one here.
     let claim = there.claim_one().await;
     there.settle(&claim, Verdict::Ack(None)).await;
     queue.pass(1000);
     queue.push(std::slice::from_ref(&nightly)).await;
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
+    assert_eq!(import(&there, &exported(&queue).await).await, [Imported::Stored]);
 }
 
 async fn a_store_that_is_moved_into_itself_keeps_its_jobs(queue: TestStore) {
     let order = filled(&queue).await;
-    let taken_in = take_in(&queue, &outgoing(&queue).await).await;
-    assert!(taken_in.iter().all(|taken_in| *taken_in == TakenIn::IdTaken), "{taken_in:?}");
-    assert_eq!(stored_ids(&outgoing(&queue).await), order);
+    let taken_in = import(&queue, &exported(&queue).await).await;
+    assert!(taken_in.iter().all(|taken_in| *taken_in == Imported::IdTaken), "{taken_in:?}");
+    assert_eq!(stored_ids(&exported(&queue).await), order);
 }
 
 async fn what_is_let_go_of_is_gone_and_uncounted(queue: TestStore) {
     let order = filled(&queue).await;
     let before = queue.counts("mail").await.totals;
     let asked = [order.clone(), vec!["unknown".parse().unwrap(), order[0].clone()]].concat();
-    let answers = queue.store.let_go(&topic("mail"), &asked).await.unwrap();
+    let answers = queue.store.remove_exported(&topic("mail"), &asked).await.unwrap();
     assert_eq!(answers, [vec![true; 8], vec![false; 2]].concat());
     for id in &order {
         assert_eq!(queue.view(id).await, None);
@@ -226,16 +226,20 @@ async fn what_is_let_go_of_is_gone_and_uncounted(queue: TestStore) {
     queue.pass(100);
     assert_eq!(queue.migrate().await.moved, 0);
     let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
-    assert_eq!((took.claims.len(), took.strays), (0, 0));
+    assert_eq!((took.claims.len(), took.unreadable), (0, 0));
 }
 
 async fn running_jobs_are_not_let_go_of(queue: TestStore) {
     let claim = queue.running().await;
-    let answers = queue.store.let_go(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
+    let answers = queue.store.remove_exported(&topic("mail"), std::slice::from_ref(&claim.lease.job)).await.unwrap();
     assert_eq!(answers, [false]);
     let waiting = job("audit");
     queue.push(std::slice::from_ref(&waiting)).await;
-    assert_eq!(queue.store.let_go(&topic("mail"), &[waiting.spec.id]).await.unwrap(), [false], "another topic's");
+    assert_eq!(
+        queue.store.remove_exported(&topic("mail"), &[waiting.spec.id]).await.unwrap(),
+        [false],
+        "another topic's"
+    );
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
@@ -243,11 +247,11 @@ async fn a_unique_value_moves_with_its_job(queue: TestStore) {
     let (until_done, window) = (unique("mail", "u"), unique_for("mail", "v", 100));
     queue.push(&[until_done.clone(), window.clone()]).await;
     queue.pass(40);
-    let out = outgoing(&queue).await;
+    let out = exported(&queue).await;
     assert_eq!(out[1].unique_for, Some(Duration::from_millis(60)));
     let there = queue.another().await;
-    take_in(&there, &out).await;
-    queue.store.let_go(&topic("mail"), &stored_ids(&out)).await.unwrap();
+    import(&there, &out).await;
+    queue.store.remove_exported(&topic("mail"), &stored_ids(&out)).await.unwrap();
     for (value, holder) in [("u", &until_done), ("v", &window)] {
         let again = unique("mail", value);
         assert_eq!(there.push(std::slice::from_ref(&again)).await, [Pushed::Duplicate(holder.spec.id.clone())]);
@@ -267,7 +271,7 @@ async fn a_unique_value_that_another_job_holds_is_left_to_it(queue: TestStore) {
     queue.push(std::slice::from_ref(&ours)).await;
     let there = queue.another().await;
     there.push(std::slice::from_ref(&theirs)).await;
-    assert_eq!(take_in(&there, &outgoing(&queue).await).await, [TakenIn::Stored]);
+    assert_eq!(import(&there, &exported(&queue).await).await, [Imported::Stored]);
     assert_eq!(there.push(&[unique("mail", "u")]).await, [Pushed::Duplicate(theirs.spec.id.clone())]);
     let claims = there.claim(2).await;
     assert_eq!(claimed(&claims), ids([&theirs, &ours]));
@@ -289,27 +293,27 @@ async fn a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing(queue: Te
         };
         // Batches of three; whoever is interrupted begins again.
         let done = 'moving: loop {
-            let batch = queue.store.outgoing(&topic("mail"), 3).await.unwrap();
+            let batch = queue.store.export(&topic("mail"), 3).await.unwrap();
             if batch.is_empty() {
                 break 'moving true;
             }
             let moved = stored_ids(&batch);
-            take_in(&there, &batch).await;
+            import(&there, &batch).await;
             if !step() {
                 break 'moving false;
             }
-            queue.store.let_go(&topic("mail"), &moved).await.unwrap();
+            queue.store.remove_exported(&topic("mail"), &moved).await.unwrap();
             if !step() {
                 break 'moving false;
             }
-            there.store.forget_moved(&tenant(), &moved).await.unwrap();
+            there.store.clear_move_marks(&tenant(), &moved).await.unwrap();
         };
         if done {
             break;
         }
     }
     assert_eq!(queue.places().await, [0; 4]);
-    let mut arrived = stored_ids(&outgoing(&there).await);
+    let mut arrived = stored_ids(&exported(&there).await);
     arrived.sort();
     let mut order = order;
     order.sort();

@@ -115,7 +115,8 @@ fn has_no_end(operation: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_is_taken_and_answered_as_the_document_says() {
     // Of several stores, so that a tenant can be moved.
-    let runner = TestRunner::start_on(On::Several, &format!("{MANIFEST}{EXTERNAL}"), &[("echo", guests::ECHO)]).await;
+    let runner =
+        TestRunner::start_on(On::ShardedStore, &format!("{MANIFEST}{EXTERNAL}"), &[("echo", guests::ECHO)]).await;
     let document = document(&runner).await;
     // Some examples make tokens, and from the first one on nobody comes in without.
     let everything = json!({ "all_tenants": true, "scopes": ["push", "work", "read", "admin"] });

@@ -91,7 +91,7 @@ impl Model {
     }
 
     /// Everything of a topic that is not running, in the order in which it would leave.
-    pub(super) fn outgoing(&self, topic: &TopicId) -> Vec<StoredJob> {
+    pub(super) fn export(&self, topic: &TopicId) -> Vec<StoredJob> {
         let ready = self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned());
         let delayed = self.delayed(&topic.tenant).into_iter().filter(|(of, ..)| of == topic).map(|(.., id)| id);
         let dead = self.dead(topic).into_iter().rev().map(|dead| dead.job.spec.id);

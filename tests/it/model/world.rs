@@ -95,7 +95,7 @@ impl World {
                 self.model.retire(&self.workers[*worker]);
             }
             Operation::Reap { tenant, limit, verdict } => self.reap(*tenant, *limit, verdict).await?,
-            Operation::Held { tenant, worker, except } => self.held(*tenant, *worker, *except).await?,
+            Operation::Held { tenant, worker, except } => self.claims_of(*tenant, *worker, *except).await?,
             Operation::Cancel(jobs) => self.cancel(jobs).await?,
             Operation::Respawn(jobs) => {
                 for (topic, ids) in self.dead(jobs) {
@@ -204,7 +204,7 @@ impl World {
         }
         claimed.drained.sort();
         same("claims", &claimed.claims, &claims)?;
-        same("drained topics and strays", (claimed.drained, claimed.strays), (drained, 0))?;
+        same("drained topics and strays", (claimed.drained, claimed.unreadable), (drained, 0))?;
         self.claims.extend(claims);
         Ok(())
     }
@@ -268,14 +268,14 @@ impl World {
         self.settle_all(&batch).await
     }
 
-    async fn held(&mut self, tenant: usize, worker: usize, except: Option<usize>) -> Result<(), Difference> {
+    async fn claims_of(&mut self, tenant: usize, worker: usize, except: Option<usize>) -> Result<(), Difference> {
         let (tenant, worker) = (&self.tenants[tenant], &self.workers[worker]);
         let except: HashSet<JobId> = except
             .and_then(|place| back(&self.claims, place))
             .map(|claim| claim.lease.job.clone())
             .into_iter()
             .collect();
-        let mut held = self.queue.store.held(tenant, worker, &except).await?;
+        let mut held = self.queue.store.claims_of(tenant, worker, &except).await?;
         held.sort_by(|a, b| a.job.cmp(&b.job));
         let running = self.model.running(tenant, DEAD_AFTER).into_iter().map(|(claim, ..)| claim.lease);
         let expected: Vec<Lease> =
@@ -316,7 +316,7 @@ impl World {
                 counts.totals.retain(|_, n| *n > 0);
             }
             same("counts", counts, self.model.counts(tenant))?;
-            let wanted = store.wanted(tenant, &[]).await?;
+            let wanted = store.poll_work(tenant, &[]).await?;
             same("next due time", wanted.next_due_in, self.model.next_due_in(tenant))?;
             same("cancelled jobs", wanted.cancelled.into_iter().collect(), self.model.cancelled(tenant))?;
             let (named, (surely, perhaps)) = (BTreeSet::from_iter(wanted.ready), self.model.ready(tenant));
@@ -326,7 +326,7 @@ impl World {
         }
         for topic in &self.topics {
             same("dead jobs", store.dead(topic, 0, 1000).await?, self.model.dead(topic))?;
-            same("jobs at rest", store.outgoing(topic, 1000).await?, self.model.outgoing(topic))?;
+            same("jobs at rest", store.export(topic, 1000).await?, self.model.export(topic))?;
         }
         self.compare_views().await
     }

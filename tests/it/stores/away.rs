@@ -7,7 +7,7 @@ use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::several::{Part, Several};
+use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{ClaimFrom, Inspect, Produce, Settled, Settlement, Store};
 use gristmill_tests::redis::Redis;
 use gristmill_tests::wait::{SOON, until};
@@ -20,10 +20,10 @@ fn lines() -> [ClaimFrom; 2] {
 }
 
 /// Home in memory; `acme` lives in Redis.
-async fn with(redis: &Redis) -> Several {
+async fn with(redis: &Redis) -> ShardedStore {
     let home = EmbeddedStore::in_memory().await.unwrap();
     let far = Arc::new(RedisStore::at(&redis.url(), "gm").unwrap());
-    join(&home, Part { name: name("far"), store: far, is_far: true }).await
+    join(&home, ShardSpec { name: name("far"), store: far, is_far: true }).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,14 +35,14 @@ async fn a_store_that_is_away_takes_only_its_own_tenants_along() {
     assert_eq!(before.claims.len(), 2);
     redis.stop();
 
-    assert!(several.push(&[job("acme/mail")]).await.unwrap_err().is_away());
+    assert!(several.push(&[job("acme/mail")]).await.unwrap_err().is_unavailable());
     several.push(&[job("mail")]).await.unwrap();
     // One store is enough, and that has a second each time.
     until("the heartbeat to be heard", SOON, async || several.heartbeat(&worker).await.ok()).await;
     let claimed = several.claim(&worker, &lines()).await.unwrap();
     assert_eq!(claimed.claims.iter().map(|claim| &claim.lease.topic).collect::<Vec<_>>(), [&topic("mail")]);
     assert!(claimed.drained.contains(&topic("acme/mail")), "it is not asked for again at once");
-    assert!(several.wanted(&name("acme"), &[]).await.unwrap().ready.is_empty());
+    assert!(several.poll_work(&name("acme"), &[]).await.unwrap().ready.is_empty());
     assert!(several.migrate(&name("acme"), 10).await.unwrap().next_due_in.is_some(), "it is looked for again");
     assert!(several.overdue(&name("acme"), Duration::from_secs(7), 10).await.unwrap().is_empty());
 
@@ -51,8 +51,8 @@ async fn a_store_that_is_away_takes_only_its_own_tenants_along() {
         Settlement::new(lease, Verdict::Ack(None))
     };
     assert_eq!(several.settle(&[settle("mail")]).await.unwrap(), [Settled::Done]);
-    assert!(several.settle(&[settle("acme/mail")]).await.unwrap_err().is_away());
-    let away = several.away().await.unwrap();
+    assert!(several.settle(&[settle("acme/mail")]).await.unwrap_err().is_unavailable());
+    let away = several.unavailable().await.unwrap();
     assert!(away.len() == 1 && away[0].to_string().contains("redis.sock"), "{away:?}");
 
     redis.resume().await;
@@ -61,7 +61,7 @@ async fn a_store_that_is_away_takes_only_its_own_tenants_along() {
     several.push(&[job("acme/mail")]).await.unwrap();
     let after = several.claim(&worker, &lines()).await.unwrap();
     assert_eq!((after.claims.len(), after.returns > before.returns), (1, true));
-    assert!(several.away().await.unwrap().is_empty());
+    assert!(several.unavailable().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +71,7 @@ async fn a_store_that_is_not_there_at_the_start_is_joined_when_it_comes() {
     let several = with(&redis).await;
     several.push(&[job("mail")]).await.unwrap();
     let mut signals = several.signals(&[name("acme")]).await.unwrap();
-    assert!(several.push(&[job("acme/mail")]).await.unwrap_err().is_away());
+    assert!(several.push(&[job("acme/mail")]).await.unwrap_err().is_unavailable());
     redis.resume().await;
     until("the store to be joined", SOON, async || several.push(&[job("acme/mail")]).await.ok()).await;
     tokio::time::timeout(SOON, signals.recv()).await.unwrap().expect("a signal, if only that some were lost");

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use gristmill::job::JobId;
-use gristmill::store::several::Relocate;
-use gristmill::store::{Cursor, Doorkeeper, Inspect, Place, Produce, TokenAdded, Tokens};
+use gristmill::store::sharded::TenantPlacements;
+use gristmill::store::{Cursor, Inspect, Produce, StateFilter, TokenAdded, TokenLookup, Tokens};
 use gristmill::token::{NewToken, TokenLimits, TokenText};
 
 use super::{Pair, counts, job, name, topic};
@@ -26,7 +26,7 @@ async fn moving(old: usize, new: usize) -> (Pair, Vec<JobId>) {
 async fn pages(store: &impl Inspect, limit: usize) -> (Vec<JobId>, Vec<usize>) {
     let (mut ids, mut sizes, mut after) = (Vec::new(), Vec::new(), None::<Cursor>);
     loop {
-        let page = store.jobs(&topic(MAIL), Place::Ready, after.as_ref(), limit).await.unwrap();
+        let page = store.jobs(&topic(MAIL), StateFilter::Ready, after.as_ref(), limit).await.unwrap();
         sizes.push(page.jobs.len());
         ids.extend(page.jobs.into_iter().map(|view| view.id));
         let Some(next) = page.next else { return (ids, sizes) };
@@ -46,15 +46,15 @@ async fn the_pages_of_a_tenant_that_moves_hold_every_job_once_the_old_stores_fir
 async fn a_place_where_nothing_is_left_makes_no_page() {
     let (pair, ids) = moving(0, 3).await;
     assert_eq!(pages(&pair.several, 2).await, (ids, vec![2, 1]));
-    let page = pair.several.jobs(&topic(MAIL), Place::Dead, None, 2).await.unwrap();
+    let page = pair.several.jobs(&topic(MAIL), StateFilter::Dead, None, 2).await.unwrap();
     assert_eq!((page.jobs.len(), page.next), (0, None));
 }
 
 #[tokio::test]
 async fn who_asks_for_no_jobs_stays_where_they_are() {
     let (pair, _) = moving(1, 1).await;
-    let first = pair.several.jobs(&topic(MAIL), Place::Ready, None, 1).await.unwrap();
-    let still = pair.several.jobs(&topic(MAIL), Place::Ready, first.next.as_ref(), 0).await.unwrap();
+    let first = pair.several.jobs(&topic(MAIL), StateFilter::Ready, None, 1).await.unwrap();
+    let still = pair.several.jobs(&topic(MAIL), StateFilter::Ready, first.next.as_ref(), 0).await.unwrap();
     assert!(still.jobs.is_empty() && first.next.is_some());
     assert_eq!(still.next, first.next);
 }
@@ -64,11 +64,11 @@ async fn a_cursor_of_a_store_that_the_tenant_is_not_in_begins_again() {
     let (pair, ids) = moving(1, 1).await;
     for text in ["elsewhere~ready", "elsewhere~ready:high:1:a:0", "ready:low:7:a:0"] {
         let cursor: Cursor = text.parse().unwrap();
-        let page = pair.several.jobs(&topic(MAIL), Place::Ready, Some(&cursor), 9).await.unwrap();
+        let page = pair.several.jobs(&topic(MAIL), StateFilter::Ready, Some(&cursor), 9).await.unwrap();
         assert_eq!(page.jobs.first().map(|view| &view.id), ids.first(), "{text}");
     }
     let cursor: Cursor = "other~ready:low:7:a:0".parse().unwrap();
-    let alone = pair.other.jobs(&topic(MAIL), Place::Ready, Some(&cursor), 9).await.unwrap();
+    let alone = pair.other.jobs(&topic(MAIL), StateFilter::Ready, Some(&cursor), 9).await.unwrap();
     assert_eq!(alone.jobs.first().map(|view| &view.id), ids.first(), "where there is one store now");
 }
 
@@ -77,7 +77,7 @@ async fn a_cursor_of_other_jobs_is_refused_wherever_it_stands() {
     let (pair, _) = moving(1, 1).await;
     for text in ["other~ready", "other~ready:high:1:a:0"] {
         let cursor: Cursor = text.parse().unwrap();
-        assert!(pair.several.jobs(&topic(MAIL), Place::Dead, Some(&cursor), 9).await.is_err(), "{text}");
+        assert!(pair.several.jobs(&topic(MAIL), StateFilter::Dead, Some(&cursor), 9).await.is_err(), "{text}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gristmill::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
 use gristmill::store::embedded::EmbeddedStore;
-use gristmill::store::several::{Part, Several};
+use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{Inspect, TopicCounts, Transfer};
 use gristmill_tests::test_store::part;
 
@@ -19,7 +19,7 @@ use gristmill_tests::test_store::part;
 struct Pair {
     home: EmbeddedStore,
     other: EmbeddedStore,
-    several: Several,
+    several: ShardedStore,
 }
 
 impl Pair {
@@ -30,9 +30,9 @@ impl Pair {
     }
 }
 
-async fn join(home: &EmbeddedStore, other: Part) -> Several {
+async fn join(home: &EmbeddedStore, other: ShardSpec) -> ShardedStore {
     let residences = BTreeMap::from([(name("acme"), other.name.clone())]);
-    Several::open(part("home", home), Arc::new(home.clone()), vec![other], residences).await.unwrap()
+    ShardedStore::open(part("home", home), Arc::new(home.clone()), vec![other], residences).await.unwrap()
 }
 
 fn name(text: &str) -> Name {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gristmill::job::{Claim, Due, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::server::HttpServer;
-use gristmill::store::several::{Relocate, Several};
+use gristmill::store::sharded::{ShardedStore, TenantPlacements};
 use gristmill::store::{
     Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,
 };
@@ -21,30 +21,30 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Pair, job, join, name, places, topic};
 
 /// Somebody who carries jobs, until it is dropped.
-fn driver(several: &Several) -> AbortOnDropHandle<()> {
+fn driver(several: &ShardedStore) -> AbortOnDropHandle<()> {
     let driver = WorkerId::new(&format!("driver-{}", fastrand::u64(..)));
     AbortOnDropHandle::new(tokio::spawn(several.clone().drive(driver, CancellationToken::new())))
 }
 
 /// Moves `acme` home.
-async fn begin(several: &Several) {
+async fn begin(several: &ShardedStore) {
     several.relocate(&name("acme"), &name("home")).await.unwrap();
 }
 
-async fn until_moved(several: &Several) {
+async fn until_moved(several: &ShardedStore) {
     until("the move to end", 4 * SOON, async || {
         several.residence(&name("acme")).await.unwrap().from.is_none().then_some(())
     })
     .await;
 }
 
-async fn claim(several: &Several) -> Vec<Claim> {
-    several.wanted(&name("acme"), &[]).await.unwrap();
+async fn claim(several: &ShardedStore) -> Vec<Claim> {
+    several.poll_work(&name("acme"), &[]).await.unwrap();
     let line = ClaimFrom { topic: topic("acme/mail"), max: 9, lease: Duration::from_secs(600) };
     several.claim(&WorkerId::new("w"), &[line]).await.unwrap().claims
 }
 
-async fn settle(several: &Several, claim: &Claim, verdict: Verdict) -> Settled {
+async fn settle(several: &ShardedStore, claim: &Claim, verdict: Verdict) -> Settled {
     let settlement =
         Settlement { keep_result: Duration::from_secs(600), ..Settlement::new(claim.lease.clone(), verdict) };
     several.settle(&[settlement]).await.unwrap()[0]

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
-use gristmill::store::several::Relocate;
-use gristmill::store::{ClaimFrom, Inspect, Placement, Produce, Pushed, Registry, Settled, Settlement, Signal, Store};
+use gristmill::store::sharded::TenantPlacements;
+use gristmill::store::{
+    ClaimFrom, Inspect, Placement, PlacementRegistry, Produce, Pushed, Settled, Settlement, Signal, Store,
+};
 use gristmill_tests::wait::{SOON, until};
 
 use super::{Pair, job, name, places, topic};
@@ -74,7 +76,7 @@ async fn what_was_pushed_before_the_manifest_named_another_store_is_found_and_ru
     let early = job("acme/mail");
     home.push(std::slice::from_ref(&early)).await.unwrap();
     assert!(several.job(&name("acme"), &early.spec.id).await.unwrap().is_some());
-    assert_eq!(several.wanted(&name("acme"), &[]).await.unwrap().ready, [topic("acme/mail")]);
+    assert_eq!(several.poll_work(&name("acme"), &[]).await.unwrap().ready, [topic("acme/mail")]);
     let claimed = several.claim(&WorkerId::new("w"), &[line("acme/mail", 5)]).await.unwrap();
     assert_eq!(claimed.claims[0].lease.job, early.spec.id);
     let ack = Settlement::new(claimed.claims[0].lease.clone(), Verdict::Ack(None));
@@ -88,9 +90,9 @@ async fn a_second_record_of_one_generation_is_refused() {
     several.write_residences().await.unwrap();
     let record = home.placements().await.unwrap().remove(&name("acme")).unwrap();
     let (there, back) = (record.moving_to(&name("home")), record.moving_to(&name("third")));
-    assert!(home.place(&name("acme"), &there).await.unwrap());
-    assert!(!home.place(&name("acme"), &back).await.unwrap());
-    assert!(!home.place(&name("acme"), &record).await.unwrap());
+    assert!(home.write_placement(&name("acme"), &there).await.unwrap());
+    assert!(!home.write_placement(&name("acme"), &back).await.unwrap());
+    assert!(!home.write_placement(&name("acme"), &record).await.unwrap());
     until("the node to learn of it", SOON, async || {
         (several.residence(&name("acme")).await.unwrap().store == name("home")).then_some(())
     })

@@ -87,7 +87,7 @@ async fn one_store_is_away_and_the_others_tenants_work_on() {
     for _ in 0..20 {
         run("puppet").await;
     }
-    assert!(store.push(&[complete("acme/puppet")]).await.unwrap_err().is_away());
+    assert!(store.push(&[complete("acme/puppet")]).await.unwrap_err().is_unavailable());
     far.resume().await;
     until("the store to be back", SOON, async || store.push(&[complete("acme/puppet")]).await.ok()).await;
     run("acme/puppet").await;

@@ -147,7 +147,7 @@ impl Server {
         match problem.code {
             Code::StoreAway | Code::Timeout => {
                 let store = problem.store.unwrap_or_else(|| self.name.clone());
-                Err(StoreError::Away { store, source: anyhow!(problem.detail) })
+                Err(StoreError::Unavailable { store, source: anyhow!(problem.detail) })
             }
             _ => Ok(Err(problem)),
         }
@@ -165,7 +165,7 @@ impl Server {
     }
 
     fn away(&self, source: anyhow::Error) -> StoreError {
-        StoreError::Away { store: self.name.clone(), source }
+        StoreError::Unavailable { store: self.name.clone(), source }
     }
 }
 

@@ -7,17 +7,17 @@ use super::store::RemoteStore;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_store::StoreError;
-use gristmill_store::several::{Relocate, Residence};
+use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
 
 #[async_trait]
-impl Relocate for RemoteStore {
-    async fn residences(&self) -> Result<Vec<Residence>, StoreError> {
+impl TenantPlacements for RemoteStore {
+    async fn residences(&self) -> Result<Vec<TenantPlacement>, StoreError> {
         let question = Question::get("/v1/residences".into(), "tell where tenants live");
         let wire::Residences { residences } = self.server.ask(question).await?;
         Ok(residences.into_iter().map(Into::into).collect())
     }
 
-    async fn residence(&self, tenant: &Name) -> Result<Residence, StoreError> {
+    async fn residence(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/residence"), "tell where a tenant lives");
         Ok(self.server.ask::<wire::Residence>(question).await?.into())
     }

@@ -13,7 +13,7 @@ use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, Name, NewJob, TopicId};
 use gristmill_core::token::TokenText;
 use gristmill_store::{
-    BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Place, Produce, Pushed, Signal, StoreError,
+    BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Produce, Pushed, Signal, StateFilter, StoreError,
     TopicCounts,
 };
 
@@ -35,7 +35,7 @@ impl RemoteStore {
     /// Makes sure that a server answers there.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a
+    /// [`StoreError::Unavailable`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a
     /// token.
     pub async fn connect(address: SocketAddr) -> Result<Self, StoreError> {
         Self::connect_with(address, None).await
@@ -147,7 +147,7 @@ impl Inspect for RemoteStore {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::tests::Mill;
     use gristmill_core::token::{Scope, Throttle, TokenHash};
-    use gristmill_store::{Doorkeeper, Inspect};
+    use gristmill_store::{Inspect, TokenLookup};
 
     fn tenant() -> Name {
         "acme".parse().unwrap()

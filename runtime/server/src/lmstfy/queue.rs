@@ -14,7 +14,7 @@ use super::told::ToldJob;
 use gristmill_core::job::{Job, JobId, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::Scope;
-use gristmill_store::{JobState, JobView, Place, Store, StoreError};
+use gristmill_store::{JobState, JobView, StateFilter, Store, StoreError};
 
 /// Jobs in one page, and pages of jobs whose time is over that a peek looks behind.
 const PAGE: usize = 20;
@@ -46,7 +46,7 @@ pub(super) async fn peek(State(api): State<Api>, asked: Asked) -> Result<Json<Va
     asked.client.may(Scope::Read)?;
     let (mut cursor, now) = (None, Timestamp::now());
     for _ in 0..PAGES {
-        let page = api.room.store.jobs(&asked.queue.topic, Place::Ready, cursor.as_ref(), PAGE).await?;
+        let page = api.room.store.jobs(&asked.queue.topic, StateFilter::Ready, cursor.as_ref(), PAGE).await?;
         for view in page.jobs {
             if let JobView { job: Some(job), attempts, .. } = view
                 && !is_over(&job, now)
@@ -86,7 +86,7 @@ pub(super) async fn destroy(State(api): State<Api>, asked: Asked) -> Result<Stat
     // No more than were there when it was asked for: producers may go on all the while.
     let mut left = sizes(store, topic).await?.ready;
     while left > 0 {
-        let page = store.jobs(topic, Place::Ready, None, AT_ONCE).await?;
+        let page = store.jobs(topic, StateFilter::Ready, None, AT_ONCE).await?;
         let ids: Vec<JobId> = page.jobs.into_iter().map(|view| view.id).collect();
         if ids.is_empty() {
             break;

@@ -87,7 +87,7 @@ pub(super) async fn give_back_lost(store: Arc<dyn Store>, tenant: Name, worker: 
 }
 
 async fn give_back_held(store: &dyn Store, tenant: &Name, worker: &WorkerId) -> Result<(), StoreError> {
-    let held = store.held(tenant, worker, &HashSet::new()).await?;
+    let held = store.claims_of(tenant, worker, &HashSet::new()).await?;
     let release = |lease| Settlement::new(lease, Verdict::Release(Duration::ZERO));
     let back: Vec<Settlement> = held.into_iter().map(release).collect();
     if !back.is_empty() {
@@ -99,7 +99,7 @@ async fn give_back_held(store: &dyn Store, tenant: &Name, worker: &WorkerId) -> 
 async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(attempt: impl Fn() -> F) -> Result<T, StoreError> {
     for _ in 1..TRIES {
         match attempt().await {
-            Err(error) if error.is_away() => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.is_unavailable() => tokio::time::sleep(PAUSE).await,
             answer => return answer,
         }
     }

@@ -46,7 +46,7 @@ async fn extend(
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
     let extended = room.store.extend(&leases, by).await?;
     // After the leases: who cancels from now on will be told of the next time.
-    let cancelled: HashSet<_> = room.store.wanted(&tenant, &[]).await?.cancelled.into_iter().collect();
+    let cancelled: HashSet<_> = room.store.poll_work(&tenant, &[]).await?.cancelled.into_iter().collect();
     let answer = |(lease, extended): (&Lease, bool)| match extended {
         false => Extended::LeaseLost,
         true if cancelled.contains(&lease.job) => Extended::Cancelled,

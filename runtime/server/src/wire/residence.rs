@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TopicCounts;
 use gristmill_core::job::Name;
-use gristmill_store::several;
+use gristmill_store::sharded;
 
 /// `GET /v1/residences`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,14 +29,14 @@ pub(crate) struct Move {
     pub(crate) to: Name,
 }
 
-impl From<several::Residence> for Residence {
-    fn from(residence: several::Residence) -> Self {
-        let several::Residence { tenant, store, from, formerly, left, away } = residence;
+impl From<sharded::TenantPlacement> for Residence {
+    fn from(residence: sharded::TenantPlacement) -> Self {
+        let sharded::TenantPlacement { tenant, store, from, formerly, left, away } = residence;
         Self { tenant, store, from, formerly, left: left.into_iter().map(Into::into).collect(), away }
     }
 }
 
-impl From<Residence> for several::Residence {
+impl From<Residence> for sharded::TenantPlacement {
     fn from(residence: Residence) -> Self {
         let Residence { tenant, store, from, formerly, left, away } = residence;
         Self { tenant, store, from, formerly, left: left.into_iter().map(Into::into).collect(), away }

@@ -9,8 +9,8 @@ use gristmill_config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
 use gristmill_store::embedded::{self, EmbeddedStore};
 use gristmill_store::redis::RedisStore;
-use gristmill_store::several::{Part, Several};
-use gristmill_store::{Registry, StoreError, Transfer};
+use gristmill_store::sharded::{ShardSpec, ShardedStore};
+use gristmill_store::{PlacementRegistry, StoreError, Transfer};
 
 /// Which stores there are, and who lives where, as the manifest says.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(in crate::cli) struct Layout {
 pub(in crate::cli) struct Opened {
     pub(in crate::cli) store: Arc<dyn Transfer>,
     /// Set if it is made of several.
-    pub(in crate::cli) several: Option<Several>,
+    pub(in crate::cli) several: Option<ShardedStore>,
     /// What no other process can open meanwhile.
     owned: Vec<EmbeddedStore>,
 }
@@ -105,14 +105,14 @@ pub(in crate::cli) async fn open(layout: &Layout) -> Result<Opened, StoreError> 
     let registry = Arc::clone(&home.registry);
     let problem = |_| StoreError::BadAddress { address: HOME.into(), problem: "it is no name".into() };
     let home = home.part(HOME.parse().map_err(problem)?);
-    let several = Several::open(home, registry, others, layout.residences.clone()).await?;
+    let several = ShardedStore::open(home, registry, others, layout.residences.clone()).await?;
     Ok(Opened { store: Arc::new(several.clone()), several: Some(several), owned })
 }
 
 /// One store by its address.
 struct One {
     store: Arc<dyn Transfer>,
-    registry: Arc<dyn Registry>,
+    registry: Arc<dyn PlacementRegistry>,
     /// Set if it is a file.
     owned: Option<EmbeddedStore>,
     is_far: bool,
@@ -141,8 +141,8 @@ impl One {
         Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_far: false }
     }
 
-    fn part(self, name: Name) -> Part {
-        Part { name, store: self.store, is_far: self.is_far }
+    fn part(self, name: Name) -> ShardSpec {
+        ShardSpec { name, store: self.store, is_far: self.is_far }
     }
 }
 

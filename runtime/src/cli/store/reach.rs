@@ -13,7 +13,7 @@ use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
 use gristmill_core::token::TokenText;
 use gristmill_server::RemoteStore;
 use gristmill_store::embedded::{Owner, owner};
-use gristmill_store::several::Several;
+use gristmill_store::sharded::ShardedStore;
 use gristmill_store::{Produce, StoreError};
 
 /// How long an owner may take to say where it answers, or to let go: it may be starting, ending, or another command.
@@ -41,7 +41,7 @@ pub(in crate::cli) struct Reached {
     /// While this is held, nobody else can open the store: let go of it soon.
     pub(in crate::cli) is_ours_alone: bool,
     /// Set if this process has opened several stores itself.
-    pub(in crate::cli) several: Option<Several>,
+    pub(in crate::cli) several: Option<ShardedStore>,
     /// Set if it is reached through a server.
     pub(in crate::cli) server: Option<RemoteStore>,
 }
@@ -81,7 +81,9 @@ impl Way {
         loop {
             let problem = match self.try_to_reach(make).await? {
                 Ok(reached) => return Ok(reached),
-                Err(problem @ (StoreError::Owned { .. } | StoreError::Away { .. })) if self.changes_hands() => problem,
+                Err(problem @ (StoreError::Owned { .. } | StoreError::Unavailable { .. })) if self.changes_hands() => {
+                    problem
+                }
                 Err(problem) => return Err(problem.into()),
             };
             if begun.elapsed() > PATIENCE {
@@ -136,7 +138,7 @@ impl Way {
             return Ok(server.into());
         }
         let problem = anyhow!("process {pid} owns it, and at http://{address} process {} answers", server.pid());
-        Err(StoreError::Away { store: path.display().to_string(), source: problem })
+        Err(StoreError::Unavailable { store: path.display().to_string(), source: problem })
     }
 
     async fn server_of_memory(&self) -> anyhow::Result<Reached> {

@@ -57,10 +57,12 @@ impl Fault {
         let store = store.to_owned();
         match self {
             Self::Unreadable { job, problem } => StoreError::Unreadable { store, job, problem },
-            Self::Closed => StoreError::Away { store, source: anyhow::anyhow!("it is closed") },
+            Self::Closed => StoreError::Unavailable { store, source: anyhow::anyhow!("it is closed") },
             Self::Refused(problem) => StoreError::Refused { store, doing, source: anyhow::anyhow!(problem) },
             Self::Sqlite { code, .. } => match remedy(code) {
-                Some((true, remedy)) => StoreError::Away { store, source: anyhow::Error::from(self).context(remedy) },
+                Some((true, remedy)) => {
+                    StoreError::Unavailable { store, source: anyhow::Error::from(self).context(remedy) }
+                }
                 Some((false, remedy)) => {
                     StoreError::Refused { store, doing, source: anyhow::Error::from(self).context(remedy) }
                 }
@@ -78,7 +80,7 @@ mod tests {
     fn what_may_pass_is_told_from_what_does_not() {
         let away = |code| {
             let fault = Fault::Sqlite { code, extended: 0, message: "m".into() };
-            fault.told("/jobs.db", "push jobs").is_away()
+            fault.told("/jobs.db", "push jobs").is_unavailable()
         };
         for passing in [ErrorCode::DiskFull, ErrorCode::SystemIoFailure, ErrorCode::DatabaseBusy, ErrorCode::ReadOnly] {
             assert!(away(passing), "{passing:?}");

@@ -116,7 +116,7 @@ impl EmbeddedStore {
     /// just become the owner and runs no worker yet: the lock says that no other lives.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: the disk failed or is full.
+    /// [`StoreError::Unavailable`]: the disk failed or is full.
     pub async fn presume_workers_dead(&self) -> Result<(), StoreError> {
         self.write("forget the workers of an earlier owner", Weight::default(), |work| {
             let seen = ms(work.now()).saturating_sub(super::row::wait(PRESUMED_SILENT));

@@ -8,7 +8,7 @@ use super::row::{Known, MORE, job_columns, limit as limited, placeholder, read_i
 use super::store::EmbeddedStore;
 use super::topics::Lines;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
-use crate::{Cursor, JobState, JobView, Page, Place, StoreError};
+use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
 use gristmill_core::job::{Job, JobId, Priority, TopicId};
 
 const DOING: &str = "list jobs";
@@ -54,7 +54,7 @@ impl EmbeddedStore {
     pub(super) async fn list_jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
@@ -82,7 +82,13 @@ struct Filling<'a> {
     seq: Option<i64>,
 }
 
-fn list(connection: &Connection, topic: &TopicId, place: Place, after: Option<&Cursor>, limit: usize) -> Done<Page> {
+fn list(
+    connection: &Connection,
+    topic: &TopicId,
+    place: StateFilter,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Done<Page> {
     if limit == 0 {
         return Ok(Page { jobs: Vec::new(), next: after.cloned() });
     }
@@ -96,10 +102,10 @@ fn list(connection: &Connection, topic: &TopicId, place: Place, after: Option<&C
     // One more than there is room for tells whether there are more.
     let most = limited(limit + 1);
     match place {
-        Place::Ready => return page.list_ready(number, claimed, after),
-        Place::Delayed => page.fill(DELAYED, params![number, time_of(after, -1), last, most])?,
-        Place::Dead => page.fill(DEAD, params![number, time_of(after, i64::MAX), last, most])?,
-        Place::Running => page.fill(RUNNING, params![topic.tenant.as_str(), number, last, most])?,
+        StateFilter::Ready => return page.list_ready(number, claimed, after),
+        StateFilter::Delayed => page.fill(DELAYED, params![number, time_of(after, -1), last, most])?,
+        StateFilter::Dead => page.fill(DEAD, params![number, time_of(after, i64::MAX), last, most])?,
+        StateFilter::Running => page.fill(RUNNING, params![topic.tenant.as_str(), number, last, most])?,
     }
     let next =
         page.jobs.last().filter(|_| page.more).map(|last| Cursor::new(place, order_of(&last.state), last.id.clone()));

@@ -11,7 +11,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::fraction;
-use crate::{Migrated, StoreError, Wanted};
+use crate::{Migrated, PendingWork, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -55,9 +55,9 @@ impl EmbeddedStore {
         }
     }
 
-    pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<Wanted, StoreError> {
+    pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<PendingWork, StoreError> {
         let (tenant, fraction) = (tenant.clone(), fraction(&self.clock));
-        let mut wanted = self.read("look for work", move |connection, now| wanted(connection, &tenant, now)).await?;
+        let mut wanted = self.read("look for work", move |connection, now| poll_work(connection, &tenant, now)).await?;
         wanted.next_due_in = wanted.next_due_in.map(|due_in| due_in.saturating_sub(fraction));
         Ok(wanted)
     }
@@ -109,8 +109,8 @@ impl Work<'_> {
     }
 }
 
-fn wanted(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<Wanted> {
-    let mut wanted = Wanted::default();
+fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<PendingWork> {
+    let mut wanted = PendingWork::default();
     let mut select = connection.prepare_cached(WANTED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {

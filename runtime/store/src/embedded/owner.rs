@@ -30,7 +30,7 @@ pub struct Owner {
 /// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
 ///
 /// # Errors
-/// [`StoreError::Away`]: the file beside the database cannot be read.
+/// [`StoreError::Unavailable`]: the file beside the database cannot be read.
 pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
     let file = beside(path);
     look(&file).map_err(|error| away(&file, error))
@@ -142,5 +142,5 @@ pub(super) fn real(path: &Path) -> PathBuf {
 }
 
 fn away(path: &Path, error: io::Error) -> StoreError {
-    StoreError::Away { store: path.display().to_string(), source: error.into() }
+    StoreError::Unavailable { store: path.display().to_string(), source: error.into() }
 }

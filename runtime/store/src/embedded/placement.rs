@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::fault::{Done, Fault};
 use super::request::Weight;
 use super::store::EmbeddedStore;
-use crate::{Placement, Registry, StoreError};
+use crate::{Placement, PlacementRegistry, StoreError};
 use gristmill_core::job::{Name, WorkerId};
 
 /// Every record.
@@ -22,12 +22,12 @@ const FIRST: &str = "INSERT INTO placements (tenant, generation, record) VALUES 
 const NEXT: &str = "UPDATE placements SET generation = ?2, record = ?3 WHERE tenant = ?1 AND generation = ?2 - 1";
 
 #[async_trait]
-impl Registry for EmbeddedStore {
+impl PlacementRegistry for EmbeddedStore {
     async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError> {
         self.read("read where tenants live", |connection, _| placements(connection)).await
     }
 
-    async fn place(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
+    async fn write_placement(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
         let (tenant, generation) = (tenant.clone(), placement.generation);
         let record = serde_json::to_string(placement).unwrap_or_default();
         self.write("write where a tenant lives", Weight::default(), move |work| {
@@ -41,7 +41,7 @@ impl Registry for EmbeddedStore {
     }
 
     /// The file has one owner, so there is nobody else.
-    async fn drive(&self, _tenant: &Name, _driver: &WorkerId, _lease: Duration) -> Result<bool, StoreError> {
+    async fn lock_move(&self, _tenant: &Name, _driver: &WorkerId, _lease: Duration) -> Result<bool, StoreError> {
         Ok(true)
     }
 

@@ -74,7 +74,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         None => (None, None, None),
     };
 
-    let away = |error: std::io::Error| StoreError::Away { store: name.into(), source: error.into() };
+    let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
     let reader = reading.map(|reading| {
         let clock = Arc::clone(&clock);
         Desk::open("embedded-reader", places, move |questions| reader::run(&reading, &clock, questions))

@@ -19,9 +19,9 @@ use super::signals::Listeners;
 use super::start::{self, Desk};
 use super::work::Work;
 use crate::{
-    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page,
-    Place, Produce, Pushed, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer,
-    Wanted,
+    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue,
+    Page, PendingWork, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store, StoreError, StoredJob,
+    TopicCounts, Transfer,
 };
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -84,7 +84,7 @@ impl EmbeddedStore {
     /// - [`StoreError::Owned`]: another process, or another part of this one, has it open.
     /// - [`StoreError::Refused`]: the folder is missing, file or folder may not be written, it is no file of ours, it is
     ///   damaged, or a newer version wrote it. It is left as it is.
-    /// - [`StoreError::Away`]: the disk failed or is full, or another process holds a lock on the file for too long.
+    /// - [`StoreError::Unavailable`]: the disk failed or is full, or another process holds a lock on the file for too long.
     pub async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
         let mut tries = 0;
         loop {
@@ -123,7 +123,7 @@ impl EmbeddedStore {
     /// memory there is nobody to tell.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: the file beside the database cannot be written.
+    /// [`StoreError::Unavailable`]: the file beside the database cannot be written.
     pub fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
         self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http, secret))
     }
@@ -247,11 +247,16 @@ impl Store for EmbeddedStore {
         self.find_overdue(tenant, dead_after, limit).await
     }
 
-    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
         self.find_held(tenant, worker, except).await
     }
 
-    async fn wanted(&self, tenant: &Name, _raw: &[Name]) -> Result<Wanted, StoreError> {
+    async fn poll_work(&self, tenant: &Name, _raw: &[Name]) -> Result<PendingWork, StoreError> {
         // Nobody can write into this store behind its back.
         self.look_for_work(tenant).await
     }
@@ -263,19 +268,19 @@ impl Store for EmbeddedStore {
 
 #[async_trait]
 impl Transfer for EmbeddedStore {
-    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         self.read_outgoing(topic, limit).await
     }
 
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         self.take_jobs_in(jobs).await
     }
 
-    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.let_go_of(topic, ids).await
     }
 
-    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         self.unmark(tenant, ids).await
     }
 }
@@ -293,7 +298,7 @@ impl Inspect for EmbeddedStore {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {

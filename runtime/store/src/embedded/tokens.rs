@@ -9,7 +9,7 @@ use super::request::Weight;
 use super::row::{at, limit, ms};
 use super::store::EmbeddedStore;
 use super::work::Work;
-use crate::{Doorkeeper, FoundToken, StoreError, TokenAdded, Tokens};
+use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
 use gristmill_core::token::{NewToken, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits};
 
@@ -86,7 +86,7 @@ impl Tokens for EmbeddedStore {
 }
 
 #[async_trait]
-impl Doorkeeper for EmbeddedStore {
+impl TokenLookup for EmbeddedStore {
     async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> {
         let id = id.clone();
         self.read("look for a token", move |connection, now| {

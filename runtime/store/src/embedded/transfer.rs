@@ -16,12 +16,12 @@ use super::topics::Number;
 use super::unique::held_until;
 use super::work::Work;
 use crate::clock::{point_ms, wait_ms};
-use crate::{StoreError, StoredJob, StoredPlace, TakenIn};
+use crate::{Imported, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// Jobs of one state: first what all share, then the order.
-macro_rules! outgoing {
+macro_rules! exported {
     ($which:literal) => {
         concat!(
             "SELECT ",
@@ -36,11 +36,11 @@ macro_rules! outgoing {
 
 /// Waiting and dead jobs of a topic, place by place.
 const OUTGOING: [&str; 5] = [
-    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'high' ORDER BY seq"),
-    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'normal' ORDER BY seq"),
-    outgoing!("state = 'ready' AND seq IS NOT NULL AND priority = 'low' ORDER BY seq"),
-    outgoing!("delayed_until IS NOT NULL ORDER BY delayed_until, id"),
-    outgoing!("dead_since IS NOT NULL ORDER BY dead_since, id"),
+    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'high' ORDER BY seq"),
+    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'normal' ORDER BY seq"),
+    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'low' ORDER BY seq"),
+    exported!("delayed_until IS NOT NULL ORDER BY delayed_until, id"),
+    exported!("dead_since IS NOT NULL ORDER BY dead_since, id"),
 ];
 
 /// Marks a job as moved.
@@ -59,15 +59,15 @@ const FIND: &str = "SELECT number, state = 'dead', delayed_until, unique_value F
 impl EmbeddedStore {
     pub(super) async fn read_outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let topic = topic.clone();
-        self.read("read jobs to be moved", move |connection, now| outgoing(connection, &topic, limit, now)).await
+        self.read("read jobs to be moved", move |connection, now| export(connection, &topic, limit, now)).await
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (chunk, weight) in chunks(jobs, |stored| stored.job.spec.body.data.len()) {
             let chunk = chunk.to_vec();
-            let taken: Vec<TakenIn> = self
-                .write("take jobs in", weight, move |work| chunk.iter().map(|job| work.take_in(job)).collect())
+            let taken: Vec<Imported> = self
+                .write("take jobs in", weight, move |work| chunk.iter().map(|job| work.import(job)).collect())
                 .await?;
             answers.extend(taken);
         }
@@ -78,7 +78,7 @@ impl EmbeddedStore {
         let (topic, ids) = (topic.clone(), ids.to_vec());
         let weight = Weight { jobs: ids.len(), bytes: 0 };
         self.write("let go of jobs", weight, move |work| match work.topics.find(&topic) {
-            Some(topic) => ids.iter().map(|id| work.let_go(topic, id)).collect(),
+            Some(topic) => ids.iter().map(|id| work.remove_exported(topic, id)).collect(),
             None => Ok(vec![false; ids.len()]),
         })
         .await
@@ -96,7 +96,7 @@ impl EmbeddedStore {
     }
 }
 
-fn outgoing(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp) -> Done<Vec<StoredJob>> {
+fn export(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp) -> Done<Vec<StoredJob>> {
     let mut jobs = Vec::new();
     for sql in OUTGOING {
         let mut select = connection.prepare_cached(sql)?;
@@ -134,15 +134,15 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
 }
 
 impl Work<'_> {
-    fn take_in(&mut self, stored: &StoredJob) -> Done<TakenIn> {
+    fn import(&mut self, stored: &StoredJob) -> Done<Imported> {
         let spec = &stored.job.spec;
         let (tenant, id) = (spec.topic.tenant.as_str(), spec.id.as_str());
         let enqueued_at = ms(stored.job.enqueued_at);
         if self.connection.prepare_cached(MARKED)?.exists(params![tenant, id, enqueued_at])? {
-            return Ok(TakenIn::Before);
+            return Ok(Imported::Before);
         }
         if self.exists(spec)? {
-            return Ok(TakenIn::IdTaken);
+            return Ok(Imported::IdTaken);
         }
         self.connection.prepare_cached(MARK)?.execute(params![tenant, id, enqueued_at])?;
         let topic = self.topics.find_or_add(&spec.topic);
@@ -174,7 +174,7 @@ impl Work<'_> {
                 checkpoint: stored.checkpoint.as_deref(),
             },
         )?;
-        Ok(TakenIn::Stored)
+        Ok(Imported::Stored)
     }
 
     /// A value that is free goes to the job, if it held it where it comes from.
@@ -191,7 +191,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn let_go(&mut self, topic: Number, id: &JobId) -> Done<bool> {
+    fn remove_exported(&mut self, topic: Number, id: &JobId) -> Done<bool> {
         let found = self.topics.get(topic);
         let tenant = found.id.tenant.as_str();
         let mut find = self.connection.prepare_cached(FIND)?;

@@ -160,14 +160,14 @@ fn read<'a>(
 ) -> RedisResult<()> {
     let mut reply = Reply::new(reply)?;
     let now = Timestamp::from_millis(reply.number()?);
-    let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
+    let (mut empty, mut unreadable, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
     while !empty.is_empty() {
         drained.insert(&line_at(part, empty.number()?)?.topic);
     }
-    while !strays.is_empty() {
-        let topic = &line_at(part, strays.number()?)?.topic;
-        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's strays");
-        claimed.strays += 1;
+    while !unreadable.is_empty() {
+        let topic = &line_at(part, unreadable.number()?)?.topic;
+        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's unreadable");
+        claimed.unreadable += 1;
     }
     while !jobs.is_empty() {
         let topic = jobs.integer()?;

@@ -9,14 +9,14 @@ use crate::StoreError;
 /// An error as the store's callers see it. `doing` completes "refused to".
 pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError) -> StoreError {
     let store = address.to_owned();
-    if is_away(&error) {
-        StoreError::Away { store, source: error.into() }
+    if is_unavailable(&error) {
+        StoreError::Unavailable { store, source: error.into() }
     } else {
         StoreError::Refused { store, doing, source: error.into() }
     }
 }
 
-fn is_away(error: &RedisError) -> bool {
+fn is_unavailable(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io => true,
         ErrorKind::Server(kind) => match kind {
@@ -74,10 +74,12 @@ mod tests {
             "TRYAGAIN Multiple keys request during rehashing of slot",
             "ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write against a read only replica.",
         ] {
-            assert!(store_error("here", "push jobs", from_server(line)).is_away(), "{line}");
+            assert!(store_error("here", "push jobs", from_server(line)).is_unavailable(), "{line}");
         }
-        assert!(store_error("here", "push jobs", timed_out("no reply")).is_away());
-        assert!(store_error("here", "push jobs", io::Error::from(io::ErrorKind::ConnectionRefused).into()).is_away());
+        assert!(store_error("here", "push jobs", timed_out("no reply")).is_unavailable());
+        assert!(
+            store_error("here", "push jobs", io::Error::from(io::ErrorKind::ConnectionRefused).into()).is_unavailable()
+        );
     }
 
     #[test]
@@ -99,6 +101,6 @@ mod tests {
             let error = store_error("here", "push jobs", from_server(line));
             assert!(matches!(error, StoreError::Refused { .. }), "{line}");
         }
-        assert!(!store_error("here", "claim jobs", unexpected("no number")).is_away());
+        assert!(!store_error("here", "claim jobs", unexpected("no number")).is_unavailable());
     }
 }

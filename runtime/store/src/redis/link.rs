@@ -1,7 +1,7 @@
 //! The connection: multiplexed, replaced when it breaks, and never waited for without a bound. Each one teaches its server
 //! the scripts that it is used for.
 //!
-//! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Away`], the next call makes a new
+//! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Unavailable`], the next call makes a new
 //! one, and whoever calls decides how long to back off in between.
 
 use std::collections::HashSet;
@@ -189,6 +189,6 @@ mod tests {
     async fn a_refused_connection_is_away() {
         let folder = tempfile::tempdir().unwrap();
         let link = Link::new(&format!("unix:{}", folder.path().join("none").display())).unwrap();
-        assert!(link.connect().await.unwrap_err().is_away());
+        assert!(link.connect().await.unwrap_err().is_unavailable());
     }
 }

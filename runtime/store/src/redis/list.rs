@@ -14,7 +14,7 @@ use super::reply::Reply;
 use super::script::{Call, LIST_LINE, LIST_RUNNING, LIST_SORTED, OLDEST, Script};
 use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
-use crate::{Cursor, JobState, JobView, Page, Place, StoreError};
+use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -33,7 +33,7 @@ impl RedisStore {
     pub(super) async fn list_jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
@@ -45,9 +45,9 @@ impl RedisStore {
         let (after, limit) = (after.filter(|after| after.stage.is_none()), limit.min(PAGE_JOBS));
         match place {
             _ if limit == 0 => Ok(Page { jobs: Vec::new(), next: after.cloned() }),
-            Place::Ready => self.list_ready(topic, after, limit).await,
-            Place::Running => self.list_running(topic, after, limit).await,
-            Place::Delayed | Place::Dead => self.list_sorted(topic, place, after, limit).await,
+            StateFilter::Ready => self.list_ready(topic, after, limit).await,
+            StateFilter::Running => self.list_running(topic, after, limit).await,
+            StateFilter::Delayed | StateFilter::Dead => self.list_sorted(topic, place, after, limit).await,
         }
     }
 
@@ -97,13 +97,13 @@ impl RedisStore {
     async fn list_sorted(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);
         let (key, direction) = match place {
-            Place::Dead => (keys.dead(&topic.topic), "down"),
+            StateFilter::Dead => (keys.dead(&topic.topic), "down"),
             _ => (keys.delayed(&topic.topic), "up"),
         };
         let mut call = page_call(&LIST_SORTED, &keys, key, limit);
@@ -120,7 +120,7 @@ impl RedisStore {
                 let listed = read_job(&mut jobs, topic, |jobs, _| {
                     score = jobs.text()?.parse().map_err(|_| unexpected("a score is no number"))?;
                     let at = Timestamp::from_millis(jobs.number()?);
-                    Ok(if place == Place::Dead {
+                    Ok(if place == StateFilter::Dead {
                         JobState::Dead { since: at }
                     } else {
                         JobState::Delayed { until: at }
@@ -170,7 +170,7 @@ impl RedisStore {
         }
         more |= looked < ids.len();
         let last = looked.checked_sub(1).and_then(|last| ids.get(last)).or(ids.last()).filter(|_| more);
-        page.next = last.map(|last| Cursor::new(Place::Running, 0.0, last.clone()));
+        page.next = last.map(|last| Cursor::new(StateFilter::Running, 0.0, last.clone()));
         Ok(page)
     }
 

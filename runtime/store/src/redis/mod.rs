@@ -20,6 +20,7 @@ mod link;
 mod list;
 mod migrate;
 mod placement;
+mod poll_work;
 mod push;
 mod reap;
 mod record;
@@ -31,7 +32,6 @@ mod store;
 mod sweep;
 mod tokens;
 mod transfer;
-mod wanted;
 
 #[cfg(test)]
 mod tests;

@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use redis::{Value, pipe};
 
 use super::keys::{mover, placements};
-use super::script::{Call, DRIVE, PLACE};
+use super::script::{Call, LOCK_MOVE, SET_PLACEMENT};
 use super::store::RedisStore;
 use crate::clock::wait_ms;
-use crate::{Placement, Registry, StoreError};
+use crate::{Placement, PlacementRegistry, StoreError};
 use gristmill_core::job::{Name, WorkerId};
 
 const READ: &str = "read where tenants live";
 
 #[async_trait]
-impl Registry for RedisStore {
+impl PlacementRegistry for RedisStore {
     async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError> {
         let mut ask = pipe();
         ask.cmd("HGETALL").arg(placements(&self.prefix));
@@ -29,16 +29,16 @@ impl Registry for RedisStore {
         found.into_iter().map(read).collect()
     }
 
-    async fn place(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
+    async fn write_placement(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
         const DOING: &str = "write where a tenant lives";
         let record = serde_json::to_string(placement).map_err(|error| self.refused(DOING, error))?;
-        let mut call = Call::new(&PLACE, &[placements(&self.prefix)]);
+        let mut call = Call::new(&SET_PLACEMENT, &[placements(&self.prefix)]);
         call.arg(tenant.as_str()).arg(placement.generation).arg(record);
         self.is_one(DOING, call).await
     }
 
-    async fn drive(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let mut call = Call::new(&DRIVE, &[mover(&self.prefix, tenant)]);
+    async fn lock_move(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError> {
+        let mut call = Call::new(&LOCK_MOVE, &[mover(&self.prefix, tenant)]);
         call.arg(driver.as_str()).arg(wait_ms(lease));
         self.is_one("say who moves a tenant", call).await
     }

@@ -11,7 +11,7 @@ use super::envelope;
 use super::error::unexpected;
 use super::keys::workers;
 use super::reply::Reply;
-use super::script::{BEAT, Call, OVERDUE, SILENT};
+use super::script::{Call, HEARTBEAT, OVERDUE, SILENT_WORKERS};
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::clock::wait_ms;
 use crate::{Overdue, StoreError};
@@ -37,7 +37,7 @@ impl RedisStore {
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
         match self.link.query::<Value>(DOING, &beat).await {
             Err(StoreError::Refused { .. }) => {
-                let mut call = Call::new(&BEAT, &[workers(&self.prefix)]);
+                let mut call = Call::new(&HEARTBEAT, &[workers(&self.prefix)]);
                 call.arg(self.now_argument()).arg(worker.as_str());
                 self.link.run(DOING, vec![call]).await.map(drop)
             }
@@ -127,7 +127,7 @@ impl RedisStore {
         doing: &'static str,
         dead_after: Duration,
     ) -> Result<Vec<WorkerId>, StoreError> {
-        let mut call = Call::new(&SILENT, &[workers(&self.prefix)]);
+        let mut call = Call::new(&SILENT_WORKERS, &[workers(&self.prefix)]);
         call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
         let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
         let read = |mut reply: Reply| {

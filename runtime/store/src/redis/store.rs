@@ -13,9 +13,9 @@ use super::keys::Keys;
 use super::link::Link;
 use super::migrate::DueNext;
 use crate::{
-    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page,
-    Place, Produce, Pushed, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn, TopicCounts, Transfer,
-    Wanted,
+    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue,
+    Page, PendingWork, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store, StoreError, StoredJob,
+    TopicCounts, Transfer,
 };
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -32,7 +32,7 @@ pub(super) const CALLS_AT_ONCE: usize = 8;
 /// Jobs in a Redis server. Clones share one connection.
 ///
 /// No call waits longer than seven seconds (two to connect, five for a reply); none retries. A lost connection fails the
-/// calls in flight with [`StoreError::Away`], and the next call connects anew.
+/// calls in flight with [`StoreError::Unavailable`], and the next call connects anew.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
     pub(super) link: Arc<Link>,
@@ -48,7 +48,7 @@ impl RedisStore {
     /// # Errors
     /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in; or the prefix
     ///   contains braces.
-    /// - [`StoreError::Away`]: nobody answers there.
+    /// - [`StoreError::Unavailable`]: nobody answers there.
     /// - [`StoreError::Refused`]: wrong password, or no such database.
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
         let store = Self::at(url, prefix)?;
@@ -186,11 +186,16 @@ impl Store for RedisStore {
         self.find_overdue(tenant, dead_after, limit).await
     }
 
-    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
         self.find_held(tenant, worker, except).await
     }
 
-    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
         self.look_for_work(tenant, raw).await
     }
 
@@ -201,19 +206,19 @@ impl Store for RedisStore {
 
 #[async_trait]
 impl Transfer for RedisStore {
-    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         self.outgoing_jobs(topic, limit).await
     }
 
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         self.take_jobs_in(jobs).await
     }
 
-    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.let_go_of(topic, ids).await
     }
 
-    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         self.forget_moved_jobs(tenant, ids).await
     }
 }
@@ -231,7 +236,7 @@ impl Inspect for RedisStore {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {

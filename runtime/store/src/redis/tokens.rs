@@ -11,7 +11,7 @@ use super::clock::TimeReply;
 use super::keys::TokenKeys;
 use super::script::{Call, TOKEN_ADD, TOKEN_LIMIT, TOKEN_REVOKE};
 use super::store::RedisStore;
-use crate::{Doorkeeper, FoundToken, StoreError, TokenAdded, Tokens};
+use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Scope, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits};
@@ -98,7 +98,7 @@ impl Tokens for RedisStore {
 }
 
 #[async_trait]
-impl Doorkeeper for RedisStore {
+impl TokenLookup for RedisStore {
     async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> {
         const DOING: &str = "look for a token";
         let (now, mut found) = self.look_at_tokens(DOING, std::slice::from_ref(id)).await?;

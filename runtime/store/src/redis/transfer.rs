@@ -11,10 +11,10 @@ use super::keys::Keys;
 use super::push::{held, priority};
 use super::record::{read_failure, write_failure};
 use super::reply::Reply;
-use super::script::{ADOPT_WAITING, Call, LET_GO, TAKE_IN};
+use super::script::{ADOPT_WAITING, Call, IMPORT, REMOVE_EXPORTED};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::clock::point_ms;
-use crate::{StoreError, StoredJob, StoredPlace, TakenIn};
+use crate::{Imported, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
@@ -161,7 +161,7 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
             let keys = self.keys(tenant);
@@ -184,7 +184,7 @@ impl RedisStore {
         for topic in &topics.0 {
             names.extend(keys.row(topic));
         }
-        let mut call = Call::new(&TAKE_IN, &names);
+        let mut call = Call::new(&IMPORT, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
         for topic in &topics.0 {
             call.arg(topic.as_str());
@@ -217,7 +217,7 @@ impl RedisStore {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(LET, &ask).await?;
-            let mut call = Call::new(&LET_GO, &names);
+            let mut call = Call::new(&REMOVE_EXPORTED, &names);
             call.arg(self.now_argument()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
@@ -271,13 +271,13 @@ fn chunk(jobs: Vec<(usize, &StoredJob)>) -> Vec<Vec<(usize, &StoredJob)>> {
     chunks
 }
 
-fn read_taken(mut reply: Reply) -> RedisResult<Vec<TakenIn>> {
+fn read_taken(mut reply: Reply) -> RedisResult<Vec<Imported>> {
     let mut taken = Vec::new();
     while !reply.is_empty() {
         taken.push(match reply.number()? {
-            1 => TakenIn::Stored,
-            2 => TakenIn::Before,
-            _ => TakenIn::IdTaken,
+            1 => Imported::Stored,
+            2 => Imported::Before,
+            _ => Imported::IdTaken,
         });
     }
     Ok(taken)

@@ -261,7 +261,7 @@ async fn a_worker_can_ask_what_it_holds() {
     mill.push(&[job("mail"), job("mail"), job("mail")]).await;
     let claims = mill.claim(2).await;
     mill.claim_as(&WorkerId::new("other"), "mail", 1).await;
-    let held = async |except| mill.store.held(&tenant(), &worker(), &except).await.unwrap();
+    let held = async |except| mill.store.claims_of(&tenant(), &worker(), &except).await.unwrap();
     assert_eq!(held(HashSet::new()).await, [claims[1].lease.clone(), claims[0].lease.clone()]);
     assert_eq!(held(HashSet::from([claims[0].lease.job.clone()])).await, [claims[1].lease.clone()]);
 }

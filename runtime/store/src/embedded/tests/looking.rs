@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::mill::{Mill, bury, delayed, failure, job, next, retry, tenant, told, topic, unique, urgent, with, worker};
 use crate::{
-    Cancelled, DeadLimits, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Signal, Store, Wanted,
+    Cancelled, DeadLimits, Inspect, JobState, PendingWork, Produce, Pushed, ResultView, Settled, Settlement, Signal,
+    Store,
 };
 use gristmill_core::job::{JobId, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
@@ -119,7 +120,7 @@ async fn a_waiting_job_is_cancelled_at_once() {
     let view = mill.store.job(&tenant(), &ready.spec.id).await.unwrap().unwrap();
     assert_eq!((view.state, view.result), (JobState::Finished, Some(ResultView::Cancelled)));
     assert_eq!((mill.total("cancelled").await, mill.counts("mail").await.delayed), (2, 1));
-    let wanted = mill.store.wanted(&tenant(), &[]).await.unwrap();
+    let wanted = mill.store.poll_work(&tenant(), &[]).await.unwrap();
     assert_eq!(wanted.next_due_in, Some(Duration::from_millis(20)), "nobody waits for what is gone");
     assert_eq!(mill.store.push(&[unique("mail", "u", None)]).await.unwrap(), [Pushed::Stored]);
 }
@@ -133,7 +134,7 @@ async fn a_running_job_that_was_cancelled_is_gone_unless_it_succeeds() {
     let mut signals = mill.store.signals(&[tenant()]).await.unwrap();
     assert_eq!(mill.store.cancel(&tenant(), &ids).await.unwrap(), [Cancelled::Stopping; 2]);
     assert_eq!(told(&mut signals), ids.iter().map(|id| Signal::Cancelled(tenant(), id.clone())).collect::<Vec<_>>());
-    let mut marked = mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled;
+    let mut marked = mill.store.poll_work(&tenant(), &[]).await.unwrap().cancelled;
     marked.sort_unstable();
     assert_eq!(marked, {
         let mut ids = ids.clone();
@@ -167,7 +168,7 @@ async fn a_paused_topic_hands_nothing_out_until_it_is_resumed() {
     assert_eq!((claim.claims.len(), claim.drained), (0, vec![topic("mail")]));
     mill.push(&[job("mail")]).await;
     assert!(mill.claim(1).await.is_empty());
-    assert!(mill.store.wanted(&tenant(), &[]).await.unwrap().ready.is_empty());
+    assert!(mill.store.poll_work(&tenant(), &[]).await.unwrap().ready.is_empty());
     let mut signals = mill.store.signals(&[tenant()]).await.unwrap();
     assert!(mill.store.set_paused(&topic("mail"), false).await.unwrap());
     assert_eq!(told(&mut signals), [Signal::Ready(topic("mail"))]);
@@ -202,8 +203,8 @@ async fn due_is_said_only_if_nothing_is_due_earlier() {
     }
     let due = |ms| Signal::Due(tenant(), Duration::from_millis(ms));
     assert_eq!(told(&mut signals), [due(1000), due(500)]);
-    let wanted = mill.store.wanted(&tenant(), &[]).await.unwrap();
-    assert_eq!(wanted, Wanted { next_due_in: Some(Duration::from_millis(500)), ..Wanted::default() });
+    let wanted = mill.store.poll_work(&tenant(), &[]).await.unwrap();
+    assert_eq!(wanted, PendingWork { next_due_in: Some(Duration::from_millis(500)), ..PendingWork::default() });
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
     mill.push(std::slice::from_ref(&kept)).await;
     fill_disk(&mill).await;
     let refused = mill.store.push(&[large()]).await.unwrap_err();
-    assert!(refused.is_away());
+    assert!(refused.is_unavailable());
     let text = format!("{:#}", anyhow::Error::from(refused));
     assert!(text.contains("jobs.db") && text.contains("make room"), "{text}");
 
@@ -58,7 +58,7 @@ async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
     let release = async { drop(go_on) };
     let (first_pushed, big_pushed, last_pushed, ()) = tokio::join!(first_pushed, big_pushed, last_pushed, release);
     assert_eq!(first_pushed.unwrap(), [Pushed::Stored]);
-    assert!(big_pushed.unwrap_err().is_away());
+    assert!(big_pushed.unwrap_err().is_unavailable());
     assert_eq!(last_pushed.unwrap(), [Pushed::Stored]);
     assert_eq!(mill.store.job(&tenant(), &big.spec.id).await.unwrap(), None);
     assert_eq!((mill.counts("mail").await.ready, mill.total("pushed").await), (3, 3));
@@ -72,7 +72,7 @@ async fn a_lock_that_another_process_holds_is_waited_for_and_then_told() {
     let other = Connection::open(mill.file()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let busy = mill.store.push(&[job("mail")]).await.unwrap_err();
-    assert!(busy.is_away(), "{busy:?}");
+    assert!(busy.is_unavailable(), "{busy:?}");
     assert_eq!(mill.counts("mail").await.ready, 1, "readers wait for nobody");
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(mill.store.push(&[job("mail")]).await.unwrap(), [Pushed::Stored]);
@@ -88,5 +88,5 @@ async fn a_reader_that_stays_does_not_stop_the_work() {
         mill.push(&[large()]).await;
     }
     assert_eq!(mill.claim(99).await.len(), 20);
-    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().ready.len(), 0);
+    assert_eq!(mill.store.poll_work(&tenant(), &[]).await.unwrap().ready.len(), 0);
 }

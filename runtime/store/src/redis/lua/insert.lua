@@ -1,5 +1,5 @@
 -- Put, after waiting, in front of the scripts that store jobs or know of unique values: push, settle, respawn, sweep,
--- take_in.
+-- import.
 
 -- The job that holds a unique value of the topic, if one does: until it is gone, or until a window of time has passed.
 local function holder_of(at, topic, value)

@@ -50,7 +50,7 @@ async fn waiting_jobs_are_gone_at_once() {
     }
     let counts = mill.counts("mail").await;
     assert_eq!((counts.ready, counts.delayed, counts.totals["cancelled"]), (0, 1, 3));
-    let wanted = mill.store.wanted(&tenant(), &[]).await.unwrap();
+    let wanted = mill.store.poll_work(&tenant(), &[]).await.unwrap();
     assert_eq!((wanted.ready, wanted.next_due_in), (vec![], Some(Duration::from_millis(9))));
     assert!(mill.claim(9).await.is_empty());
 }
@@ -81,7 +81,7 @@ async fn a_running_job_is_marked_and_its_worker_told() {
     let claim = stopping(&mill, job("mail")).await;
     let id = claim.lease.job.clone();
     while next(&mut signals).await != Signal::Cancelled(tenant(), id.clone()) {}
-    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled, std::slice::from_ref(&id));
+    assert_eq!(mill.store.poll_work(&tenant(), &[]).await.unwrap().cancelled, std::slice::from_ref(&id));
     assert!(matches!(mill.state(&claim.job.spec).await, Some(JobState::Running { cancelled: true, .. })));
     assert_eq!(cancel(&mill, &id).await, Cancelled::Stopping, "again is no error");
 }
@@ -106,7 +106,7 @@ async fn with_whatever_it_ends_a_cancelled_attempt_ends_the_job() {
         let counts = mill.counts("mail").await;
         assert_eq!((counts.ready, counts.delayed, counts.running, counts.dead), (0, 0, 0, 0));
         assert_eq!(counts.totals["cancelled"], n as u64 + 1);
-        assert!(mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+        assert!(mill.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
     }
     assert!(mill.claim_as(&worker(), "next", 1).await.claims.is_empty(), "no follow-up appears");
     let totals: Vec<_> = mill.counts("mail").await.totals.into_keys().collect();
@@ -125,7 +125,7 @@ async fn success_and_expiry_are_told_as_what_they_are() {
     // An ack that leaves nothing behind goes another way.
     let claim = stopping(&mill, job("mail")).await;
     assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
-    assert!(mill.store.wanted(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+    assert!(mill.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
     assert_eq!((mill.total("acked").await, mill.total("expired").await, mill.total("cancelled").await), (2, 1, 0));
 }
 

@@ -39,9 +39,9 @@ async fn a_job_named_twice_runs_once_and_the_second_is_set_aside() {
         mill.raw(redis::cmd("LPUSH").arg(&ready).arg(id.as_str())).await;
     }
     let claimed = mill.claim_as(&worker(), "mail", 10).await;
-    assert_eq!((claimed.claims.len(), claimed.strays, mill.total("stray").await), (0, 3, 3));
-    let strays = mill.raw(redis::cmd("LLEN").arg(keys.strays(&topic("mail").topic))).await;
-    assert_eq!(strays, redis::Value::Int(3));
+    assert_eq!((claimed.claims.len(), claimed.unreadable, mill.total("stray").await), (0, 3, 3));
+    let unreadable = mill.raw(redis::cmd("LLEN").arg(keys.strays(&topic("mail").topic))).await;
+    assert_eq!(unreadable, redis::Value::Int(3));
     assert_eq!(mill.settle(&claims[0], Verdict::Ack(None)).await, Settled::Done);
     let left = mill.raw(redis::cmd("LLEN").arg(keys.processing(&worker()))).await;
     assert_eq!(left, redis::Value::Int(0));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::mill::{Mill, delayed, failure, job, retry, tenant, topic, unique, worker};
-use crate::{Inspect, Produce, Pushed, Settled, Settlement, Store, StoredJob, StoredPlace, TakenIn, Transfer};
+use crate::{Imported, Inspect, Produce, Pushed, Settled, Settlement, Store, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, Name, Priority, Unique};
 use gristmill_core::outcome::{Reason, Verdict};
 
-async fn outgoing(mill: &Mill) -> Vec<StoredJob> {
-    mill.store.outgoing(&topic("mail"), 100).await.unwrap()
+async fn exported(mill: &Mill) -> Vec<StoredJob> {
+    mill.store.export(&topic("mail"), 100).await.unwrap()
 }
 
 fn ids(jobs: &[StoredJob]) -> Vec<JobId> {
@@ -38,7 +38,7 @@ async fn full() -> Mill {
 #[tokio::test]
 async fn jobs_go_out_in_the_order_in_which_they_would_run() {
     let mill = full().await;
-    let jobs = outgoing(&mill).await;
+    let jobs = exported(&mill).await;
     let now = mill.now();
     let seen: Vec<_> = jobs.iter().map(|stored| (stored.job.spec.priority, stored.place)).collect();
     let delayed = |ms| StoredPlace::Delayed { until: now.plus(Duration::from_millis(ms)) };
@@ -58,18 +58,18 @@ async fn jobs_go_out_in_the_order_in_which_they_would_run() {
     assert_eq!(jobs[4].unique_for, Some(Duration::from_millis(90)));
     assert_eq!((jobs[5].attempts, jobs[5].deliveries, jobs[5].checkpoint.as_deref()), (1, 1, Some(&b"step"[..])));
     assert_eq!(jobs[6].last_failure, Some(failure(Reason::Trap)));
-    assert_eq!(mill.store.outgoing(&topic("mail"), 2).await.unwrap(), jobs[..2]);
+    assert_eq!(mill.store.export(&topic("mail"), 2).await.unwrap(), jobs[..2]);
 }
 
 #[tokio::test]
 async fn a_move_keeps_order_and_every_field() {
     let (from, to) = (full().await, Mill::new().await);
     to.pass(10);
-    let jobs = outgoing(&from).await;
-    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [TakenIn::Stored; 7]);
-    assert_eq!(from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap(), [true; 7]);
-    assert_eq!(from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap(), [false; 7]);
-    assert_eq!(outgoing(&to).await, jobs);
+    let jobs = exported(&from).await;
+    assert_eq!(to.store.import(&jobs).await.unwrap(), [Imported::Stored; 7]);
+    assert_eq!(from.store.remove_exported(&topic("mail"), &ids(&jobs)).await.unwrap(), [true; 7]);
+    assert_eq!(from.store.remove_exported(&topic("mail"), &ids(&jobs)).await.unwrap(), [false; 7]);
+    assert_eq!(exported(&to).await, jobs);
 
     let left = from.counts("mail").await;
     assert_eq!((left.ready, left.delayed, left.dead), (0, 0, 0));
@@ -78,7 +78,7 @@ async fn a_move_keeps_order_and_every_field() {
         from.store.push(&[unique("mail", "u"), unique("mail", "w")]).await.unwrap(),
         [Pushed::Stored, Pushed::Stored]
     );
-    assert_eq!(from.store.wanted(&tenant(), &[]).await.unwrap().next_due_in, None);
+    assert_eq!(from.store.poll_work(&tenant(), &[]).await.unwrap().next_due_in, None);
     let arrived = to.counts("mail").await;
     assert_eq!((arrived.ready, arrived.delayed, arrived.dead, arrived.totals.len()), (4, 2, 1, 0));
     let pushed = to.store.push(&[unique("mail", "u"), unique("mail", "w"), unique("mail", "dead")]).await.unwrap();
@@ -97,16 +97,16 @@ async fn a_move_keeps_order_and_every_field() {
 async fn a_repeated_move_doubles_nothing_even_if_the_job_is_over() {
     let (from, to) = (Mill::new().await, Mill::new().await);
     from.push(&[job("mail"), job("mail")]).await;
-    let jobs = outgoing(&from).await;
-    to.store.take_in(&jobs[..1]).await.unwrap();
+    let jobs = exported(&from).await;
+    to.store.import(&jobs[..1]).await.unwrap();
     let claim = to.claim(1).await.pop().unwrap();
     assert_eq!(to.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     // Interrupted here, and begun again.
-    let jobs = outgoing(&from).await;
-    assert_eq!(to.store.take_in(&jobs).await.unwrap(), [TakenIn::Before, TakenIn::Stored]);
-    from.store.let_go(&topic("mail"), &ids(&jobs)).await.unwrap();
-    to.store.forget_moved(&tenant(), &ids(&jobs)).await.unwrap();
-    assert_eq!((outgoing(&from).await.len(), to.claim(9).await.len()), (0, 1));
+    let jobs = exported(&from).await;
+    assert_eq!(to.store.import(&jobs).await.unwrap(), [Imported::Before, Imported::Stored]);
+    from.store.remove_exported(&topic("mail"), &ids(&jobs)).await.unwrap();
+    to.store.clear_move_marks(&tenant(), &ids(&jobs)).await.unwrap();
+    assert_eq!((exported(&from).await.len(), to.claim(9).await.len()), (0, 1));
     let marks = to.raw(redis::cmd("EXISTS").arg(to.store.keys(&tenant()).moved())).await;
     assert_eq!(marks, redis::Value::Int(0));
 }
@@ -118,7 +118,7 @@ async fn what_is_taken_is_left_to_whoever_has_it() {
     from.push(&[same.clone(), other.clone()]).await;
     let holder = unique("mail", "u");
     to.push(&[same, holder.clone()]).await;
-    assert_eq!(to.store.take_in(&outgoing(&from).await).await.unwrap(), [TakenIn::IdTaken, TakenIn::Stored]);
+    assert_eq!(to.store.import(&exported(&from).await).await.unwrap(), [Imported::IdTaken, Imported::Stored]);
     assert_eq!(to.store.push(&[unique("mail", "u")]).await.unwrap(), [Pushed::Duplicate(holder.spec.id)]);
     assert_eq!(to.counts("mail").await.ready, 3);
 }
@@ -131,11 +131,14 @@ async fn running_jobs_stay_and_raw_elements_come_along() {
     let keys = mill.store.keys(&tenant());
     mill.raw(redis::cmd("LPUSH").arg(keys.ready(Priority::Normal, &mail)).arg("one").arg("two")).await;
     mill.raw(redis::cmd("ZADD").arg(keys.delayed(&mail)).arg(mill.now().as_millis() + 5).arg("later")).await;
-    let jobs = outgoing(&mill).await;
+    let jobs = exported(&mill).await;
     let payloads: Vec<&[u8]> = jobs.iter().map(|stored| stored.job.spec.body.data.as_slice()).collect();
     assert_eq!(payloads, [&b"one"[..], b"two", b"later"]);
     assert_eq!(mill.total("adopted").await, 3);
-    assert_eq!(mill.store.let_go(&topic("mail"), std::slice::from_ref(&running.lease.job)).await.unwrap(), [false]);
+    assert_eq!(
+        mill.store.remove_exported(&topic("mail"), std::slice::from_ref(&running.lease.job)).await.unwrap(),
+        [false]
+    );
     assert_eq!(mill.claim_as(&worker(), "mail", 9).await.claims.len(), 2, "they are jobs now");
 }
 

@@ -17,7 +17,7 @@ async fn a_lost_server_is_away_at_once_and_found_again() {
     mill.server.kill();
     for jobs in [[job("mail")], [job("mail")], [job("mail")]] {
         let push = timeout(Duration::from_secs(5), mill.store.push(&jobs));
-        assert!(push.await.expect("an answer well before any timeout").unwrap_err().is_away());
+        assert!(push.await.expect("an answer well before any timeout").unwrap_err().is_unavailable());
     }
     mill.server.replace().await;
     until("the store answers", async || mill.store.heartbeat(&worker()).await.is_ok()).await;
@@ -37,7 +37,7 @@ async fn a_call_in_flight_fails_when_the_server_dies() {
     tokio::task::yield_now().await;
     mill.server.kill();
     let answer = timeout(Duration::from_secs(4), call).await.expect("an answer before the response timeout").unwrap();
-    assert!(answer.unwrap_err().is_away());
+    assert!(answer.unwrap_err().is_unavailable());
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_full_server_lets_people_clear_it_out() {
     assert_eq!(mill.store.sweep(&[super::sweep::limits(0, Duration::MAX)]).await.unwrap(), [1]);
     assert!(mill.store.set_paused(&topic("mail"), true).await.unwrap());
     let mail = topic("mail").topic;
-    assert_eq!(mill.store.wanted(&tenant(), &[mail]).await.unwrap().next_due_in, None);
+    assert_eq!(mill.store.poll_work(&tenant(), &[mail]).await.unwrap().next_due_in, None);
     assert_eq!((mill.total("cancelled").await, mill.total("discarded").await), (2, 1));
 }
 

@@ -14,14 +14,14 @@ async fn nothing_of_a_paused_topic_is_handed_out() {
     mill.push(&[job("mail"), delayed("mail", 5), job("other")]).await;
     assert!(pause(&mill, true).await);
     assert!(!pause(&mill, true).await);
-    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("other")]);
+    assert_eq!(mill.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("other")]);
     mill.pass(5);
     assert_eq!(mill.migrate().await, 1);
     mill.push(&[job("mail")]).await;
     let line = |of: &str| ClaimFrom { topic: topic(of), max: 1, lease: LEASE };
     let claimed = mill.store.claim(&worker(), &[line("mail"), line("other")]).await.unwrap();
     assert_eq!((claimed.claims.len(), claimed.drained), (1, vec![topic("mail")]));
-    assert_eq!(mill.store.wanted(&tenant(), &[]).await.unwrap().ready, [topic("other")]);
+    assert_eq!(mill.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("other")]);
     let counts = mill.counts("mail").await;
     assert_eq!((counts.ready, counts.paused), (3, true));
 

@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 use super::mill::{Mill, failure, retry, tenant, topic, worker};
 use super::waking::next;
 use crate::redis::keys::Keys;
-use crate::{Inspect, JobState, Produce, Settled, Signal, Store, Wanted};
+use crate::{Inspect, JobState, PendingWork, Produce, Settled, Signal, Store};
 use gristmill_core::job::{Claim, Name, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
 
@@ -26,12 +26,12 @@ async fn lpush(mill: &Mill, element: &[u8]) {
 async fn adopt(mill: &Mill, element: &[u8]) -> Claim {
     lpush(mill, element).await;
     let claimed = mill.claim_as(&worker(), "mail", 10).await;
-    assert_eq!((claimed.claims.len(), claimed.strays), (1, 0));
+    assert_eq!((claimed.claims.len(), claimed.unreadable), (1, 0));
     claimed.claims.into_iter().next().unwrap()
 }
 
-async fn wanted(mill: &Mill) -> Wanted {
-    mill.store.wanted(&tenant(), &[mail()]).await.unwrap()
+async fn polled(mill: &Mill) -> PendingWork {
+    mill.store.poll_work(&tenant(), &[mail()]).await.unwrap()
 }
 
 #[tokio::test]
@@ -108,18 +108,18 @@ async fn fields_that_make_no_sense_are_left_out() {
 #[tokio::test]
 async fn raw_topics_are_found_without_a_signal() {
     let mill = Mill::new().await;
-    assert_eq!(wanted(&mill).await, Wanted::default());
+    assert_eq!(polled(&mill).await, PendingWork::default());
     lpush(&mill, b"hello").await;
     let due = (mill.now().as_millis() + 500) as f64 - 0.5;
     mill.raw(cmd("ZADD").arg(keys().delayed(&mail())).arg(due).arg("later")).await;
-    let found = wanted(&mill).await;
+    let found = polled(&mill).await;
     assert_eq!((found.ready, found.next_due_in), (vec![topic("mail")], Some(Duration::from_millis(500))));
     assert_eq!(mill.claim(10).await[0].job.spec.body.data, b"hello");
 
     mill.pass(500);
     assert_eq!(mill.migrate().await, 1);
     assert_eq!(mill.claim(10).await[0].job.spec.body.data, b"later");
-    assert_eq!(wanted(&mill).await, Wanted::default());
+    assert_eq!(polled(&mill).await, PendingWork::default());
 }
 
 #[tokio::test]
@@ -129,9 +129,9 @@ async fn any_score_can_be_lived_with() {
     for score in scores {
         mill.raw(cmd("ZADD").arg(keys().delayed(&mail())).arg(score).arg(score)).await;
     }
-    assert_eq!(wanted(&mill).await.next_due_in, Some(Duration::ZERO));
+    assert_eq!(polled(&mill).await.next_due_in, Some(Duration::ZERO));
     assert_eq!(mill.migrate().await, 3);
-    assert!(wanted(&mill).await.next_due_in.is_some());
+    assert!(polled(&mill).await.next_due_in.is_some());
     assert_eq!((mill.claim(9).await.len(), mill.counts("mail").await.delayed), (3, 2));
 }
 
@@ -140,9 +140,9 @@ async fn a_paused_raw_topic_is_not_wanted() {
     let mill = Mill::new().await;
     mill.store.set_paused(&topic("mail"), true).await.unwrap();
     lpush(&mill, b"hello").await;
-    assert!(wanted(&mill).await.ready.is_empty());
+    assert!(polled(&mill).await.ready.is_empty());
     mill.store.set_paused(&topic("mail"), false).await.unwrap();
-    assert_eq!(wanted(&mill).await.ready, [topic("mail")]);
+    assert_eq!(polled(&mill).await.ready, [topic("mail")]);
 }
 
 /// What `docs/redis-keys.md` tells producers to send.

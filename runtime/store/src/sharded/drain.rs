@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::member::Member;
+use super::member::Shard;
 use super::places::{Places, View};
 use super::residence::in_all;
-use super::store::{LOOK, Several};
-use super::work::unless_away;
-use crate::{StoreError, StoredJob, TakenIn};
+use super::store::{LOOK, ShardedStore};
+use super::work::if_available;
+use crate::{Imported, StoreError, StoredJob};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
 /// Jobs of a batch.
@@ -35,7 +35,7 @@ const MARKED_FOR: Duration = Duration::from_secs(30);
 /// How long the end may take for them.
 const LAST_MARKS: Duration = Duration::from_secs(2);
 
-impl Several {
+impl ShardedStore {
     /// Carries whatever has to be carried, until stopped. `driver` is this process's name.
     pub async fn drive(self, driver: WorkerId, stop: CancellationToken) {
         let mut driver = Driver {
@@ -71,7 +71,7 @@ impl Several {
 }
 
 struct Driver {
-    several: Several,
+    several: ShardedStore,
     me: WorkerId,
     /// Since when each move is known, by its generation.
     changes: HashMap<Name, (u64, Instant)>,
@@ -84,7 +84,7 @@ struct Driver {
 /// Jobs that have moved, and are still marked in their new store.
 struct Marks {
     since: Instant,
-    store: Arc<Member>,
+    store: Arc<Shard>,
     tenant: Name,
     ids: Vec<JobId>,
 }
@@ -100,7 +100,7 @@ impl Driver {
                 continue;
             }
             match self.carry(tenant, places).await {
-                Err(error) if error.is_away() => {
+                Err(error) if error.is_unavailable() => {
                     tracing::debug!(%tenant, "is not moved now: {:#}", anyhow::Error::from(error))
                 }
                 Err(error) => tracing::error!(%tenant, "failed to move its jobs: {:#}", anyhow::Error::from(error)),
@@ -129,7 +129,7 @@ impl Driver {
         }
         for place in places.in_order_of_moves().filter(|place| places.members.first() != Some(place)) {
             let from = Arc::clone(self.several.member(place));
-            let Some(counts) = unless_away(from.ask(from.store.counts(tenant)).await)? else { continue };
+            let Some(counts) = if_available(from.ask(from.store.counts(tenant)).await)? else { continue };
             for counts in counts.into_iter().filter(|counts| in_all(counts) > counts.running) {
                 self.carry_topic(&from, places, &counts.topic).await?;
             }
@@ -146,7 +146,7 @@ impl Driver {
             let member = self.several.member(*place);
             let counts = member.ask(member.store.counts(tenant)).await;
             // Nobody can tell what is in a store that is away, so a move does not end without it.
-            let counts = if places.is_moving { counts? } else { unless_away(counts)?.unwrap_or_default() };
+            let counts = if places.is_moving { counts? } else { if_available(counts)?.unwrap_or_default() };
             if counts.iter().any(|counts| in_all(counts) > 0) {
                 return Ok(true);
             }
@@ -155,20 +155,20 @@ impl Driver {
     }
 
     async fn is_ours(&self, tenant: &Name, lease: Duration) -> Result<bool, StoreError> {
-        self.several.home().ask(self.several.0.registry.drive(tenant, &self.me, lease)).await
+        self.several.home().ask(self.several.0.registry.lock_move(tenant, &self.me, lease)).await
     }
 
     async fn end_move(&self, tenant: &Name) -> Result<(), StoreError> {
         let record = self.several.record(tenant);
         let registry = &self.several.0.registry;
-        if record.from.is_some() && self.several.home().ask(registry.place(tenant, &record.moved())).await? {
+        if record.from.is_some() && self.several.home().ask(registry.write_placement(tenant, &record.moved())).await? {
             tracing::info!(%tenant, store = %record.store, "has moved: nothing is left behind");
         }
         self.several.look().await
     }
 
     /// Batch by batch, until nothing waits or is dead there but what the new store cannot take.
-    async fn carry_topic(&mut self, from: &Arc<Member>, places: &Places, topic: &TopicId) -> Result<(), StoreError> {
+    async fn carry_topic(&mut self, from: &Arc<Shard>, places: &Places, topic: &TopicId) -> Result<(), StoreError> {
         let Some(first) = places.members.first() else { return Ok(()) };
         let to = Arc::clone(self.several.member(*first));
         let (mut kept, mut moved) = (HashSet::new(), 0);
@@ -181,7 +181,7 @@ impl Driver {
             }
             let begun = Instant::now();
             from.ask(from.store.set_paused(topic, true)).await?;
-            let mut batch = from.ask(from.store.outgoing(topic, BATCH + kept.len())).await?;
+            let mut batch = from.ask(from.store.export(topic, BATCH + kept.len())).await?;
             batch.retain(|stored| !kept.contains(&stored.job.spec.id));
             if batch.is_empty() {
                 break;
@@ -212,23 +212,23 @@ impl Driver {
 
     async fn carry_batch(
         &mut self,
-        from: &Arc<Member>,
-        to: &Arc<Member>,
+        from: &Arc<Shard>,
+        to: &Arc<Shard>,
         topic: &TopicId,
         batch: &[StoredJob],
         kept: &mut HashSet<JobId>,
     ) -> Result<usize, StoreError> {
-        let taken_in = to.ask(to.store.take_in(batch)).await?;
+        let taken_in = to.ask(to.store.import(batch)).await?;
         let mut ids = Vec::with_capacity(batch.len());
         for (stored, taken_in) in batch.iter().zip(taken_in) {
             let id = &stored.job.spec.id;
-            if taken_in == TakenIn::IdTaken {
+            if taken_in == Imported::IdTaken {
                 kept.insert(id.clone());
             } else {
                 ids.push(id.clone());
             }
         }
-        let gone = from.ask(from.store.let_go(topic, &ids)).await?;
+        let gone = from.ask(from.store.remove_exported(topic, &ids)).await?;
         let slipped = gone.iter().filter(|gone| !**gone).count();
         if slipped > 0 {
             tracing::debug!(%topic, slipped, "jobs were changed or gone in the old store before it let go of them");
@@ -245,7 +245,7 @@ impl Driver {
                 return;
             }
             let Marks { store, tenant, ids, .. } = marks;
-            if store.ask(store.store.forget_moved(tenant, ids)).await.is_err() {
+            if store.ask(store.store.clear_move_marks(tenant, ids)).await.is_err() {
                 return;
             }
             self.marks.pop_front();

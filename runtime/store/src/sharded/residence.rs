@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use async_trait::async_trait;
 
-use super::store::Several;
-use super::work::unless_away;
+use super::store::ShardedStore;
+use super::work::if_available;
 use crate::{Inspect, Placement, StoreError, TopicCounts};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a tenant lives, and what is left elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Residence {
+pub struct TenantPlacement {
     pub tenant: Name,
     /// The store that takes what is pushed.
     pub store: Name,
@@ -37,12 +37,12 @@ pub struct Residence {
 
 /// Tells and changes where tenants live.
 #[async_trait]
-pub trait Relocate: std::fmt::Debug + Send + Sync + 'static {
+pub trait TenantPlacements: std::fmt::Debug + Send + Sync + 'static {
     /// Every tenant that has or had jobs, ordered by name.
-    async fn residences(&self) -> Result<Vec<Residence>, StoreError>;
+    async fn residences(&self) -> Result<Vec<TenantPlacement>, StoreError>;
 
     /// Where one tenant lives; whoever is not known would live in the home store.
-    async fn residence(&self, tenant: &Name) -> Result<Residence, StoreError>;
+    async fn residence(&self, tenant: &Name) -> Result<TenantPlacement, StoreError>;
 
     /// Begins to move a tenant: from now on it lives in `to`, and its jobs follow. Does nothing if it lives there.
     ///
@@ -52,8 +52,8 @@ pub trait Relocate: std::fmt::Debug + Send + Sync + 'static {
 }
 
 #[async_trait]
-impl Relocate for Several {
-    async fn residences(&self) -> Result<Vec<Residence>, StoreError> {
+impl TenantPlacements for ShardedStore {
+    async fn residences(&self) -> Result<Vec<TenantPlacement>, StoreError> {
         self.look().await?;
         let mut residences = Vec::new();
         for tenant in self.tenants().await? {
@@ -62,7 +62,7 @@ impl Relocate for Several {
         Ok(residences)
     }
 
-    async fn residence(&self, tenant: &Name) -> Result<Residence, StoreError> {
+    async fn residence(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         self.look().await?;
         self.look_where(tenant).await
     }
@@ -83,25 +83,25 @@ impl Relocate for Several {
         let _turn = turn.write().await;
         let begun = self.begin_move(tenant, to, target).await;
         if is_left {
-            self.home().ask(self.0.registry.drive(tenant, &who, Duration::ZERO)).await.ok();
+            self.home().ask(self.0.registry.lock_move(tenant, &who, Duration::ZERO)).await.ok();
         }
         begun
     }
 }
 
-impl Several {
-    async fn look_where(&self, tenant: &Name) -> Result<Residence, StoreError> {
+impl ShardedStore {
+    async fn look_where(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let (record, places) = (self.record(tenant), self.places(tenant));
         let (mut left, mut away) = (Vec::new(), Vec::new());
         for place in places.members.iter().skip(1) {
             let member = self.member(*place);
-            match unless_away(member.ask(member.store.counts(tenant)).await)? {
+            match if_available(member.ask(member.store.counts(tenant)).await)? {
                 Some(counts) => left.extend(counts.into_iter().filter(|counts| in_all(counts) > 0)),
                 None => away.push(member.name.clone()),
             }
         }
         let Placement { store, from, formerly, .. } = record;
-        Ok(Residence { tenant: tenant.clone(), store, from, formerly, left, away })
+        Ok(TenantPlacement { tenant: tenant.clone(), store, from, formerly, left, away })
     }
 
     /// What is written down of the tenant, or would be.
@@ -119,7 +119,7 @@ impl Several {
     /// Nobody else carries the tenant's jobs or changes its residence for a while.
     async fn take_the_wheel(&self, tenant: &Name, who: &WorkerId) -> Result<(), StoreError> {
         let begun = Instant::now();
-        while !self.home().ask(self.0.registry.drive(tenant, who, 2 * TURN)).await? {
+        while !self.home().ask(self.0.registry.lock_move(tenant, who, 2 * TURN)).await? {
             if begun.elapsed() > 2 * TURN {
                 return Err(refused("another process is carrying its jobs, and does not pause: try again".into()));
             }
@@ -136,7 +136,7 @@ impl Several {
         }
         self.must_be_two(tenant, source, target).await?;
         self.take_pauses_along(tenant, source, target).await?;
-        if !self.home().ask(self.0.registry.place(tenant, &record.moving_to(to))).await? {
+        if !self.home().ask(self.0.registry.write_placement(tenant, &record.moving_to(to))).await? {
             return Err(refused("somebody else has moved it at the same moment: look where it lives now".into()));
         }
         let from = &record.store;

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::store::Several;
-use crate::{StoreError, StoredJob, TakenIn};
+use super::store::ShardedStore;
+use crate::{Imported, StoreError, StoredJob};
 use gristmill_core::job::{JobId, Name, TopicId};
 
-impl Several {
+impl ShardedStore {
     pub(super) async fn outgoing_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         self.first(&topic.tenant)?;
         let mut jobs = Vec::new();
         for place in self.places(&topic.tenant).in_order_of_moves() {
             let member = self.member(place);
-            jobs.extend(member.ask(member.store.outgoing(topic, limit - jobs.len())).await?);
+            jobs.extend(member.ask(member.store.export(topic, limit - jobs.len())).await?);
         }
         Ok(jobs)
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate() {
             groups.entry(self.first(&job.job.spec.topic.tenant)?).or_default().push(at);
@@ -26,7 +26,7 @@ impl Several {
         for (place, positions) in groups {
             let batch: Vec<StoredJob> = positions.iter().filter_map(|at| jobs.get(*at)).cloned().collect();
             let member = self.member(place);
-            answers.extend(positions.into_iter().zip(member.ask(member.store.take_in(&batch)).await?));
+            answers.extend(positions.into_iter().zip(member.ask(member.store.import(&batch)).await?));
         }
         answers.sort_unstable_by_key(|(at, _)| *at);
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
@@ -36,7 +36,7 @@ impl Several {
         let mut answers = vec![false; ids.len()];
         for place in self.places(&topic.tenant).in_order_of_moves() {
             let member = self.member(place);
-            let gone = member.ask(member.store.let_go(topic, ids)).await?;
+            let gone = member.ask(member.store.remove_exported(topic, ids)).await?;
             answers.iter_mut().zip(gone).for_each(|(answer, here)| *answer |= here);
         }
         Ok(answers)
@@ -45,7 +45,7 @@ impl Several {
     pub(super) async fn forget_moved_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
-            member.ask(member.store.forget_moved(tenant, ids)).await?;
+            member.ask(member.store.clear_move_marks(tenant, ids)).await?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ local topic = topic_row(ARGV[2], 9)
 local stored = { jobs = at.jobs, claims = KEYS[16], some = { KEYS[17], KEYS[18], at.priorities } }
 despite_full_memory(at.due)
 
-local function let_go(id, unique)
+local function remove_exported(id, unique)
   local _, _, worker = parse_claim(redis.call('HGET', KEYS[16], id))
   if worker ~= '' then return 0 end
   if redis.call('ZREM', topic.dead, id) == 0 and not take_out(at, topic, id) then return 0 end
@@ -23,5 +23,5 @@ local function let_go(id, unique)
 end
 
 local answers = {}
-for i = 3, #ARGV, 2 do answers[#answers + 1] = let_go(ARGV[i], ARGV[i + 1]) end
+for i = 3, #ARGV, 2 do answers[#answers + 1] = remove_exported(ARGV[i], ARGV[i + 1]) end
 return answers

@@ -1,4 +1,4 @@
-//! [`Several`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
+//! [`ShardedStore`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use tokio::sync::{RwLock, mpsc, watch};
 
-use super::member::{Member, Part};
+use super::member::{Shard, ShardSpec};
 use super::places::{Places, View};
 use crate::{
-    Cancelled, ClaimFrom, Claimed, Cursor, DeadJob, DeadLimits, Inspect, JobView, Migrated, Overdue, Page, Place,
-    Placement, Produce, Pushed, Registry, Settled, Settlement, Signal, Store, StoreError, StoredJob, TakenIn,
-    TopicCounts, Transfer, Wanted,
+    Cancelled, ClaimFrom, Claimed, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue, Page,
+    PendingWork, Placement, PlacementRegistry, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store,
+    StoreError, StoredJob, TopicCounts, Transfer,
 };
 use gristmill_config::HOME;
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
@@ -26,38 +26,38 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 ///
 /// Cancel-safety is that of the stores; what concerns several of them may be done in some and not in others.
 #[derive(Debug, Clone)]
-pub struct Several(pub(super) Arc<Core>);
+pub struct ShardedStore(pub(super) Arc<Core>);
 
 #[derive(Debug)]
 pub(super) struct Core {
     /// Where it is written down who lives where.
-    pub(super) registry: Arc<dyn Registry>,
+    pub(super) registry: Arc<dyn PlacementRegistry>,
     /// The home store first.
-    pub(super) members: Vec<Arc<Member>>,
+    pub(super) members: Vec<Arc<Shard>>,
     /// What the manifest says, for tenants of which nothing is written down.
     residences: BTreeMap<Name, Name>,
     view: ArcSwap<View>,
     /// Changes with the view.
     pub(super) changes: watch::Sender<u64>,
     /// Topics with ready jobs in a place that is not their tenant's first.
-    stirring: Mutex<HashSet<(usize, TopicId)>>,
+    topics_with_backlog: Mutex<HashSet<(usize, TopicId)>>,
     /// Held by who carries a batch of the tenant's jobs over, and shared by who changes waiting and dead jobs of it.
     turns: Mutex<HashMap<Name, Arc<RwLock<()>>>>,
 }
 
-impl Several {
+impl ShardedStore {
     /// Joins the home store and others; tenants live where the home store has it written down, or else where `residences`
     /// says, or else in the home store. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// The home store does not tell where tenants live.
     pub async fn open(
-        home: Part,
-        registry: Arc<dyn Registry>,
-        others: Vec<Part>,
+        home: ShardSpec,
+        registry: Arc<dyn PlacementRegistry>,
+        others: Vec<ShardSpec>,
         residences: BTreeMap<Name, Name>,
     ) -> Result<Self, StoreError> {
-        let members: Vec<_> = std::iter::once(home).chain(others).map(|part| Arc::new(Member::new(part))).collect();
+        let members: Vec<_> = std::iter::once(home).chain(others).map(|part| Arc::new(Shard::new(part))).collect();
         let view = View::new(&members, &residences, registry.placements().await?);
         let several = Self(Arc::new(Core {
             registry,
@@ -65,7 +65,7 @@ impl Several {
             residences,
             view: ArcSwap::from_pointee(view),
             changes: watch::Sender::new(0),
-            stirring: Mutex::default(),
+            topics_with_backlog: Mutex::default(),
             turns: Mutex::default(),
         }));
         let core = Arc::downgrade(&several.0);
@@ -93,7 +93,7 @@ impl Several {
                 None => {
                     let formerly = HOME.parse().into_iter().collect();
                     let first = Placement { store: store.clone(), from: None, formerly, generation: 1 };
-                    self.0.registry.place(tenant, &first).await?;
+                    self.0.registry.write_placement(tenant, &first).await?;
                 }
                 Some(record) if record.store != *store => tracing::warn!(
                     %tenant, store = %record.store,
@@ -123,12 +123,12 @@ impl Several {
         self.0.view.load_full()
     }
 
-    pub(super) fn home(&self) -> &Arc<Member> {
+    pub(super) fn home(&self) -> &Arc<Shard> {
         self.member(0)
     }
 
     #[expect(clippy::indexing_slicing, reason = "places are made of positions in this list, which never changes")]
-    pub(super) fn member(&self, place: usize) -> &Arc<Member> {
+    pub(super) fn member(&self, place: usize) -> &Arc<Shard> {
         &self.0.members[place]
     }
 
@@ -148,8 +148,8 @@ impl Several {
         StoreError::Refused { store, doing: "find the tenant's store", source }
     }
 
-    pub(super) fn stirring(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
-        self.0.stirring.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn topics_with_backlog(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
+        self.0.topics_with_backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes topics of which a claim finds jobs in a place that is not the first.
@@ -157,7 +157,7 @@ impl Several {
         let view = self.view();
         for topic in topics {
             if view.of(&topic.tenant).members.first() != Some(&place) {
-                self.stirring().insert((place, topic.clone()));
+                self.topics_with_backlog().insert((place, topic.clone()));
             }
         }
     }
@@ -170,7 +170,7 @@ impl Several {
 }
 
 #[async_trait]
-impl Produce for Several {
+impl Produce for ShardedStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         self.push_jobs(jobs).await
     }
@@ -181,7 +181,7 @@ impl Produce for Several {
 }
 
 #[async_trait]
-impl Store for Several {
+impl Store for ShardedStore {
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         Ok(self.claim_jobs(worker, from).await)
     }
@@ -214,11 +214,16 @@ impl Store for Several {
         self.find_overdue(tenant, dead_after, limit).await
     }
 
-    async fn held(&self, tenant: &Name, worker: &WorkerId, except: &HashSet<JobId>) -> Result<Vec<Lease>, StoreError> {
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
         self.find_held(tenant, worker, except).await
     }
 
-    async fn wanted(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
         self.look_for_work(tenant, raw).await
     }
 
@@ -238,26 +243,26 @@ impl Store for Several {
 }
 
 #[async_trait]
-impl Transfer for Several {
-    async fn outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+impl Transfer for ShardedStore {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         self.outgoing_jobs(topic, limit).await
     }
 
-    async fn take_in(&self, jobs: &[StoredJob]) -> Result<Vec<TakenIn>, StoreError> {
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         self.take_jobs_in(jobs).await
     }
 
-    async fn let_go(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.let_go_of(topic, ids).await
     }
 
-    async fn forget_moved(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         self.forget_moved_jobs(tenant, ids).await
     }
 }
 
 #[async_trait]
-impl Inspect for Several {
+impl Inspect for ShardedStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         self.count_topics(tenant).await
     }
@@ -269,7 +274,7 @@ impl Inspect for Several {
     async fn jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
@@ -300,7 +305,7 @@ impl Inspect for Several {
         self.list_tenants().await
     }
 
-    async fn away(&self) -> Result<Vec<StoreError>, StoreError> {
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
         self.missing().await
     }
 }

@@ -1,20 +1,20 @@
 //! Pages of jobs: of a tenant's places one after the other.
 
 use super::places::Places;
-use super::store::Several;
-use super::work::unless_away;
+use super::store::ShardedStore;
+use super::work::if_available;
 use crate::list::Stage;
-use crate::{Cursor, Page, Place, StoreError};
+use crate::{Cursor, Page, StateFilter, StoreError};
 use gristmill_core::job::TopicId;
 
-impl Several {
+impl ShardedStore {
     /// In the order in which jobs move, so that none is missed on its way; one that moves between two pages may be listed
     /// twice. A page is of one place only, and the next one begins where that has no more. A place that was left long ago
     /// is left out while it is away.
     pub(super) async fn list_jobs(
         &self,
         topic: &TopicId,
-        place: Place,
+        place: StateFilter,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
@@ -28,7 +28,7 @@ impl Several {
             let member = self.member(at);
             let mut listed = member.ask(member.store.jobs(topic, place, begun.take().as_ref(), limit)).await;
             if at != first && !places.is_moving {
-                listed = unless_away(listed).map(Option::unwrap_or_default);
+                listed = if_available(listed).map(Option::unwrap_or_default);
             }
             let Page { jobs, next } = listed?;
             if let Some(next) = next {
@@ -44,7 +44,7 @@ impl Several {
 
     /// The places that a list has not come through yet, and how far it has come in the first of them. All of them, if the
     /// cursor is of none: rather twice than not at all.
-    fn stages(&self, places: &Places, place: Place, after: Option<&Cursor>) -> (Vec<usize>, Option<Cursor>) {
+    fn stages(&self, places: &Places, place: StateFilter, after: Option<&Cursor>) -> (Vec<usize>, Option<Cursor>) {
         let all: Vec<usize> = places.in_order_of_moves().collect();
         let Some((after, Stage { store, is_new })) = after.and_then(|after| Some((after, after.stage.as_ref()?)))
         else {

@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A store, and what it is called among others.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ShardSpec {
     pub name: Name,
     pub store: Arc<dyn Transfer>,
     /// It lies across a network: who asks it while it is away would wait.
@@ -24,7 +24,7 @@ pub struct Part {
 }
 
 /// A store that is asked no more while it is away, but by one who knocks: nobody else waits for it in vain.
-pub(super) struct Member {
+pub(super) struct Shard {
     pub(super) name: Name,
     pub(super) store: Arc<dyn Transfer>,
     is_far: bool,
@@ -33,21 +33,21 @@ pub(super) struct Member {
 
 #[derive(Debug, Default)]
 struct Health {
-    away: Option<Away>,
+    away: Option<Unavailable>,
     back_since: Option<Instant>,
     returns: u64,
 }
 
 #[derive(Debug)]
-struct Away {
+struct Unavailable {
     since: Instant,
     /// Its address, and what it said last.
     store: String,
     problem: String,
 }
 
-impl Member {
-    pub(super) fn new(Part { name, store, is_far }: Part) -> Self {
+impl Shard {
+    pub(super) fn new(ShardSpec { name, store, is_far }: ShardSpec) -> Self {
         Self { name, store, is_far, health: Mutex::default() }
     }
 
@@ -60,8 +60,8 @@ impl Member {
             return Err(away);
         }
         let answer = call.await;
-        if let Err(StoreError::Away { store, source }) = &answer {
-            self.note_away(store, source);
+        if let Err(StoreError::Unavailable { store, source }) = &answer {
+            self.note_unavailable(store, source);
         }
         answer
     }
@@ -73,8 +73,8 @@ impl Member {
 
     pub(super) fn away(&self) -> Option<StoreError> {
         let health = self.health();
-        let Away { store, problem, .. } = health.away.as_ref()?;
-        Some(StoreError::Away { store: store.clone(), source: anyhow!("{problem}") })
+        let Unavailable { store, problem, .. } = health.away.as_ref()?;
+        Some(StoreError::Unavailable { store: store.clone(), source: anyhow!("{problem}") })
     }
 
     /// How often it has come back.
@@ -89,20 +89,20 @@ impl Member {
         if judged { dead_after } else { Duration::MAX }
     }
 
-    fn note_away(self: &Arc<Self>, store: &str, problem: &anyhow::Error) {
+    fn note_unavailable(self: &Arc<Self>, store: &str, problem: &anyhow::Error) {
         let mut health = self.health();
         if !self.is_far || health.away.is_some() {
             return;
         }
         let problem = format!("{problem:#}");
         tracing::error!(store = %self.name, "{store} is away: {problem}; the tenants of other stores go on");
-        health.away = Some(Away { since: Instant::now(), store: store.into(), problem });
+        health.away = Some(Unavailable { since: Instant::now(), store: store.into(), problem });
         drop(tokio::spawn(knock(Arc::downgrade(self))));
     }
 
     fn note_back(&self) {
         let mut health = self.health();
-        if let Some(Away { since, .. }) = health.away.take() {
+        if let Some(Unavailable { since, .. }) = health.away.take() {
             tracing::info!(store = %self.name, away_for = ?since.elapsed(), "is back");
             health.back_since = Some(Instant::now());
             health.returns += 1;
@@ -115,19 +115,19 @@ impl Member {
 }
 
 /// Asks until there is an answer, or nobody needs the store any more.
-async fn knock(member: Weak<Member>) {
+async fn knock(member: Weak<Shard>) {
     let mut pause = FIRST_PAUSE;
     loop {
         tokio::time::sleep(pause.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
         let Some(member) = member.upgrade() else { return };
         match probe(&*member.store).await {
-            Err(error) if error.is_away() => pause = (pause * 2).min(LONGEST_PAUSE),
+            Err(error) if error.is_unavailable() => pause = (pause * 2).min(LONGEST_PAUSE),
             _ => return member.note_back(),
         }
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}", self.name, self.store)
     }

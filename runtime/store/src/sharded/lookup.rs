@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::all::all;
-use super::member::Member;
-use super::store::Several;
-use super::work::unless_away;
+use super::member::Shard;
+use super::store::ShardedStore;
+use super::work::if_available;
 use crate::{Cancelled, DeadJob, JobState, JobView, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, TopicId};
 
-impl Several {
+impl ShardedStore {
     /// Of a tenant that is moving everything is counted, also what is in both stores for a moment. A place that was left
     /// long ago is left out while it is away.
     pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
@@ -21,7 +21,7 @@ impl Several {
             let member = self.member(*place);
             let mut counted = member.ask(member.store.counts(tenant)).await;
             if *place != first && !places.is_moving {
-                counted = unless_away(counted).map(Option::unwrap_or_default);
+                counted = if_available(counted).map(Option::unwrap_or_default);
             }
             for mut counts in counted? {
                 // Elsewhere a pause only keeps jobs where whoever moves them can have them.
@@ -76,7 +76,7 @@ impl Several {
             let member = self.member(place);
             let mut here = member.ask(member.store.dead(topic, 0, skip.saturating_add(limit))).await;
             if place != first && !places.is_moving {
-                here = unless_away(here).map(Option::unwrap_or_default);
+                here = if_available(here).map(Option::unwrap_or_default);
             }
             dead.extend(here?.into_iter().filter(|dead| seen.insert(dead.job.spec.id.clone())));
         }
@@ -114,7 +114,7 @@ impl Several {
             let cancelled = if places.is_moving || places.members.first() == Some(&place) {
                 cancelled?
             } else {
-                unless_away(cancelled)?.unwrap_or_default()
+                if_available(cancelled)?.unwrap_or_default()
             };
             for (answer, here) in answers.iter_mut().zip(cancelled) {
                 if *answer == Cancelled::TooLate || here == Cancelled::Gone {
@@ -129,7 +129,7 @@ impl Several {
         &self,
         tenant: &Name,
         ids: &[JobId],
-        change: impl Fn(Arc<Member>) -> F,
+        change: impl Fn(Arc<Shard>) -> F,
     ) -> Result<Vec<bool>, StoreError> {
         self.first(tenant)?;
         let (places, turn) = (self.places(tenant), self.turn(tenant));
@@ -140,7 +140,7 @@ impl Several {
             let changed = if places.is_moving || places.members.first() == Some(&place) {
                 changed?
             } else {
-                unless_away(changed)?.unwrap_or_default()
+                if_available(changed)?.unwrap_or_default()
             };
             answers.iter_mut().zip(changed).for_each(|(answer, here)| *answer |= here);
         }
@@ -168,7 +168,7 @@ impl Several {
         for (place, here) in asked.into_iter().enumerate() {
             match here {
                 Ok(here) => tenants.extend(here),
-                Err(error) if nobody_answers || !error.is_away() => return Err(error),
+                Err(error) if nobody_answers || !error.is_unavailable() => return Err(error),
                 Err(_) => {
                     let lives_here = |tenant: &&Name| view.of(tenant).members.first() == Some(&place);
                     tenants.extend(view.tenants().filter(lives_here).cloned());

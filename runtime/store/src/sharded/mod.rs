@@ -23,6 +23,6 @@ mod tokens;
 mod transfer;
 mod work;
 
-pub use member::Part;
-pub use residence::{Relocate, Residence};
-pub use store::Several;
+pub use member::ShardSpec;
+pub use residence::{TenantPlacement, TenantPlacements};
+pub use store::ShardedStore;

@@ -6,9 +6,9 @@ use redis::{Value, pipe};
 
 use super::clock::TimeReply;
 use super::keys::Keys;
-use super::script::{Call, LOOK_RAW, PAUSE};
+use super::script::{Call, PAUSE, POLL_RAW};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::{StoreError, Wanted};
+use crate::{PendingWork, StoreError};
 use gristmill_core::job::{Name, TopicId};
 
 const DOING: &str = "look for work";
@@ -16,9 +16,9 @@ const DOING: &str = "look for work";
 impl RedisStore {
     /// Three commands where nothing is delayed, a fourth one for the time where something is; and one call of a script
     /// for every 500 raw topics.
-    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
+    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
         let keys = self.keys(tenant);
-        let calls = raw.chunks(SCRIPT_JOBS).map(|topics| self.look_raw_call(&keys, topics)).collect();
+        let calls = raw.chunks(SCRIPT_JOBS).map(|topics| self.poll_raw_call(&keys, topics)).collect();
         self.link.run(DOING, calls).await?;
 
         let mut look = pipe();
@@ -34,19 +34,19 @@ impl RedisStore {
             }
             None => None,
         };
-        Ok(Wanted {
+        Ok(PendingWork {
             ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
             next_due_in,
             cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
         })
     }
 
-    fn look_raw_call(&self, keys: &Keys, topics: &[Name]) -> Call {
+    fn poll_raw_call(&self, keys: &Keys, topics: &[Name]) -> Call {
         let mut names = keys.waiting();
         for topic in topics {
             names.extend(keys.row(topic));
         }
-        let mut call = Call::new(&LOOK_RAW, &names);
+        let mut call = Call::new(&POLL_RAW, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for topic in topics {
             call.arg(topic.as_str());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::all::all;
-use super::member::Member;
-use super::store::Several;
+use super::member::Shard;
+use super::store::ShardedStore;
 use crate::{JobState, Pushed, Signal, StoreError};
 use gristmill_core::job::{Name, NewJob};
 
@@ -19,7 +19,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Jobs of a moving tenant that are looked for at once.
 const LOOKED_FOR: usize = 32;
 
-impl Several {
+impl ShardedStore {
     pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
         let moving: Vec<usize> = self.positions(jobs, |job| self.places(&job.spec.topic.tenant).is_moving);
@@ -97,7 +97,7 @@ impl Several {
         if tenants.is_empty() {
             return Subscription { tenants, signals: None };
         }
-        let member: &Arc<Member> = self.member(place);
+        let member: &Arc<Shard> = self.member(place);
         match member.ask(member.store.signals(&tenants)).await {
             Ok(signals) => Subscription { tenants, signals: Some(signals) },
             Err(error) => {
@@ -116,7 +116,7 @@ struct Subscription {
 
 /// Passes on what one store signals, for as long as somebody hears it.
 struct Ear {
-    several: Several,
+    several: ShardedStore,
     place: usize,
     tenants: Arc<[Name]>,
     heard: mpsc::Sender<Signal>,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::all::all;
-use super::member::Member;
-use super::store::Several;
-use crate::{ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, Settled, Settlement, StoreError, Wanted};
+use super::member::Shard;
+use super::store::ShardedStore;
+use crate::{ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, PendingWork, Settled, Settlement, StoreError};
 use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
 
 /// When to look for due jobs again in a store that is away.
@@ -15,16 +15,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long one store may take to hear that a worker lives, so that the others hear it in time.
 const HEARTBEAT_TIME: Duration = Duration::from_secs(1);
 
-impl Several {
+impl ShardedStore {
     /// A store that does not answer has nothing to claim: its topics count as drained, until a look finds them again.
     pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Claimed {
         let view = self.view();
         let (mut behind, mut first): (Lines, Lines) = (BTreeMap::new(), BTreeMap::new());
         {
-            let stirring = self.stirring();
+            let topics_with_backlog = self.topics_with_backlog();
             for line in from {
                 for place in view.of(&line.topic.tenant).members.iter().skip(1) {
-                    if stirring.contains(&(*place, line.topic.clone())) {
+                    if topics_with_backlog.contains(&(*place, line.topic.clone())) {
                         behind.entry(*place).or_default().push(line.clone());
                     }
                 }
@@ -39,12 +39,12 @@ impl Several {
                 Some(answer) => answer.drained.clone(),
                 None => asked.get(&place).cloned().unwrap_or_default(),
             };
-            let mut stirring = self.stirring();
-            drained.into_iter().for_each(|topic| _ = stirring.remove(&(place, topic)));
+            let mut topics_with_backlog = self.topics_with_backlog();
+            drained.into_iter().for_each(|topic| _ = topics_with_backlog.remove(&(place, topic)));
             let Some(answer) = answer else { continue };
             answer.claims.iter().for_each(|claim| *taken.entry(claim.lease.topic.clone()).or_default() += 1);
             claimed.claims.extend(answer.claims);
-            claimed.strays += answer.strays;
+            claimed.unreadable += answer.unreadable;
         }
         for line in from {
             let max = match taken.get_mut(&line.topic) {
@@ -68,16 +68,20 @@ impl Several {
                 Some(answer) => {
                     claimed.claims.extend(answer.claims);
                     claimed.drained.extend(answer.drained);
-                    claimed.strays += answer.strays;
+                    claimed.unreadable += answer.unreadable;
                 }
                 None => claimed.drained.extend(asked.get(&place).cloned().unwrap_or_default()),
             }
         }
-        let stirring = self.stirring();
+        let topics_with_backlog = self.topics_with_backlog();
         let stirs = |topic: &TopicId| {
-            view.of(&topic.tenant).members.iter().skip(1).any(|place| stirring.contains(&(*place, topic.clone())))
+            view.of(&topic.tenant)
+                .members
+                .iter()
+                .skip(1)
+                .any(|place| topics_with_backlog.contains(&(*place, topic.clone())))
         };
-        claimed.drained.retain(|topic| stirring.is_empty() || !stirs(topic));
+        claimed.drained.retain(|topic| topics_with_backlog.is_empty() || !stirs(topic));
         claimed.returns = self.0.members.iter().map(|member| member.returns()).sum();
         claimed
     }
@@ -89,7 +93,7 @@ impl Several {
             match member.ask(member.store.claim(worker, &lines)).await {
                 Ok(claimed) => (place, Some(claimed)),
                 Err(error) => {
-                    if !error.is_away() {
+                    if !error.is_unavailable() {
                         tracing::error!(store = %member.name, "failed to claim: {:#}", anyhow::Error::from(error));
                     }
                     (place, None)
@@ -105,16 +109,16 @@ impl Several {
         let lost = |answer: &Settled| *answer == Settled::LeaseLost;
         let tenant = |settlement: &Settlement| settlement.lease.topic.tenant.clone();
         let settle =
-            |member: Arc<Member>, batch: Vec<Settlement>| async move { member.ask(member.store.settle(&batch)).await };
+            |member: Arc<Shard>, batch: Vec<Settlement>| async move { member.ask(member.store.settle(&batch)).await };
         self.place_by_place(settlements, tenant, Settled::LeaseLost, lost, settle).await
     }
 
     /// Of a store that is away nobody can tell, so its leases are taken to be kept: a settle will find out.
     pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         let tenant = |lease: &Lease| lease.topic.tenant.clone();
-        let extend = |member: Arc<Member>, batch: Vec<Lease>| async move {
+        let extend = |member: Arc<Shard>, batch: Vec<Lease>| async move {
             match member.ask(member.store.extend(&batch, lease)).await {
-                Err(error) if error.is_away() => Ok(vec![true; batch.len()]),
+                Err(error) if error.is_unavailable() => Ok(vec![true; batch.len()]),
                 kept => kept,
             }
         };
@@ -139,7 +143,7 @@ impl Several {
         tenant: impl Fn(&T) -> Name,
         unknown: A,
         open: impl Fn(&A) -> bool,
-        ask: impl Fn(Arc<Member>, Vec<T>) -> F,
+        ask: impl Fn(Arc<Shard>, Vec<T>) -> F,
     ) -> Result<Vec<A>, StoreError> {
         let view = self.view();
         let mut answers = vec![unknown; items.len()];
@@ -170,7 +174,7 @@ impl Several {
                         }
                     }
                     // A place that was left long ago, and hardly ever knows anything.
-                    Err(error) if error.is_away() && !must => {}
+                    Err(error) if error.is_unavailable() && !must => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -183,7 +187,7 @@ impl Several {
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
             let migrated = match member.ask(member.store.migrate(tenant, limit)).await {
-                Err(error) if error.is_away() => Migrated { moved: 0, next_due_in: Some(LOOK_AGAIN) },
+                Err(error) if error.is_unavailable() => Migrated { moved: 0, next_due_in: Some(LOOK_AGAIN) },
                 migrated => migrated?,
             };
             all.moved += migrated.moved;
@@ -216,7 +220,7 @@ impl Several {
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
             let overdue = member.store.overdue(tenant, member.dead_after(dead_after), limit);
-            found.extend(unless_away(member.ask(overdue).await)?.unwrap_or_default());
+            found.extend(if_available(member.ask(overdue).await)?.unwrap_or_default());
         }
         found.truncate(limit);
         Ok(found)
@@ -231,16 +235,18 @@ impl Several {
         let mut found = Vec::new();
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
-            found.extend(unless_away(member.ask(member.store.held(tenant, worker, except)).await)?.unwrap_or_default());
+            found.extend(
+                if_available(member.ask(member.store.claims_of(tenant, worker, except)).await)?.unwrap_or_default(),
+            );
         }
         Ok(found)
     }
 
-    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<Wanted, StoreError> {
-        let mut all = Wanted::default();
+    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
+        let mut all = PendingWork::default();
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
-            let Some(wanted) = unless_away(member.ask(member.store.wanted(tenant, raw)).await)? else { continue };
+            let Some(wanted) = if_available(member.ask(member.store.poll_work(tenant, raw)).await)? else { continue };
             self.note_ready(place, &wanted.ready);
             all.ready.extend(wanted.ready);
             all.cancelled.extend(wanted.cancelled);
@@ -261,7 +267,7 @@ impl Several {
             if batch.is_empty() {
                 continue;
             }
-            let swept = unless_away(member.ask(member.store.sweep(&batch)).await)?.unwrap_or_default();
+            let swept = if_available(member.ask(member.store.sweep(&batch)).await)?.unwrap_or_default();
             for (at, swept) in positions.into_iter().zip(swept) {
                 if let Some(dropped) = dropped.get_mut(at) {
                     *dropped += swept;
@@ -280,9 +286,9 @@ fn topics(lines: &Lines) -> BTreeMap<usize, Vec<TopicId>> {
 }
 
 /// None: the store is away.
-pub(super) fn unless_away<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+pub(super) fn if_available<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match answer {
-        Err(error) if error.is_away() => Ok(None),
+        Err(error) if error.is_unavailable() => Ok(None),
         answer => answer.map(Some),
     }
 }
@@ -298,9 +304,9 @@ pub(super) fn one_is_enough(answers: Vec<Result<(), StoreError>>) -> Result<(), 
     problem.map_or(Ok(()), Err)
 }
 
-fn silent(member: &Member) -> StoreError {
+fn silent(member: &Shard) -> StoreError {
     let source = anyhow::anyhow!("no answer within {} s", HEARTBEAT_TIME.as_secs());
-    StoreError::Away { store: member.name.to_string(), source }
+    StoreError::Unavailable { store: member.name.to_string(), source }
 }
 
 fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

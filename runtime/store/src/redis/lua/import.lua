@@ -26,7 +26,7 @@ local PLACE = {
   end,
 }
 
-local function take_in(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
+local function import(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
   local enqueued = string.sub(body, 1, 8)
   if redis.call('HGET', KEYS[12], id) == enqueued then return 2 end
   if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
@@ -46,7 +46,7 @@ end
 
 local answers = {}
 for i = 4 + #topics, #ARGV, 10 do
-  answers[#answers + 1] = take_in(ARGV[i], topics[tonumber(ARGV[i + 1])], unpack(ARGV, i + 2, i + 9))
+  answers[#answers + 1] = import(ARGV[i], topics[tonumber(ARGV[i + 1])], unpack(ARGV, i + 2, i + 9))
 end
 for _, topic in ipairs(topics) do announce(at, topic) end
 return answers

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::member::Member;
+use super::member::Shard;
 use crate::Placement;
 use gristmill_core::job::Name;
 
@@ -40,7 +40,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(
-        members: &[Arc<Member>],
+        members: &[Arc<Shard>],
         residences: &BTreeMap<Name, Name>,
         records: BTreeMap<Name, Placement>,
     ) -> Self {

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::store::Several;
-use crate::{Doorkeeper, FoundToken, StoreError, TokenAdded, Tokens};
+use super::store::ShardedStore;
+use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
 use gristmill_core::token::{NewToken, Token, TokenId, TokenLimits};
 
 #[async_trait]
-impl Tokens for Several {
+impl Tokens for ShardedStore {
     async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError> {
         let home = self.home();
         home.ask(home.store.add_token(token)).await
@@ -32,7 +32,7 @@ impl Tokens for Several {
 }
 
 #[async_trait]
-impl Doorkeeper for Several {
+impl TokenLookup for ShardedStore {
     async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> {
         let home = self.home();
         home.ask(home.store.find_token(id)).await
