@@ -11,7 +11,7 @@ use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, Worker
 use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
-use gristmill::server::{DoorSettings, HttpLimits, HttpServer, Phase};
+use gristmill::server::{HttpLimits, HttpServer, HttpServerSettings, Phase};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::ShardedStore;
@@ -101,7 +101,8 @@ impl TestRunner {
         let reloader = Reloader::start_measured(manifest, sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings = DoorSettings { limits: self.limits, metrics: metrics.clone(), ..DoorSettings::default() };
+        let settings =
+            HttpServerSettings { limits: self.limits, metrics: metrics.clone(), ..HttpServerSettings::default() };
         let door = HttpServer::start_with(listener, self.store.clone(), "the runner's", &settings).unwrap();
         let settings = RunnerSettings {
             worker: WorkerId::new("runner"),
@@ -113,7 +114,7 @@ impl TestRunner {
             tenants: door.tenants(),
         };
         door.set_registry(reloader.registry());
-        door.set_intake(reloader.intake());
+        door.set_uploads(reloader.uploads());
         self.several.iter().for_each(|several| door.set_moves(Arc::new(several.clone())));
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
         self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());

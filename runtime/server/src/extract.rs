@@ -5,8 +5,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 
-use super::problem::Problem;
-use super::wire::Object;
+use crate::problem::Problem;
+use crate::wire::Object;
 
 /// A part of the request's head.
 pub(super) struct Head<E>(pub(super) E);

@@ -1,65 +1,40 @@
-//! The server's door: health for whoever watches over it, and a JSON API for producers, operators and our own commands.
+//! The HTTP server: health for whatever supervises it, and a JSON API for producers, pull workers, operators and our own
+//! commands.
 //!
-//! An embedded store belongs to one process; the others come in here. [`RemoteStore`] is the other end: a store like any
-//! other, by way of a server. `wire/` is what both ends say to each other. Reference for people: `docs/http-api.md`.
+//! An embedded store belongs to one process; other processes use it through this server. [`RemoteStore`] is their end: a
+//! store like any other, reached through a server. `wire/` holds the JSON types that both ends share. The reference for
+//! users is `docs/http-api.md`.
 //!
-//! A request comes by `accept` (connections, in bounded number, over `tls` or not), gets its name (`request_id`), is looked at
-//! (`guard`), says who it is (`door`, `caller`), and has a turn (`turns`), or a place among those that wait (`watch`, by the
-//! `hub`'s signals). `room` is what every route can reach, `openapi` the list of all routes.
+//! # Layout
+//! A request passes these folders in this order:
+//! - `serve/` accepts connections, in bounded number, with or without TLS, names each request and measures it.
+//! - `auth/` refuses what a web page could make a browser send, finds out which token a request brings, and what it may do.
+//! - `limits/` bounds requests and jobs: of the server, of a token, of a tenant.
+//! - `api/` has the routes; `stream/` those that wait or go on; `pull/` those of pull workers; `lmstfy/` lmstfy's wire API.
 //!
-//! Who comes in says a token, and may do what that allows. As long as there are none, everybody on this machine may do
-//! everything, and `guard` keeps out what a web page makes a browser send there.
+//! `state` is what every route can reach, and `problem` how every route refuses. As long as there are no tokens, everybody on
+//! this machine may do everything.
 
-mod accept;
-mod caller;
+mod admission;
+mod api;
+mod auth;
 mod client;
-mod components;
-mod crowd;
-mod dead;
-mod depths;
-mod door;
-mod events;
 mod extract;
-mod guard;
-mod handover;
-mod health;
-mod hub;
-mod idempotency;
-mod job;
-mod jobs;
-mod keyring;
 mod limits;
-mod list;
-mod listen;
 mod lmstfy;
-mod measure;
-mod moves;
-mod openapi;
 mod problem;
 mod pull;
-mod push;
-mod quota;
-mod rates;
-mod receipt;
-mod request_id;
-mod room;
-mod scrape;
-mod server;
-mod signals;
-mod sse;
-mod tls;
-mod tokens;
-mod topics;
-mod turns;
-mod watch;
+mod serve;
+mod settings;
+mod state;
+mod stream;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use client::RemoteStore;
-pub use door::DoorSettings;
 pub use limits::HttpLimits;
-pub use listen::{ListenError, listen};
-pub use room::Phase;
-pub use server::{HttpServer, OpenError};
+pub use serve::{HttpServer, ListenError, OpenError, listen};
+pub use settings::HttpServerSettings;
+pub use state::Phase;

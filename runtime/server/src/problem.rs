@@ -8,8 +8,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::caller;
 use gristmill_store::StoreError;
+
+/// When to come again where that depends on others.
+pub(crate) const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// The media type of a [`Problem`].
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -131,8 +133,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, retry_after) = (self.code.status(), self.retry_after);
-        let passes_soon =
-            matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway).then_some(caller::COME_AGAIN);
+        let passes_soon = matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway).then_some(COME_AGAIN);
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);

@@ -20,7 +20,7 @@ use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::{Journal, Runner, RunnerSettings};
 use gristmill_sandbox::Sandbox;
-use gristmill_server::{self as http, DoorSettings, HttpServer, Phase};
+use gristmill_server::{self as http, HttpServer, HttpServerSettings, Phase};
 use gristmill_store::{Store, StoreError, Watched, embedded};
 
 /// Run jobs until told to end
@@ -93,12 +93,12 @@ async fn open_door(
         Listen::Usual if is_in_memory => Listen::At(Listen::USUAL),
         listen => listen,
     };
-    let settings = DoorSettings {
+    let settings = HttpServerSettings {
         insecure: manifest.http.insecure || insecure,
         tls: manifest.http.tls.clone(),
         plan: Arc::new(HandlerRegistry::planned(manifest)),
         metrics: metrics.clone(),
-        ..DoorSettings::default()
+        ..HttpServerSettings::default()
     };
     let has_tokens = listen != Listen::Off && opened.store.has_tokens().await?;
     if let Listen::At(address) = listen {
@@ -130,7 +130,7 @@ fn may_be_reached(address: SocketAddr, on_purpose: bool) -> Result<(), Usage> {
     )))
 }
 
-fn say_who_may_come(address: SocketAddr, settings: &DoorSettings, has_tokens: bool) {
+fn say_who_may_come(address: SocketAddr, settings: &HttpServerSettings, has_tokens: bool) {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{address}");
     let loopback = address.ip().is_loopback();
@@ -179,7 +179,7 @@ async fn work(
     let registry = reloader.registry();
     door.iter().for_each(|door| {
         door.set_registry(registry.clone());
-        door.set_intake(reloader.intake());
+        door.set_uploads(reloader.uploads());
     });
     let topics = registry.borrow().entries().count();
     let stop_reloading = CancellationToken::new();

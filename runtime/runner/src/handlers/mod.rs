@@ -7,12 +7,12 @@
 //! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
 mod folder;
-mod intake;
 mod registry;
 mod reload;
+mod uploads;
 mod watch;
 
 pub use folder::{Folder, Refusal};
-pub use intake::{Intake, IntakeError};
 pub use registry::{Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
+pub use uploads::{ComponentUploads, UploadError};

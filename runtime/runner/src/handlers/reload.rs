@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::folder::{Changes, Folder, Refusal};
-use super::intake::Intake;
 use super::registry::{Handler, HandlerRegistry, TopicHandler};
+use super::uploads::ComponentUploads;
 use super::watch::Hints;
 use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use gristmill_core::job::{DEFAULT_TENANT, Name};
@@ -96,8 +96,8 @@ impl Reloader {
     }
 
     /// Another way into the folder.
-    pub fn intake(&self) -> Intake {
-        Intake::new(self.sandbox.clone(), self.folder.path(), self.registry.subscribe())
+    pub fn uploads(&self) -> ComponentUploads {
+        ComponentUploads::new(self.sandbox.clone(), self.folder.path(), self.registry.subscribe())
     }
 
     /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.

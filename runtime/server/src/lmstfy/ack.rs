@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::api::Api;
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request::RequestContext;
 use gristmill_core::job::{Claim, Job, JobId, Lease, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_core::time::Timestamp;
@@ -18,24 +18,24 @@ use gristmill_store::{Cancelled, JobState, JobView, Settled, Settlement};
 const LOOKS: usize = 5;
 
 /// 204 whatever there was to end.
-pub(super) async fn ack(State(api): State<Api>, asked: Asked) -> Result<StatusCode, Refusal> {
-    asked.client.may(Scope::Work)?;
-    end(&api, &asked).await?;
+pub(super) async fn ack(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
+    context.client.may(Scope::Work)?;
+    end(&api, &context).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Ends the job in the path, unless it is another queue's, or the client is known to have lost it to somebody else.
-pub(super) async fn end(api: &Api, asked: &Asked) -> Result<(), Refusal> {
-    let Ok(id) = asked.job.parse::<JobId>() else { return Ok(()) };
-    let tenant = &asked.queue.topic.tenant;
+pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refusal> {
+    let Ok(id) = context.job.parse::<JobId>() else { return Ok(()) };
+    let tenant = &context.queue.topic.tenant;
     for _ in 0..LOOKS {
-        let Some(JobView { job: Some(job), state, attempts, .. }) = api.room.store.job(tenant, &id).await? else {
+        let Some(JobView { job: Some(job), state, attempts, .. }) = api.state.store.job(tenant, &id).await? else {
             break;
         };
-        if job.spec.topic != asked.queue.topic {
+        if job.spec.topic != context.queue.topic {
             return Ok(());
         }
-        match end_once(api, asked, job, state, attempts).await? {
+        match end_once(api, context, job, state, attempts).await? {
             Looked::Ended => break,
             Looked::PassedOver => return Ok(()),
             Looked::Moved => {}
@@ -60,11 +60,17 @@ impl Looked {
     }
 }
 
-async fn end_once(api: &Api, asked: &Asked, job: Job, state: JobState, attempts: u32) -> Result<Looked, Refusal> {
-    let (store, topic, id) = (&api.room.store, job.spec.topic.clone(), job.spec.id.clone());
+async fn end_once(
+    api: &Api,
+    context: &RequestContext,
+    job: Job,
+    state: JobState,
+    attempts: u32,
+) -> Result<Looked, Refusal> {
+    let (store, topic, id) = (&api.state.store, job.spec.topic.clone(), job.spec.id.clone());
     match state {
         JobState::Running { worker, delivery, lease_until, .. } if WorkerId::new(&worker).is_pull() => {
-            let (worker, me) = (WorkerId::new(&worker), asked.client.worker());
+            let (worker, me) = (WorkerId::new(&worker), context.client.worker());
             if worker != *me && api.holders().is_late(&topic.tenant, &id, delivery, me) {
                 tracing::debug!(job = %id, "a late ack is passed over: the job is another client's now");
                 return Ok(Looked::PassedOver);

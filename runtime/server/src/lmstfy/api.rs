@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::holders::Holders;
 use super::line::Lines;
 use super::throttle::Throttles;
-use crate::room::Room;
+use crate::state::AppState;
 use gristmill_core::job::TopicId;
 use gristmill_core::topic::Topic;
 
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 32;
 /// lmstfy's API, and what it remembers.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
-    pub(super) room: Room,
+    pub(super) state: AppState,
     shared: Arc<Shared>,
 }
 
@@ -35,17 +35,17 @@ struct Shared {
 }
 
 impl Api {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(state: AppState) -> Self {
         let shared = Shared {
             closed: AtomicBool::new(false),
             access_log: AtomicBool::new(false),
             requests: Semaphore::new(AT_ONCE),
             claims: Semaphore::new(AT_ONCE),
-            lines: Lines::new(Arc::clone(&room.hub)),
+            lines: Lines::new(Arc::clone(&state.signal_hub)),
             holders: Holders::default(),
             throttles: Throttles::default(),
         };
-        Self { room, shared: Arc::new(shared) }
+        Self { state, shared: Arc::new(shared) }
     }
 
     /// From now on there is no such API.
@@ -62,12 +62,12 @@ impl Api {
         &self.shared.access_log
     }
 
-    /// Turns of requests that are read and answered without waiting for anything.
+    /// RequestLimiter of requests that are read and answered without waiting for anything.
     pub(super) fn requests(&self) -> &Semaphore {
         &self.shared.requests
     }
 
-    /// Turns of claims.
+    /// RequestLimiter of claims.
     pub(super) fn claims(&self) -> &Semaphore {
         &self.shared.claims
     }
@@ -99,6 +99,6 @@ impl Api {
 
     /// None: nobody wrote the topic down.
     fn with_topic<T>(&self, topic: &TopicId, tell: impl FnOnce(&Topic) -> T) -> Option<T> {
-        self.room.topics().get(topic).map(|entry| tell(&entry.topic))
+        self.state.topics().get(topic).map(|entry| tell(&entry.topic))
     }
 }

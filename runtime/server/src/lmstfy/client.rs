@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use super::api::Api;
 use super::query::Query;
 use super::refusal::Refusal;
-use crate::caller::Caller;
-use crate::quota::Pass;
-use crate::receipt::Receipt;
+use crate::auth::identity::Identity;
+use crate::limits::TenantPermit;
+use crate::serve::delivery_tracker::DeliveryTracker;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::token::{Scope, Throttle, TokenHash, TokenId};
 
@@ -23,12 +23,12 @@ pub(super) const POOL: &str = "default";
 /// A client that has been let in.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    caller: Caller,
+    identity: Identity,
     /// Counted for as long as the request goes on. None: nobody counts.
-    _pass: Option<Arc<Pass>>,
+    _pass: Option<Arc<TenantPermit>>,
     /// What it said for a token, and where it comes from.
     worker: WorkerId,
-    pub(super) receipt: Receipt,
+    pub(super) delivery_tracker: DeliveryTracker,
 }
 
 impl Client {
@@ -44,18 +44,18 @@ impl Client {
         if pool != POOL {
             return Err(Refusal::not_found("pool not found"));
         }
-        let caller = known(api, text, tenant).await?;
-        let pass = api.room.enter(&caller)?.map(Arc::new);
+        let identity = known(api, text, tenant).await?;
+        let pass = api.state.enter(&identity)?.map(Arc::new);
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let worker = worker(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
-        let receipt = parts.extensions.get::<Receipt>().cloned().unwrap_or_default();
-        Ok(Self { caller, _pass: pass, worker, receipt })
+        let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
+        Ok(Self { identity, _pass: pass, worker, delivery_tracker })
     }
 
     /// # Errors
     /// The token is for other things.
     pub(super) fn may(&self, scope: Scope) -> Result<(), Refusal> {
-        let allowed = self.caller.token().is_none_or(|token| token.scopes.contains(&scope));
+        let allowed = self.identity.token().is_none_or(|token| token.scopes.contains(&scope));
         allowed.then_some(()).ok_or(Refusal::forbidden(match scope {
             Scope::Push => "the token lacks the scope `push`",
             Scope::Work => "the token lacks the scope `work`",
@@ -79,17 +79,18 @@ impl Client {
 
     /// The limits of its token.
     pub(super) fn throttle(&self) -> Option<(&TokenId, Throttle)> {
-        let token = self.caller.token()?;
+        let token = self.identity.token()?;
         Some((&token.id, token.limits.throttle?))
     }
 }
 
 /// Whoever comes with this text, if it may come into the tenant.
-async fn known(api: &Api, text: &str, tenant: &Name) -> Result<Caller, Refusal> {
+async fn known(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refusal> {
     let said = (!text.is_empty()).then_some(text);
-    let of = |caller: &Caller| caller.token().is_none_or(|token| token.tenant.as_ref().is_none_or(|of| of == tenant));
-    match Caller::of(&api.room, said).await?.filter(of) {
-        Some(caller) => Ok(caller),
+    let of =
+        |identity: &Identity| identity.token().is_none_or(|token| token.tenant.as_ref().is_none_or(|of| of == tenant));
+    match Identity::of(&api.state, said).await?.filter(of) {
+        Some(identity) => Ok(identity),
         None if said.is_none() => Err(Refusal::unknown("token not found")),
         None => Err(Refusal::unknown("invalid token")),
     }

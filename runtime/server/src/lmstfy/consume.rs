@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::api::Api;
-use super::asked::AskedForSeveral;
 use super::names::Queue;
 use super::refusal::Refusal;
+use super::request::QueuesContext;
 use super::throttle::Action;
 use super::told::ToldJob;
-use crate::handover::Handover;
+use crate::lmstfy::claim_guard::ClaimGuard;
 use gristmill_core::job::{Claim, Name, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_core::token::Scope;
@@ -44,11 +44,11 @@ struct Order {
 /// What was claimed, and what undoes it.
 struct Taken {
     claims: Vec<Claim>,
-    handover: Handover,
+    handover: ClaimGuard,
 }
 
-pub(super) async fn consume(State(api): State<Api>, asked: AskedForSeveral) -> Result<Response, Refusal> {
-    let AskedForSeveral { tenant, queues, query, client, namespace } = asked;
+pub(super) async fn consume(State(api): State<Api>, asked: QueuesContext) -> Result<Response, Refusal> {
+    let QueuesContext { tenant, queues, query, client, namespace } = asked;
     client.may(Scope::Work)?;
     let counted = api.throttles().count(client.throttle(), Action::Consume, Instant::now())?;
     let ttr: u32 = query.number("ttr", TTR, "invalid ttr")?;
@@ -68,7 +68,7 @@ pub(super) async fn consume(State(api): State<Api>, asked: AskedForSeveral) -> R
     let Taken { claims, handover } = order.take(&api, Duration::from_secs(timeout.into())).await?;
     counted.succeed();
     let told = order.tell(&api, &namespace, &claims)?;
-    let mut response = Response::new(handover.with(told, client.receipt));
+    let mut response = Response::new(handover.with(told, client.delivery_tracker));
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     Ok(response)
@@ -77,7 +77,7 @@ pub(super) async fn consume(State(api): State<Api>, asked: AskedForSeveral) -> R
 impl Order {
     /// Claims now, or within `timeout` as soon as there is something. Cancel-safe: what was claimed goes back.
     async fn take(self: &Arc<Self>, api: &Api, timeout: Duration) -> Result<Taken, Refusal> {
-        api.room.tenants.note(&self.tenant);
+        api.state.tenants.note(&self.tenant);
         let deadline = Instant::now() + timeout;
         if let Some(taken) = self.look(api).await? {
             return Ok(taken);
@@ -96,9 +96,9 @@ impl Order {
             tokio::select! {
                 () = place.woken() => {}
                 () = tokio::time::sleep_until(deadline) => return Err(Refusal::NoJob),
-                () = api.room.stop.cancelled() => return Err(Refusal::NoJob),
+                () = api.state.stop.cancelled() => return Err(Refusal::NoJob),
             }
-            api.room.tenants.note(&self.tenant);
+            api.state.tenants.note(&self.tenant);
         }
     }
 
@@ -116,11 +116,11 @@ impl Order {
         let (mut claims, mut bytes) = (Vec::new(), 0);
         for queue in &self.queues {
             loop {
-                let room = (self.count - claims.len()).min(AT_ONCE);
-                if room == 0 || bytes >= BYTES {
+                let state = (self.count - claims.len()).min(AT_ONCE);
+                if state == 0 || bytes >= BYTES {
                     return Ok(self.taken(api, claims));
                 }
-                let (live, drained) = match self.claim_from(api, queue, room).await {
+                let (live, drained) = match self.claim_from(api, queue, state).await {
                     Ok(claimed) => claimed,
                     // What there is already is not lost for it.
                     Err(error) if !claims.is_empty() => {
@@ -142,13 +142,13 @@ impl Order {
     /// Jobs whose time to live is not over, and whether the queue is empty now. The others are expired, and counted.
     async fn claim_from(&self, api: &Api, queue: &Queue, max: usize) -> Result<(Vec<Claim>, bool), StoreError> {
         let from = ClaimFrom { topic: queue.topic.clone(), max, lease: self.lease };
-        let claimed = api.room.store.claim(&self.worker, &[from]).await?;
+        let claimed = api.state.store.claim(&self.worker, &[from]).await?;
         let is_over = |claim: &Claim| claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
         let (over, live): (Vec<_>, Vec<_>) = claimed.claims.into_iter().partition(is_over);
         if !over.is_empty() {
             let retention = api.retention(&queue.topic);
             let expired: Vec<_> = over.iter().map(|claim| Settlement::of(claim, Verdict::Expire, retention)).collect();
-            if let Err(error) = api.room.store.settle(&expired).await {
+            if let Err(error) = api.state.store.settle(&expired).await {
                 tracing::error!("failed to expire jobs, they come back: {:#}", anyhow::Error::from(error));
             }
         }
@@ -162,12 +162,12 @@ impl Order {
         for Claim { lease, .. } in &claims {
             api.holders().note(&self.tenant, &lease.job, lease.delivery, &self.worker);
         }
-        api.room.tenants.note_lease(&self.tenant, self.lease);
+        api.state.tenants.note_lease(&self.tenant, self.lease);
         let release = |claim: &Claim| {
             let Claim { lease, .. } = claim;
             Settlement::of(claim, Verdict::Release(Duration::ZERO), api.retention(&lease.topic))
         };
-        let handover = Handover::new(Arc::clone(&api.room.store), claims.iter().map(release).collect());
+        let handover = ClaimGuard::new(Arc::clone(&api.state.store), claims.iter().map(release).collect());
         Some(Taken { claims, handover })
     }
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::api::Api;
-use super::asked::Asked;
 use super::queue::{Sizes, sizes};
 use super::refusal::Refusal;
+use super::request::RequestContext;
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::token::Scope;
 use gristmill_store::StoreError;
@@ -30,45 +30,45 @@ enum Change {
     Delete,
 }
 
-pub(super) async fn size(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
-    asked.client.may(Scope::Read)?;
-    let Sizes { dead, .. } = sizes(&api.room.store, &asked.queue.topic).await?;
-    Ok(Json(json!({ "namespace": asked.namespace, "queue": asked.queue.name, "size": dead })))
+pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
+    context.client.may(Scope::Read)?;
+    let Sizes { dead, .. } = sizes(&api.state.store, &context.queue.topic).await?;
+    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": dead })))
 }
 
-pub(super) async fn peek(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
-    asked.client.may(Scope::Read)?;
-    let (dead, oldest) = oldest(&api, &asked.queue.topic, 1).await?;
+pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
+    context.client.may(Scope::Read)?;
+    let (dead, oldest) = oldest(&api, &context.queue.topic, 1).await?;
     let head = oldest.first().map_or("", JobId::as_str);
-    let (namespace, queue) = (&asked.namespace, &asked.queue.name);
+    let (namespace, queue) = (&context.namespace, &context.queue.name);
     Ok(Json(json!({ "namespace": namespace, "queue": queue, "deadletter_size": dead, "deadletter_head": head })))
 }
 
-pub(super) async fn respawn(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
-    asked.client.may_all()?;
-    let limit = limit(&asked)?;
-    let ttl: i64 = asked.query.number("ttl", TTL, "invalid ttl")?;
+pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
+    context.client.may_all()?;
+    let limit = limit(&context)?;
+    let ttl: i64 = context.query.number("ttl", TTL, "invalid ttl")?;
     if ttl < 0 {
         return Err(Refusal::bad("invalid ttl"));
     }
-    let count = change(&api, &asked.queue.topic, Change::Respawn, limit).await?;
+    let count = change(&api, &context.queue.topic, Change::Respawn, limit).await?;
     Ok(Json(json!({ "msg": "respawned", "count": count })))
 }
 
-pub(super) async fn delete(State(api): State<Api>, asked: Asked) -> Result<StatusCode, Refusal> {
-    asked.client.may_all()?;
-    change(&api, &asked.queue.topic, Change::Delete, limit(&asked)?).await?;
+pub(super) async fn delete(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
+    context.client.may_all()?;
+    change(&api, &context.queue.topic, Change::Delete, limit(&context)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn limit(asked: &Asked) -> Result<u64, Refusal> {
-    let limit: i64 = asked.query.number("limit", 1, "invalid limit")?;
+fn limit(context: &RequestContext) -> Result<u64, Refusal> {
+    let limit: i64 = context.query.number("limit", 1, "invalid limit")?;
     u64::try_from(limit).ok().filter(|limit| *limit > 0).ok_or(Refusal::bad("invalid limit"))
 }
 
 /// How many jobs are dead, and the ids of the oldest.
 async fn oldest(api: &Api, topic: &TopicId, limit: usize) -> Result<(u64, Vec<JobId>), StoreError> {
-    let store = &api.room.store;
+    let store = &api.state.store;
     let Sizes { dead, .. } = sizes(store, topic).await?;
     // The list begins with the latest.
     let skip = usize::try_from(dead).unwrap_or(usize::MAX).saturating_sub(limit);
@@ -83,8 +83,8 @@ async fn change(api: &Api, topic: &TopicId, change: Change, limit: u64) -> Resul
         let some = usize::try_from(limit - changed).unwrap_or(usize::MAX).min(AT_ONCE);
         let (_, ids) = oldest(api, topic, some).await?;
         let were_dead = match change {
-            Change::Respawn => api.room.store.respawn(topic, &ids).await?,
-            Change::Delete => api.room.store.delete_dead(topic, &ids).await?,
+            Change::Respawn => api.state.store.respawn(topic, &ids).await?,
+            Change::Delete => api.state.store.delete_dead(topic, &ids).await?,
         };
         let moved = were_dead.into_iter().filter(|was_dead| *was_dead).count() as u64;
         // None left, or none that can be moved: another job holds its unique value.

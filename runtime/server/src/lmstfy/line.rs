@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::hub::{Hub, Listener};
+use crate::stream::signal_hub::{Listener, SignalHub};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{Signal, StoreError};
 
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// One line for each tenant for which somebody waits.
 #[derive(Debug)]
 pub(super) struct Lines {
-    hub: Arc<Hub>,
+    signal_hub: Arc<SignalHub>,
     lines: tokio::sync::Mutex<HashMap<Name, Weak<Line>>>,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Place {
 }
 
 impl Lines {
-    pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, lines: tokio::sync::Mutex::default() }
+    pub(super) fn new(signal_hub: Arc<SignalHub>) -> Self {
+        Self { signal_hub, lines: tokio::sync::Mutex::default() }
     }
 
     /// Joins the line of a tenant for jobs of these topics. What becomes ready after that wakes somebody, so look again.
@@ -69,7 +69,7 @@ impl Lines {
         let line = match lines.get(tenant).and_then(Weak::upgrade) {
             Some(line) => line,
             None => {
-                let line = Arc::new(Line::new(self.hub.listen(tenant).await?));
+                let line = Arc::new(Line::new(self.signal_hub.listen(tenant).await?));
                 lines.retain(|_, line| line.strong_count() > 0);
                 lines.insert(tenant.clone(), Arc::downgrade(&line));
                 line

@@ -4,7 +4,7 @@
 //! lmstfy, and why, is in `docs/lmstfy.md`.
 //!
 //! ```text
-//! routes ─► asked: names, pool, token ─► publish   push
+//! routes ─► request: names, pool, token ─► publish   push
 //!                                     ├► consume   claim, or wait in line; handed over
 //!                                     ├► ack       settle, cancel or delete, by id
 //!                                     ├► queue     peek, size, destroy
@@ -15,7 +15,7 @@ mod accounts;
 mod ack;
 mod admin;
 mod api;
-mod asked;
+pub(crate) mod claim_guard;
 mod client;
 mod consume;
 mod dead;
@@ -27,6 +27,7 @@ mod publish;
 mod query;
 mod queue;
 mod refusal;
+mod request;
 mod routes;
 mod throttle;
 mod told;

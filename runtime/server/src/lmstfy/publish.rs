@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::ack;
 use super::api::Api;
-use super::asked::Asked;
 use super::id;
 use super::names::Queue;
 use super::query::Query;
 use super::refusal::Refusal;
+use super::request::RequestContext;
 use super::throttle::Action;
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::token::Scope;
@@ -55,34 +55,44 @@ struct Terms {
     attributes: Vec<(String, String)>,
 }
 
-pub(super) async fn publish(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
-    asked.client.may(Scope::Push)?;
-    let counted = api.throttles().count(asked.client.throttle(), Action::Produce, Instant::now())?;
-    let (terms, body) = one(&asked.query, &headers, body).await?;
-    let ids = push(&api, &asked.queue, &terms, vec![body]).await?;
+pub(super) async fn publish(State(api): State<Api>, context: RequestContext, headers: HeaderMap, body: Body) -> Answer {
+    context.client.may(Scope::Push)?;
+    let counted = api.throttles().count(context.client.throttle(), Action::Produce, Instant::now())?;
+    let (terms, body) = one(&context.query, &headers, body).await?;
+    let ids = push(&api, &context.queue, &terms, vec![body]).await?;
     counted.succeed();
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
 }
 
 /// Publishes a job in place of another, which goes once the new one is stored. Nothing happens to it before the whole
 /// request makes sense.
-pub(super) async fn republish(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
-    asked.client.may(Scope::Push)?;
-    asked.client.may(Scope::Work)?;
-    let (terms, body) = one(&asked.query, &headers, body).await?;
-    let ids = push(&api, &asked.queue, &terms, vec![body]).await?;
-    ack::end(&api, &asked).await?;
+pub(super) async fn republish(
+    State(api): State<Api>,
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    context.client.may(Scope::Push)?;
+    context.client.may(Scope::Work)?;
+    let (terms, body) = one(&context.query, &headers, body).await?;
+    let ids = push(&api, &context.queue, &terms, vec![body]).await?;
+    ack::end(&api, &context).await?;
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
 }
 
 /// All of them or none, in one batch.
-pub(super) async fn publish_many(State(api): State<Api>, asked: Asked, headers: HeaderMap, body: Body) -> Answer {
-    asked.client.may(Scope::Push)?;
-    let counted = api.throttles().count(asked.client.throttle(), Action::Produce, Instant::now())?;
-    let terms = Terms::read(&asked.query, &headers)?;
+pub(super) async fn publish_many(
+    State(api): State<Api>,
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    context.client.may(Scope::Push)?;
+    let counted = api.throttles().count(context.client.throttle(), Action::Produce, Instant::now())?;
+    let terms = Terms::read(&context.query, &headers)?;
     let body = read(body, JOBS_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
     let terms = terms.with_attributes(&headers);
-    let ids = push(&api, &asked.queue, &terms?, elements(&body)?).await?;
+    let ids = push(&api, &context.queue, &terms?, elements(&body)?).await?;
     counted.succeed();
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_ids": ids }))))
 }
@@ -126,10 +136,10 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, body)).collect();
     let mut jobs = jobs.ok_or(Refusal::Internal)?;
-    api.room.admit(&jobs).await?;
+    api.state.admit(&jobs).await?;
     let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
     for _ in 0..TRIES {
-        let pushed = api.room.store.push(&jobs).await?;
+        let pushed = api.state.store.push(&jobs).await?;
         // Two of the same millisecond and delay, and the same chance.
         let mut again = Vec::new();
         for (mut job, _) in jobs.into_iter().zip(pushed).filter(|(_, pushed)| *pushed != Pushed::Stored) {

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::api::Api;
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request::RequestContext;
 use super::told::ToldJob;
 use gristmill_core::job::{Job, JobId, TopicId};
 use gristmill_core::time::Timestamp;
@@ -35,23 +35,23 @@ pub(super) async fn sizes(store: &Arc<dyn Store>, topic: &TopicId) -> Result<Siz
     Ok(counts.map_or_else(Sizes::default, |counts| Sizes { ready: counts.ready, dead: counts.dead }))
 }
 
-pub(super) async fn size(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
-    asked.client.may(Scope::Read)?;
-    let Sizes { ready, .. } = sizes(&api.room.store, &asked.queue.topic).await?;
-    Ok(Json(json!({ "namespace": asked.namespace, "queue": asked.queue.name, "size": ready })))
+pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
+    context.client.may(Scope::Read)?;
+    let Sizes { ready, .. } = sizes(&api.state.store, &context.queue.topic).await?;
+    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": ready })))
 }
 
 /// The job that is the next to be consumed.
-pub(super) async fn peek(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
-    asked.client.may(Scope::Read)?;
+pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
+    context.client.may(Scope::Read)?;
     let (mut cursor, now) = (None, Timestamp::now());
     for _ in 0..PAGES {
-        let page = api.room.store.jobs(&asked.queue.topic, StateFilter::Ready, cursor.as_ref(), PAGE).await?;
+        let page = api.state.store.jobs(&context.queue.topic, StateFilter::Ready, cursor.as_ref(), PAGE).await?;
         for view in page.jobs {
             if let JobView { job: Some(job), attempts, .. } = view
                 && !is_over(&job, now)
             {
-                return tell(&api, &asked, &job, attempts, now);
+                return tell(&api, &context, &job, attempts, now);
             }
         }
         cursor = page.next;
@@ -63,26 +63,26 @@ pub(super) async fn peek(State(api): State<Api>, asked: Asked) -> Result<Json<Va
 }
 
 /// A job of the queue, wherever it is.
-pub(super) async fn peek_job(State(api): State<Api>, asked: Asked) -> Result<Json<Value>, Refusal> {
+pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     const UNKNOWN: Refusal = Refusal::not_found("job not found");
-    asked.client.may(Scope::Read)?;
-    let Ok(id) = asked.job.parse::<JobId>() else { return Err(UNKNOWN) };
+    context.client.may(Scope::Read)?;
+    let Ok(id) = context.job.parse::<JobId>() else { return Err(UNKNOWN) };
     let now = Timestamp::now();
-    match api.room.store.job(&asked.queue.topic.tenant, &id).await? {
+    match api.state.store.job(&context.queue.topic.tenant, &id).await? {
         Some(JobView { job: Some(job), attempts, state, .. })
             // What is dead has no time to live any more.
-            if job.spec.topic == asked.queue.topic && (matches!(state, JobState::Dead { .. }) || !is_over(&job, now)) =>
+            if job.spec.topic == context.queue.topic && (matches!(state, JobState::Dead { .. }) || !is_over(&job, now)) =>
         {
-            tell(&api, &asked, &job, attempts, now)
+            tell(&api, &context, &job, attempts, now)
         }
         _ => Err(UNKNOWN),
     }
 }
 
 /// Deletes what is ready. What is delayed or running stays and comes back, as in lmstfy.
-pub(super) async fn destroy(State(api): State<Api>, asked: Asked) -> Result<StatusCode, Refusal> {
-    asked.client.may_all()?;
-    let (store, topic) = (&api.room.store, &asked.queue.topic);
+pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
+    context.client.may_all()?;
+    let (store, topic) = (&api.state.store, &context.queue.topic);
     // No more than were there when it was asked for: producers may go on all the while.
     let mut left = sizes(store, topic).await?.ready;
     while left > 0 {
@@ -101,9 +101,9 @@ fn is_over(job: &Job, now: Timestamp) -> bool {
     job.expires_at().is_some_and(|end| now > end)
 }
 
-fn tell(api: &Api, asked: &Asked, job: &Job, attempts: u32, now: Timestamp) -> Result<Json<Value>, Refusal> {
+fn tell(api: &Api, context: &RequestContext, job: &Job, attempts: u32, now: Timestamp) -> Result<Json<Value>, Refusal> {
     let tries = job.spec.max_attempts.unwrap_or_else(|| api.attempts(&job.spec.topic));
-    let told = ToldJob::new(&asked.namespace, &asked.queue.name, job, tries.saturating_sub(attempts), now);
+    let told = ToldJob::new(&context.namespace, &context.queue.name, job, tries.saturating_sub(attempts), now);
     serde_json::to_value(told).map(Json).map_err(|error| {
         tracing::error!(%error, "failed to write a job as JSON");
         Refusal::Internal

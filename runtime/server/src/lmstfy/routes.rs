@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::api::Api;
 use super::refusal::Refusal;
 use super::{ack, consume, dead, id, publish, queue};
-use crate::guard;
+use crate::auth::origin;
 use crate::problem::Problem;
 
 /// From a request's head to its answer, if it does not wait for a job.
@@ -100,13 +100,13 @@ fn check(api: &Api, request: &Request) -> Result<Result<(), Problem>, Refusal> {
         return Err(Refusal::NO_API);
     }
     refuse_pages(request)?;
-    Ok(guard::check_host(request))
+    Ok(origin::check_host(request))
 }
 
 /// # Errors
 /// The `Host` is no name of this machine, where that is what keeps others out.
 async fn host_fits(api: &Api, host: Result<(), Problem>) -> Result<(), Refusal> {
-    if api.room.door.minds_the_host().await { Ok(host?) } else { Ok(()) }
+    if api.state.auth.minds_the_host().await { Ok(host?) } else { Ok(()) }
 }
 
 /// # Errors

@@ -10,10 +10,10 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 
-use super::held::Held;
+use super::claim_guard::ClaimGuard;
 
 /// The jobs, told by `document`, as an answer that takes them along.
-pub(super) fn answer(document: Vec<u8>, held: Held) -> Response {
+pub(super) fn answer(document: Vec<u8>, held: ClaimGuard) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::new(HandingOver::new(document.into(), held))).into_response()
 }
 
@@ -23,11 +23,11 @@ pub(super) struct HandingOver {
     last: Bytes,
     /// The connection was asked to come again.
     paused: bool,
-    held: Option<Held>,
+    held: Option<ClaimGuard>,
 }
 
 impl HandingOver {
-    pub(super) fn new(mut document: Bytes, held: Held) -> Self {
+    pub(super) fn new(mut document: Bytes, held: ClaimGuard) -> Self {
         let last = document.split_off(document.len().saturating_sub(1));
         Self { rest: document, last, paused: false, held: Some(held) }
     }

@@ -8,14 +8,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::Instant;
 
-use super::held::{Held, Taken};
+use super::claim_guard::{ClaimGuard, Taken};
 use super::take::{Wish, take};
 use super::{LONGEST_WAIT, body, lease};
-use crate::caller::{Caller, Scope};
+use crate::auth::identity::{Identity, Scope};
 use crate::extract::{Document, Head};
-use crate::hub::Listener;
 use crate::problem::{Code, Problem};
-use crate::room::Room;
+use crate::state::AppState;
+use crate::stream::signal_hub::Listener;
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::RetryPolicy;
@@ -27,42 +27,42 @@ const TOPICS: usize = 64;
 /// How often whoever is in front looks without having been called, in case a signal was lost.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Routes that wait: the turns and the time of other requests are not for them.
-pub(crate) fn waiting_routes() -> Router<Room> {
+/// Routes that wait: the request_limiter and the time of other requests are not for them.
+pub(crate) fn waiting_routes() -> Router<AppState> {
     Router::new()
         .route("/tenants/{tenant}/topics/{topic}/claim", post(claim))
         .route("/tenants/{tenant}/claim", post(claim_of))
 }
 
 async fn claim(
-    State(room): State<Room>,
-    caller: Caller,
+    State(state): State<AppState>,
+    identity: Identity,
     Head(Path(topic)): Head<Path<TopicId>>,
     Document(asked): Document<wire::Claim>,
 ) -> Result<Response, Problem> {
     let wire::Claim { max, lease_ms, wait_ms, worker } = asked;
     let (tenant, topics) = (topic.tenant, vec![topic.topic]);
-    serve(room, caller, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
+    serve(state, identity, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
 }
 
 async fn claim_of(
-    State(room): State<Room>,
-    caller: Caller,
+    State(state): State<AppState>,
+    identity: Identity,
     Head(Path(tenant)): Head<Path<Name>>,
     Document(asked): Document<wire::ClaimOf>,
 ) -> Result<Response, Problem> {
-    serve(room, caller, tenant, asked).await
+    serve(state, identity, tenant, asked).await
 }
 
-async fn serve(room: Room, caller: Caller, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
-    caller.may(Scope::Work, &tenant)?;
+async fn serve(state: AppState, identity: Identity, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
+    identity.may(Scope::Work, &tenant)?;
     let wait = Duration::from_millis(asked.wait_ms);
     let wish = check(&tenant, asked)?;
-    let mut held = take(&room, &wish).await?;
+    let mut held = take(&state, &wish).await?;
     if held.is_empty() && !wait.is_zero() {
-        held = wait_for(&room, &tenant, &wish, Instant::now() + wait).await?.unwrap_or(held);
+        held = wait_for(&state, &tenant, &wish, Instant::now() + wait).await?.unwrap_or(held);
     }
-    tell(&room, held)
+    tell(&state, held)
 }
 
 fn check(tenant: &Name, asked: wire::ClaimOf) -> Result<Wish, Problem> {
@@ -82,16 +82,21 @@ fn check(tenant: &Name, asked: wire::ClaimOf) -> Result<Wish, Problem> {
 }
 
 /// Waits for jobs until `deadline`, or until the server ends: then none. Dropped, it has taken nothing.
-async fn wait_for(room: &Room, tenant: &Name, wish: &Wish, deadline: Instant) -> Result<Option<Held>, Problem> {
-    let _admitted = room.pull.admit()?;
+async fn wait_for(
+    state: &AppState,
+    tenant: &Name,
+    wish: &Wish,
+    deadline: Instant,
+) -> Result<Option<ClaimGuard>, Problem> {
+    let _admitted = state.pull.admit()?;
     // So that the subscription lasts while one after the other comes to the front.
-    let _ear = room.hub.listen(tenant).await?;
-    let line = room.pull.line(&wish.topics);
+    let _ear = state.signal_hub.listen(tenant).await?;
+    let line = state.pull.line(&wish.topics);
     let waiting = async {
         let _front = line.lock().await;
-        let mut ear = room.hub.listen(tenant).await?;
+        let mut ear = state.signal_hub.listen(tenant).await?;
         loop {
-            let held = take(room, wish).await?;
+            let held = take(state, wish).await?;
             if !held.is_empty() {
                 return Ok(Some(held));
             }
@@ -104,7 +109,7 @@ async fn wait_for(room: &Room, tenant: &Name, wish: &Wish, deadline: Instant) ->
     tokio::select! {
         held = waiting => held,
         () = tokio::time::sleep_until(deadline) => Ok(None),
-        () = room.stop.cancelled() => Ok(None),
+        () = state.stop.cancelled() => Ok(None),
     }
 }
 
@@ -119,8 +124,8 @@ async fn hear(ear: &mut Listener, topics: &[TopicId]) {
     }
 }
 
-fn tell(room: &Room, held: Held) -> Result<Response, Problem> {
-    let registry = room.topics();
+fn tell(state: &AppState, held: ClaimGuard) -> Result<Response, Problem> {
+    let registry = state.topics();
     let default_policy = RetryPolicy::default();
     let claims = held.jobs().iter().map(|Taken { claim, .. }| {
         let policy = registry.get(&claim.lease.topic).map_or(&default_policy, |entry| &entry.topic.retry);

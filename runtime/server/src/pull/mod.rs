@@ -6,7 +6,7 @@
 
 mod body;
 mod claim;
-mod held;
+mod claim_guard;
 mod lease;
 mod line;
 mod settle;

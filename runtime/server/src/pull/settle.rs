@@ -9,11 +9,11 @@ use axum::routing::post;
 use axum::{Json, Router};
 
 use super::lease;
-use crate::caller::{Caller, Scope};
+use crate::api::jobs::within_batch;
+use crate::auth::identity::{Identity, Scope};
 use crate::extract::{Document, Head};
-use crate::jobs::within_batch;
 use crate::problem::{Code, Problem};
-use crate::room::Room;
+use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
@@ -26,7 +26,7 @@ use gristmill_store::{Settled, Settlement};
 const SETTLE_BYTES: usize = 96 << 20;
 
 /// Routes that answer at once.
-pub(crate) fn routes() -> Router<Room> {
+pub(crate) fn routes() -> Router<AppState> {
     Router::new()
         .route("/tenants/{tenant}/leases/extend", post(extend))
         .route("/tenants/{tenant}/leases/checkpoint", post(checkpoint).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
@@ -34,19 +34,19 @@ pub(crate) fn routes() -> Router<Room> {
 }
 
 async fn extend(
-    State(room): State<Room>,
-    caller: Caller,
+    State(state): State<AppState>,
+    identity: Identity,
     Head(Path(tenant)): Head<Path<Name>>,
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
-    caller.may(Scope::Work, &tenant)?;
+    identity.may(Scope::Work, &tenant)?;
     within_batch(asked.leases.len())?;
     let by = super::lease(asked.lease_ms)?;
     let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.lease));
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
-    let extended = room.store.extend(&leases, by).await?;
+    let extended = state.store.extend(&leases, by).await?;
     // After the leases: who cancels from now on will be told of the next time.
-    let cancelled: HashSet<_> = room.store.poll_work(&tenant, &[]).await?.cancelled.into_iter().collect();
+    let cancelled: HashSet<_> = state.store.poll_work(&tenant, &[]).await?.cancelled.into_iter().collect();
     let answer = |(lease, extended): (&Lease, bool)| match extended {
         false => Extended::LeaseLost,
         true if cancelled.contains(&lease.job) => Extended::Cancelled,
@@ -56,28 +56,28 @@ async fn extend(
 }
 
 async fn checkpoint(
-    State(room): State<Room>,
-    caller: Caller,
+    State(state): State<AppState>,
+    identity: Identity,
     Head(Path(tenant)): Head<Path<Name>>,
-    Document(wire::Checkpoint { lease, state }): Document<wire::Checkpoint>,
+    Document(wire::Checkpoint { lease, state: saved }): Document<wire::Checkpoint>,
 ) -> Result<Json<wire::Saved>, Problem> {
-    caller.may(Scope::Work, &tenant)?;
+    identity.may(Scope::Work, &tenant)?;
     let lease = lease::read(&tenant, &lease)?.lease;
-    let limits = room.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
-    within("a checkpoint", state.0.len(), limits.checkpoint_bytes)?;
-    Ok(Json(wire::Saved { saved: room.store.checkpoint(&lease, &state.0).await? }))
+    let limits = state.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
+    within("a checkpoint", saved.0.len(), limits.checkpoint_bytes)?;
+    Ok(Json(wire::Saved { saved: state.store.checkpoint(&lease, &saved.0).await? }))
 }
 
 /// All of them make sense, or nothing is settled.
 async fn settle(
-    State(room): State<Room>,
-    caller: Caller,
+    State(state): State<AppState>,
+    identity: Identity,
     Head(Path(tenant)): Head<Path<Name>>,
     Document(wire::Settle { settlements }): Document<wire::Settle>,
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
-    caller.may(Scope::Work, &tenant)?;
+    identity.may(Scope::Work, &tenant)?;
     within_batch(settlements.len())?;
-    let registry = room.topics();
+    let registry = state.topics();
     let mut decided = Vec::with_capacity(settlements.len());
     for (place, asked) in settlements.into_iter().enumerate() {
         let named = |problem: Problem| {
@@ -88,7 +88,7 @@ async fn settle(
         let entry = registry.get(&claim.lease.topic).cloned();
         decided.push(settlement(&claim, entry.as_ref(), asked).map_err(named)?);
     }
-    let settled = room.store.settle(&decided).await?;
+    let settled = state.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {
         let (job, topic, worker, verdict) = (&lease.job, &lease.topic, &lease.worker, verdict.name());
         tracing::debug!(target: "gristmill::pull", %job, %topic, %worker, verdict, settled = settled.as_str(), "settled");

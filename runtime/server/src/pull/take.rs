@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::{Held, Taken, give_back_lost};
+use super::claim_guard::{ClaimGuard, Taken, give_back_lost};
 use super::lease::worker;
 use crate::problem::{Code, Problem};
-use crate::room::Room;
+use crate::state::AppState;
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_core::topic::Topic;
@@ -32,14 +32,14 @@ pub(super) struct Wish {
 ///
 /// # Errors
 /// [`Code::NotExternal`], and whatever the store says.
-pub(super) async fn take(room: &Room, wish: &Wish) -> Result<Held, Problem> {
-    let topics = external(room, &wish.topics)?;
-    let (turn, store) = (room.pull.turn().await, room.store.clone());
+pub(super) async fn take(state: &AppState, wish: &Wish) -> Result<ClaimGuard, Problem> {
+    let topics = external(state, &wish.topics)?;
+    let (turn, store) = (state.pull.turn().await, state.store.clone());
     let Wish { max, lease, .. } = *wish;
     let worker = worker(wish.worker.as_ref());
     let taking = tokio::spawn(async move {
         let _turn = turn;
-        let taking = Taking { held: Held::new(store.clone()), bytes: 0, store, worker, lease };
+        let taking = Taking { held: ClaimGuard::new(store.clone()), bytes: 0, store, worker, lease };
         taking.run(&topics, max).await
     });
     let taken = taking.await.map_err(|fault| Problem::new(Code::Other, format!("the claim failed: {fault}")))?;
@@ -47,8 +47,8 @@ pub(super) async fn take(room: &Room, wish: &Wish) -> Result<Held, Problem> {
 }
 
 /// The topics with how long each keeps results, if pull workers do their jobs.
-fn external(room: &Room, topics: &[TopicId]) -> Result<Vec<(TopicId, Duration)>, Problem> {
-    let registry = room.topics();
+fn external(state: &AppState, topics: &[TopicId]) -> Result<Vec<(TopicId, Duration)>, Problem> {
+    let registry = state.topics();
     let of = |id: &TopicId| {
         let entry = registry.get(id).filter(|entry| entry.topic.external);
         let Topic { result_retention, .. } = entry.map(|entry| &entry.topic).ok_or_else(|| {
@@ -65,13 +65,13 @@ struct Taking {
     store: Arc<dyn Store>,
     worker: WorkerId,
     lease: Duration,
-    held: Held,
+    held: ClaimGuard,
     /// Of the bodies of what is held.
     bytes: usize,
 }
 
 impl Taking {
-    async fn run(mut self, topics: &[(TopicId, Duration)], max: usize) -> Result<Held, StoreError> {
+    async fn run(mut self, topics: &[(TopicId, Duration)], max: usize) -> Result<ClaimGuard, StoreError> {
         for (topic, retention) in topics {
             while self.held.jobs().len() < max && self.bytes < ANSWER_BYTES {
                 let some = self.next(max);

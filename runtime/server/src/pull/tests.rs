@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 
 use super::body::HandingOver;
-use super::held::{Held, Taken, give_back_lost};
+use super::claim_guard::{ClaimGuard, Taken, give_back_lost};
 use super::lease;
 use gristmill_core::job::{Claim, Due, JobSpec, Name, NewJob, Payload, TopicId, Unique, WorkerId};
 use gristmill_store::embedded::EmbeddedStore;
@@ -34,8 +34,8 @@ async fn claimed(count: usize, worker: &WorkerId) -> (Arc<dyn Store>, Vec<Claim>
     (store, claims)
 }
 
-fn held(store: &Arc<dyn Store>, claims: &[Claim]) -> Held {
-    let mut held = Held::new(store.clone());
+fn held(store: &Arc<dyn Store>, claims: &[Claim]) -> ClaimGuard {
+    let mut held = ClaimGuard::new(store.clone());
     held.add(claims.iter().map(|claim| Taken { claim: claim.clone(), retention: Duration::ZERO }));
     held
 }
@@ -106,7 +106,7 @@ async fn an_answer_that_was_taken_whole_is_the_workers() {
     assert!(body.is_end_stream() && next(&mut body).await.is_none());
     drop(body);
     assert_running(&store, &claims[0]).await;
-    let body = HandingOver::new(Bytes::from_static(b"[1]"), Held::new(store));
+    let body = HandingOver::new(Bytes::from_static(b"[1]"), ClaimGuard::new(store));
     assert_eq!(body.collect().await.unwrap().to_bytes(), "[1]");
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{TopicCounts, whole_ms};
-use crate::rates::Rate;
+use crate::api::topic_rates::Rate;
 use gristmill_core::job::Name;
 use gristmill_runner::handlers::{Handler, TopicHandler};
 use gristmill_store as store;

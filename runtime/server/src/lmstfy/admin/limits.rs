@@ -31,7 +31,7 @@ pub(super) struct Limiter {
 type InPath = Path<(String, String)>;
 
 pub(super) async fn limits(State(api): State<Api>) -> Result<Json<Value>, Refusal> {
-    let tokens = api.room.store.tokens(None).await?;
+    let tokens = api.state.store.tokens(None).await?;
     let limited = tokens.iter().filter_map(|token| {
         let (tenant, limiter) = (token.tenant.as_ref()?, Limiter::of(token)?);
         Some(json!({ "namespace": names::outward(tenant), "token": token.id, "limiter": limiter }))
@@ -94,8 +94,8 @@ pub(super) async fn delete(
 ) -> Result<Json<Value>, Refusal> {
     if let Some(token) = tokens::find(&api, &namespace, &token, query).await? {
         let limits = TokenLimits { throttle: None, ..token.limits };
-        api.room.store.set_token_limits(&token.id, limits).await?;
-        api.room.door.keyring.forget(&token.id);
+        api.state.store.set_token_limits(&token.id, limits).await?;
+        api.state.auth.token_cache.forget(&token.id);
     }
     Ok(Json(json!({ "msg": "success" })))
 }
@@ -129,8 +129,8 @@ impl Limiter {
         let interval_s = NonZero::new(self.interval).unwrap_or(NonZero::<u32>::MIN);
         let throttle = Some(Throttle { read: self.read, write: self.write, interval_s });
         let limits = TokenLimits { throttle, ..token.limits };
-        let set = api.room.store.set_token_limits(&token.id, limits).await?;
-        api.room.door.keyring.forget(&token.id);
+        let set = api.state.store.set_token_limits(&token.id, limits).await?;
+        api.state.auth.token_cache.forget(&token.id);
         if set {
             return Ok(());
         }

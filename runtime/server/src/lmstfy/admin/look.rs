@@ -21,8 +21,8 @@ pub(super) async fn info(State(api): State<Api>, RawQuery(query): RawQuery) -> R
         return Ok(().into_response());
     }
     let mut info: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for tenant in api.room.store.tenants().await? {
-        let counts = api.room.store.counts(&tenant).await?;
+    for tenant in api.state.store.tenants().await? {
+        let counts = api.state.store.counts(&tenant).await?;
         let queues = counts.iter().map(|counts| names::outward(&counts.topic.topic).to_owned());
         info.insert(names::outward(&tenant).to_owned(), queues.collect());
     }

@@ -19,7 +19,7 @@ use super::api::Api;
 use super::id;
 use super::refusal::Refusal;
 use super::routes::refuse_pages;
-use crate::guard;
+use crate::auth::origin;
 use gristmill_config::Password;
 
 /// The most that a request may bring.
@@ -57,7 +57,7 @@ async fn let_in(State(accounts): State<Accounts>, request: Request, next: Next) 
 /// As under `/api`. Nothing is logged here: tokens stand in paths.
 async fn receive(State(open): State<bool>, request: Request, next: Next) -> Response {
     // Whoever has no account is on this machine, by a name of this machine.
-    let host = if open { guard::check_host(&request) } else { Ok(()) };
+    let host = if open { origin::check_host(&request) } else { Ok(()) };
     let checked = refuse_pages(&request).and_then(|()| Ok(host?));
     let answer = async {
         if *request.method() == Method::HEAD {

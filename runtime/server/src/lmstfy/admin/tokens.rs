@@ -32,7 +32,7 @@ pub(super) async fn list(
     let pool = pool(query.get("pool"))?;
     let tenant = names::tenant(&namespace)?;
     let tokens: BTreeMap<String, String> = api
-        .room
+        .state
         .store
         .tokens(Some(&tenant))
         .await?
@@ -79,9 +79,9 @@ pub(super) async fn add(
         limits: TokenLimits::default(),
         expires_in: None,
     };
-    match api.room.store.add_token(&new).await? {
+    match api.state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
-            api.room.door.keyring.forget(&token.id);
+            api.state.auth.token_cache.forget(&token.id);
             Ok((StatusCode::CREATED, Json(json!({ "token": text }))))
         }
         TokenAdded::Exists => Err(Refusal::bad("the token has already existed")),
@@ -96,8 +96,8 @@ pub(super) async fn revoke(
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Refusal> {
     if let Some(token) = find(&api, &namespace, &token, query).await? {
-        api.room.store.revoke_token(&token.id).await?;
-        api.room.door.keyring.forget(&token.id);
+        api.state.store.revoke_token(&token.id).await?;
+        api.state.auth.token_cache.forget(&token.id);
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -117,7 +117,7 @@ pub(super) async fn find(
     pool(in_token.or(query.get("pool")))?;
     let tenant: Name = names::tenant(namespace)?;
     let id: TokenId = text.parse().unwrap_or_else(|_| TokenHash::of(text).id());
-    let tokens = api.room.store.tokens(Some(&tenant)).await?;
+    let tokens = api.state.store.tokens(Some(&tenant)).await?;
     Ok(tokens.into_iter().find(|token| token.id == id))
 }
 

@@ -1,0 +1,95 @@
+//! A topic's component: bring one, take it away.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::StatusCode;
+use axum::routing::put;
+use axum::{Json, Router};
+
+use crate::api::jobs::PUSH_BYTES;
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::Head;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::wire;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::topic::Topic;
+use gristmill_runner::handlers::{HandlerRegistry, UploadError};
+
+/// Checks, compiling and the start of service; the compiler has a limit of its own.
+const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/tenants/{tenant}/topics/{topic}/handler", put(upload).delete(remove))
+        .layer(DefaultBodyLimit::max(PUSH_BYTES))
+}
+
+async fn upload(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    request: Request,
+) -> Result<(StatusCode, Json<wire::Served>), Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    let registry = state.registry()?;
+    let topic = owned(&identity, &registry, &topic)?;
+    let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
+    let place = state.request_limiter.wait()?;
+    let wasm = state.request_limiter.within(async { Ok(Bytes::from_request(request, &()).await?) }).await?;
+    let intake = state.uploads()?;
+    let version = within(intake.put(&topic, &wasm)).await?.to_string();
+    drop(place);
+    tracing::info!(handler = %topic.handler, %version, topic = %topic.id, "component taken in");
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(wire::Served { handler: topic.handler, version: Some(version) })))
+}
+
+async fn remove(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(topic)): Head<Path<TopicId>>,
+) -> Result<Json<wire::Served>, Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    let topic = owned(&identity, &*state.registry()?, &topic)?;
+    let intake = state.uploads()?;
+    within(intake.remove(&topic)).await?;
+    tracing::info!(handler = %topic.handler, topic = %topic.id, "component taken away");
+    Ok(Json(wire::Served { handler: topic.handler, version: None }))
+}
+
+/// The topic, if it may have another handler by this identity. A handler's file is shared by all topics that name it, of
+/// whatever tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
+fn owned(identity: &Identity, registry: &HandlerRegistry, id: &TopicId) -> Result<Topic, Problem> {
+    let unknown = || {
+        let detail = format!("there is no topic `{id}`: a section in the manifest makes one");
+        Problem::new(Code::TopicUnknown, detail)
+    };
+    let topic = registry.topic(id).ok_or_else(unknown)?;
+    let shared = |name: &Name| registry.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);
+    if shared(&topic.handler) {
+        identity.may_everywhere(Scope::Admin)?;
+    }
+    Ok(topic)
+}
+
+async fn within<T>(work: impl Future<Output = Result<T, UploadError>>) -> Result<T, Problem> {
+    let late = || Problem::new(Code::Timeout, format!("not done within {} s", TAKE_IN_WITHIN.as_secs()));
+    Ok(tokio::time::timeout(TAKE_IN_WITHIN, work).await.map_err(|_| late())??)
+}
+
+impl From<UploadError> for Problem {
+    fn from(error: UploadError) -> Self {
+        let code = match &error {
+            UploadError::Busy => Code::Busy,
+            UploadError::TooLarge(_) => Code::TooLarge,
+            UploadError::Refused(_) => Code::HandlerRefused,
+            UploadError::Unknown(_) => Code::HandlerUnknown,
+            UploadError::Folder { .. } => Code::HandlersFolder,
+            UploadError::NotServed => Code::Timeout,
+        };
+        Self::new(code, format!("{:#}", anyhow::Error::from(error)))
+    }
+}

@@ -1,0 +1,131 @@
+//! A topic's dead jobs: list, respawn, delete.
+
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+use crate::api::jobs::within_batch;
+use crate::api::list::cursor;
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::{Document, Head};
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::wire::dead::{Chosen, Done, Filter};
+use crate::wire::{self, BATCH};
+use gristmill_core::job::{JobId, TopicId};
+use gristmill_store::{Cursor, DeadJob, StateFilter};
+
+/// Dead jobs that a filter is held against in one request; the answer says where to go on.
+const LOOKED_AT: usize = 1000;
+/// Of which so many are in memory at once.
+const PAGE: usize = 100;
+/// Bytes of bodies after which a page is full. A first job that is larger is a page by itself.
+const PAGE_BYTES: usize = 16 << 20;
+/// Skipping looks at every job that is skipped.
+const MOST_SKIPPED: usize = 1_000_000_000;
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/tenants/{tenant}/topics/{topic}/dead", get(list))
+        .route("/tenants/{tenant}/topics/{topic}/dead/respawn", post(respawn))
+        .route("/tenants/{tenant}/topics/{topic}/dead/delete", post(delete))
+}
+
+async fn list(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Head(Query(page)): Head<Query<wire::Page>>,
+) -> Result<Json<wire::Dead>, Problem> {
+    identity.may(Scope::Read, &topic.tenant)?;
+    within_batch(page.limit)?;
+    if page.skip > MOST_SKIPPED {
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
+        ));
+    }
+    let dead = state.store.dead(&topic, page.skip, page.limit).await?;
+    Ok(Json(wire::Dead { dead: first_of(dead).map(Into::into).collect() }))
+}
+
+fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {
+    let mut bytes = 0;
+    dead.into_iter().enumerate().map_while(move |(place, dead)| {
+        bytes += dead.job.spec.body.data.len();
+        (place == 0 || bytes <= PAGE_BYTES).then_some(dead)
+    })
+}
+
+async fn respawn(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    intervene(&state, &topic, chosen, DeadAction::Respawn).await
+}
+
+async fn delete(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(chosen): Document<Chosen>,
+) -> Result<Response, Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    intervene(&state, &topic, chosen, DeadAction::Delete).await
+}
+
+#[derive(Debug, Clone, Copy)]
+enum DeadAction {
+    Respawn,
+    Delete,
+}
+
+impl DeadAction {
+    async fn is_done(self, state: &AppState, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, Problem> {
+        Ok(match self {
+            Self::Respawn => state.store.respawn(topic, ids).await?,
+            Self::Delete => state.store.delete_dead(topic, ids).await?,
+        })
+    }
+}
+
+async fn intervene(state: &AppState, topic: &TopicId, chosen: Chosen, action: DeadAction) -> Result<Response, Problem> {
+    chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
+    if let Some(ids) = chosen.ids {
+        within_batch(ids.len())?;
+        let were_dead = action.is_done(state, topic, &ids).await?;
+        return Ok(Json(wire::WereDead { were_dead }).into_response());
+    }
+    let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
+    let filter = chosen.filter.unwrap_or_default();
+    let done = by_filter(state, topic, &filter, chosen.limit.unwrap_or(BATCH), after, action).await?;
+    Ok(Json(done).into_response())
+}
+
+/// The latest first. No page is larger than what may still be done, so that each job that is looked at and fits is done.
+async fn by_filter(
+    state: &AppState,
+    topic: &TopicId,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Cursor>,
+    action: DeadAction,
+) -> Result<Done, Problem> {
+    let (mut changed, mut looked_at) = (0, 0);
+    loop {
+        let most = PAGE.min(limit - changed).min(LOOKED_AT - looked_at);
+        let page = state.store.jobs(topic, StateFilter::Dead, after.as_ref(), most).await?;
+        looked_at += page.jobs.len();
+        let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
+        changed += action.is_done(state, topic, &fitting).await?.into_iter().filter(|done| *done).count();
+        let past = page.jobs.last().is_some_and(|job| filter.is_past(job));
+        after = page.next.filter(|_| !past);
+        if after.is_none() || changed >= limit || looked_at >= LOOKED_AT {
+            return Ok(Done { changed, looked_at, next: after.as_ref().map(Cursor::to_string) });
+        }
+    }
+}

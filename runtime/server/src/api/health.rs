@@ -1,0 +1,30 @@
+//! `/healthz`: the process lives. `/readyz`: it can do its work.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+
+use crate::problem::{Code, Problem};
+use crate::state::{AppState, Phase};
+
+/// How long the store may take to answer; then it counts as away.
+const STORE_TIME: Duration = Duration::from_secs(5);
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready))
+}
+
+/// Ready while any part of the store answers; those that do not are named.
+async fn ready(State(state): State<AppState>) -> Result<String, Problem> {
+    match state.phase() {
+        Phase::Starting => return Err(Problem::new(Code::Starting, "the runner is starting")),
+        Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),
+        Phase::Ready => {}
+    }
+    match tokio::time::timeout(STORE_TIME, state.store.unavailable()).await {
+        Ok(away) => Ok(away?.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
+        Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
+    }
+}

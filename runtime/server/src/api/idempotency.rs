@@ -1,0 +1,104 @@
+//! `Idempotency-Key`: the same request twice is one push.
+//!
+//! The key and the request are both in the job's id, as hashes, and the key is the job's unique value for a day. So the
+//! store itself, in the step that would store the job, says whether the key was used before; and the id of the job that
+//! holds it says for which request.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName};
+use sha2::{Digest, Sha256};
+
+use crate::problem::{Code, Problem};
+use gristmill_core::job::{JobId, NewJob, TopicId, Unique};
+use gristmill_store::Pushed;
+
+const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+/// Said of answers that were given before.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// How long a key is remembered.
+const WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Hexadecimal digits of the key's hash, and of the request's.
+const KEY_DIGITS: usize = 32;
+const REQUEST_DIGITS: usize = 16;
+
+/// A request that names itself.
+#[derive(Debug)]
+pub(crate) struct Idempotency {
+    key: String,
+    request: String,
+}
+
+impl Idempotency {
+    /// None: the request has no key. `parts` is whatever tells one request from another.
+    ///
+    /// # Errors
+    /// The key is none.
+    pub(crate) fn of(headers: &HeaderMap, parts: &[&[u8]]) -> Result<Option<Self>, Problem> {
+        let mut keys = headers.get_all(HEADER).iter();
+        let Some(key) = keys.next() else { return Ok(None) };
+        let fits =
+            keys.next().is_none() && (1..=255).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
+        let (true, Ok(key)) = (fits, key.to_str()) else {
+            let rule = "a request has one `Idempotency-Key`, of 1 to 255 visible characters of ASCII";
+            return Err(Problem::new(Code::BadRequest, rule));
+        };
+        Ok(Some(Self { key: key.into(), request: digits(parts, REQUEST_DIGITS) }))
+    }
+
+    /// Gives the job its id, and the key to hold.
+    ///
+    /// # Errors
+    /// The job has an id or a unique value of its own.
+    pub(crate) fn sign(&self, job: &mut NewJob, index: usize, has_id: bool) -> Result<(), String> {
+        if has_id || job.spec.unique.is_some() {
+            let field = if has_id { "id" } else { "unique" };
+            return Err(format!("`{field}` and an `Idempotency-Key` do the same: leave one of them out"));
+        }
+        let held = self.held(&job.spec.topic, index);
+        if let Ok(id) = format!("{held}-{}", self.request).parse() {
+            job.spec.id = id;
+        }
+        job.spec.unique = Some(Unique { value: format!("idempotency-key:{held}"), window: Some(WINDOW) });
+        Ok(())
+    }
+
+    /// Whether a job that was pushed with [`Self::sign`] had been pushed before.
+    ///
+    /// # Errors
+    /// [`Code::IdempotencyKeyReused`]: by another request.
+    pub(crate) fn was_replayed(&self, id: &JobId, pushed: &Pushed) -> Result<bool, Problem> {
+        match pushed {
+            Pushed::Stored => Ok(false),
+            Pushed::Exists => Ok(true),
+            Pushed::Duplicate(of) if of == id => Ok(true),
+            Pushed::Duplicate(of) => {
+                let detail = format!("this `Idempotency-Key` came with another request, which became job {of}");
+                Err(Problem::new(Code::IdempotencyKeyReused, detail))
+            }
+        }
+    }
+
+    fn held(&self, topic: &TopicId, index: usize) -> String {
+        let (TopicId { tenant, topic }, index) = (topic, index.to_string());
+        let parts = [tenant.as_str(), topic.as_str(), &self.key, &index].map(str::as_bytes);
+        digits(&parts, KEY_DIGITS)
+    }
+}
+
+/// The first digits of the hash of these parts. Each part's length is hashed, too: the same bytes cut otherwise differ.
+fn digits(parts: &[&[u8]], count: usize) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hash = hash.finalize();
+    let mut text = String::with_capacity(count);
+    for byte in hash.iter().take(count / 2) {
+        // Writing to a text does not fail.
+        write!(text, "{byte:02x}").ok();
+    }
+    text
+}

@@ -1,0 +1,123 @@
+//! One job: what it is, what becomes of it, and an end to it.
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::time::Instant;
+
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::Head;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::stream::sse::{self, Events, SAY_SOMETHING_EVERY};
+use crate::stream::watch::{Watch, is_over};
+use crate::wire;
+use crate::wire::push::Waiting;
+use gristmill_core::job::{JobId, Name};
+use gristmill_store::{Cancelled, JobState, JobView};
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new().route("/tenants/{tenant}/jobs/{id}", get(look).delete(cancel))
+}
+
+async fn look(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path((tenant, id))): Head<Path<(Name, JobId)>>,
+    Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    identity.may(Scope::Read, &tenant)?;
+    let unknown = unknown(&tenant, &id);
+    let patience = wait_ms.patience();
+    let follow = wants_events(&headers);
+    if !follow && patience.is_none() {
+        let look = async { state.store.job(&tenant, &id).await?.ok_or(unknown) };
+        return Ok(Json(wire::JobView::from(state.request_limiter.within(look).await?)).into_response());
+    }
+    let mut watch = Watch::begin(&state, tenant, id).await?;
+    if follow {
+        let view = watch.look().await?.ok_or(unknown)?;
+        let (events, answer) = sse::stream();
+        tokio::spawn(tell(watch, view, events, state));
+        return Ok(answer);
+    }
+    let view = watch.end_within(patience.unwrap_or_default()).await?.ok_or(unknown)?;
+    Ok(Json(wire::JobView::from(view)).into_response())
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let mut kinds = accepted.flat_map(|accept| accept.split(','));
+    kinds.any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+fn unknown(tenant: &Name, id: &JobId) -> Problem {
+    Problem::new(Code::JobUnknown, format!("job {id} is not known to tenant `{tenant}`"))
+}
+
+/// A `state` event now, and one for each change that is seen, until the job, the server or the listener is at an end.
+async fn tell(watch: Watch, first: JobView, events: Events, state: AppState) {
+    tokio::select! {
+        () = follow(watch, first, &events) => {}
+        () = events.left() => {}
+        () = state.stop.cancelled() => {}
+    }
+}
+
+async fn follow(mut watch: Watch, first: JobView, events: &Events) {
+    let mut told: Option<JobView> = None;
+    let mut next = Some(first);
+    let mut spoke = Instant::now();
+    while let Some(view) = next {
+        if told.as_ref().is_none_or(|told| differs(told, &view)) {
+            events.tell("state", &wire::JobView::from(view.clone())).await;
+            spoke = Instant::now();
+        } else if spoke.elapsed() >= SAY_SOMETHING_EVERY {
+            events.keep_alive().await;
+            spoke = Instant::now();
+        }
+        if is_over(&view) {
+            return;
+        }
+        told = Some(view);
+        watch.may_have_changed().await;
+        // A store that is away tells nothing: what was known stays so.
+        next = match watch.look().await {
+            Ok(view) => view,
+            Err(_) => told.clone(),
+        };
+    }
+}
+
+/// A lease that was prolonged is no change.
+fn differs(told: &JobView, now: &JobView) -> bool {
+    let running = |view: &JobView| matches!(view.state, JobState::Running { .. });
+    let cancelled = |view: &JobView| matches!(view.state, JobState::Running { cancelled: true, .. });
+    if running(told) && running(now) {
+        return told.attempts != now.attempts || cancelled(told) != cancelled(now);
+    }
+    told.state != now.state || told.attempts != now.attempts
+}
+
+async fn cancel(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path((tenant, id))): Head<Path<(Name, JobId)>>,
+) -> Result<Json<wire::CancelledOne>, Problem> {
+    identity.may(Scope::Admin, &tenant)?;
+    let cancel = async {
+        let cancelled = state.store.cancel(&tenant, std::slice::from_ref(&id)).await?;
+        let status = match cancelled.first() {
+            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => (*status).into(),
+            Some(Cancelled::TooLate) | None => {
+                state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+                return Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")));
+            }
+        };
+        Ok(wire::CancelledOne { id: id.clone(), status })
+    };
+    Ok(Json(state.request_limiter.within(cancel).await?))
+}

@@ -1,0 +1,17 @@
+//! The JSON API under `/v1`, health and metrics: one file for each kind of route.
+
+pub(crate) mod components;
+pub(crate) mod dead;
+pub(crate) mod health;
+mod idempotency;
+pub(crate) mod job;
+pub(crate) mod jobs;
+pub(crate) mod list;
+pub(crate) mod metrics;
+pub(crate) mod moves;
+pub(crate) mod openapi;
+pub(crate) mod push;
+pub(crate) mod queue_depths;
+pub(crate) mod tokens;
+pub(crate) mod topic_rates;
+pub(crate) mod topics;

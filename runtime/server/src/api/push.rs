@@ -1,0 +1,165 @@
+//! Push jobs to a topic, one or many, as documents or as bytes.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+
+use crate::api::idempotency::{Idempotency, REPLAYED};
+use crate::api::jobs::{PUSH_BYTES, within_batch};
+use crate::auth::identity::{Identity, Scope};
+use crate::auth::origin::media_type;
+use crate::extract::Head;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::stream::watch::Watch;
+use crate::wire::Object;
+use crate::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Raw, Status, Waiting};
+use gristmill_core::job::{NewJob, TopicId};
+use gristmill_store::Pushed;
+
+/// How long what became of a job is kept for somebody who waited for it, beyond the wait.
+const ANSWER_GRACE: Duration = Duration::from_secs(60);
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new().route("/tenants/{tenant}/topics/{topic}/jobs", post(push)).layer(DefaultBodyLimit::max(PUSH_BYTES))
+}
+
+/// What a request wants to have pushed.
+struct Order {
+    jobs: Vec<NewJob>,
+    /// One job was asked for by itself, not in a list.
+    alone: bool,
+    idempotency: Option<Idempotency>,
+    patience: Option<Duration>,
+}
+
+async fn push(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    identity.may(Scope::Push, &topic.tenant)?;
+    let (order, answers, replayed) = state.request_limiter.within(store(&state, &topic, request)).await?;
+    let mut headers = HeaderMap::new();
+    if replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    let stored = replayed || answers.iter().any(|answer| answer.status == Status::Stored);
+    let status = if stored { StatusCode::CREATED } else { StatusCode::OK };
+    if !order.alone {
+        return Ok((status, headers, Json(AcceptedAll { jobs: answers })).into_response());
+    }
+    let Some(mut answer) = answers.into_iter().next() else {
+        return Err(Problem::new(Code::StoreRefused, "the store answered nothing to a push"));
+    };
+    let path = format!("/v1/tenants/{}/jobs/{}", topic.tenant, answer.id);
+    headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));
+    if let Some(patience) = order.patience {
+        let mut watch = Watch::begin(&state, topic.tenant, answer.id.clone()).await?;
+        answer.job = watch.end_within(patience).await?.map(Into::into);
+    }
+    Ok((status, headers, Json(answer)).into_response())
+}
+
+async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<(Order, Vec<Accepted>, bool), Problem> {
+    let mut order = read(topic, request).await?;
+    let limit = state.topics().payload_bytes(topic);
+    for (index, job) in order.jobs.iter().enumerate() {
+        let bytes = job.spec.body.data.len() as u64;
+        if bytes > limit {
+            let which = if order.alone { "the body".to_owned() } else { format!("the body of jobs[{index}]") };
+            let detail =
+                format!("{which} has {bytes} bytes, but topic `{topic}` takes {limit}: see its `payload-limit`");
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+    }
+    if let Some(patience) = order.patience {
+        for job in &mut order.jobs {
+            job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
+        }
+    }
+    state.admit(&order.jobs).await?;
+    let pushed = state.store.push(&order.jobs).await?;
+    let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
+    for (NewJob { spec, .. }, pushed) in order.jobs.iter().zip(pushed) {
+        let again = order.idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed)).transpose()?;
+        replayed |= again == Some(true);
+        let (id, status) = match pushed {
+            // As it was answered the first time.
+            _ if again.is_some() => (spec.id.clone(), Status::Stored),
+            Pushed::Stored => (spec.id.clone(), Status::Stored),
+            Pushed::Exists => (spec.id.clone(), Status::Exists),
+            Pushed::Duplicate(of) => (of, Status::Duplicate),
+        };
+        answers.push(Accepted { id, status, job: None });
+    }
+    Ok((order, answers, replayed))
+}
+
+async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let media = media_type(&headers).ok_or_else(|| {
+        Problem::new(
+            Code::MediaType,
+            "say in one `Content-Type` what the body is: application/json, or what the job is",
+        )
+    })?;
+    let body = Bytes::from_request(request, &()).await?;
+    let idempotency = Idempotency::of(&headers, &[media.as_bytes(), asked(&uri).as_bytes(), &body])?;
+    if media != "application/json" {
+        let Query(raw) = Query::<Raw>::try_from_uri(&uri)?;
+        let (patience, has_id) = (raw.wait_ms.patience(), raw.has_id());
+        let written = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or(&media);
+        let mut job = raw.into_new(topic.clone(), body.into(), written.into()).map_err(bad)?;
+        if let Some(idempotency) = &idempotency {
+            idempotency.sign(&mut job, 0, has_id).map_err(bad)?;
+        }
+        return Ok(Order { jobs: vec![job], alone: true, idempotency, patience });
+    }
+    let Query(Waiting { wait_ms }) = Query::try_from_uri(&uri)?;
+    let Probe { jobs } = of(&body)?;
+    let alone = jobs.is_none();
+    let written = if alone { vec![of(&body)?] } else { of::<Bulk>(&body)?.jobs };
+    within_batch(written.len())?;
+    let patience = wait_ms.patience();
+    if patience.is_some() && !alone {
+        return Err(bad("`wait_ms` waits for one job: push it by itself".into()));
+    }
+    let place = |index: usize| if alone { String::new() } else { format!("jobs[{index}]: ") };
+    let numbered = written.into_iter().enumerate();
+    let jobs = numbered.map(|(index, job)| {
+        sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place(index))))
+    });
+    Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, alone, idempotency, patience })
+}
+
+fn of<T: DeserializeOwned>(document: &[u8]) -> Result<T, Problem> {
+    let Json(Object(of)) = Json::from_bytes(document)?;
+    Ok(of)
+}
+
+fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usize) -> Result<NewJob, String> {
+    let has_id = job.has_id();
+    let mut job = job.into_new(topic.clone())?;
+    if let Some(idempotency) = idempotency {
+        idempotency.sign(&mut job, index, has_id)?;
+    }
+    Ok(job)
+}
+
+/// The query without what only says how to answer.
+fn asked(uri: &Uri) -> String {
+    let options = uri.query().unwrap_or_default().split('&');
+    options.filter(|option| !option.starts_with("wait_ms=")).collect::<Vec<_>>().join("&")
+}
+
+fn bad(detail: String) -> Problem {
+    Problem::new(Code::BadRequest, detail)
+}

@@ -1,0 +1,71 @@
+//! How many jobs are where, as often as somebody scrapes and not more than once a second.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use gristmill_core::job::Name;
+use gristmill_store::{Store, TopicCounts};
+
+/// How long an answer of the store is good for.
+const FRESH: Duration = Duration::from_secs(1);
+/// What all answers together may take; then the store counts as away.
+const TIME: Duration = Duration::from_secs(3);
+/// Tenants that are looked at in one go.
+pub(crate) const TENANTS: usize = 200;
+
+/// What the store said last, by tenant. One look at a time: who comes meanwhile gets what it brings.
+#[derive(Debug, Default)]
+pub(crate) struct QueueDepths(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    counts: HashMap<Name, (Instant, Vec<TopicCounts>)>,
+    /// When it last failed to answer.
+    away_since: Option<Instant>,
+}
+
+/// What a look brought.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// The store has answered for every tenant.
+    pub(crate) is_up: bool,
+    /// In the order of the tenants.
+    pub(crate) counts: Vec<TopicCounts>,
+}
+
+impl QueueDepths {
+    /// Of these tenants, of which there are at most [`TENANTS`].
+    pub(crate) async fn look(&self, store: &dyn Store, tenants: &[Name]) -> Look {
+        let mut known = self.0.lock().await;
+        known.counts.retain(|_, (at, _)| at.elapsed() < FRESH);
+        if known.away_since.is_none_or(|since| since.elapsed() >= FRESH) {
+            let answered = tokio::time::timeout(TIME, known.ask(store, tenants)).await;
+            known.away_since = (answered != Ok(true)).then(Instant::now);
+        }
+        let counts =
+            tenants.iter().filter_map(|tenant| known.counts.get(tenant)).flat_map(|(_, counts)| counts.clone());
+        Look { is_up: known.away_since.is_none(), counts: counts.collect() }
+    }
+}
+
+impl Known {
+    /// Whether it has answered for all. What has come before it did not is kept.
+    async fn ask(&mut self, store: &dyn Store, tenants: &[Name]) -> bool {
+        for tenant in tenants {
+            if self.counts.contains_key(tenant) {
+                continue;
+            }
+            match store.counts(tenant).await {
+                Ok(counts) => drop(self.counts.insert(tenant.clone(), (Instant::now(), counts))),
+                Err(error) => {
+                    tracing::warn!(%tenant, "failed to count jobs for metrics: {:#}", anyhow::Error::from(error));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

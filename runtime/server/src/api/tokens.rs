@@ -1,0 +1,205 @@
+//! Tokens: make, list, revoke, limit. Whoever makes one can give away no more than they have.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{delete, get, put};
+use axum::{Json, Router};
+
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::{Document, Head};
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::wire;
+use gristmill_core::job::Name;
+use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
+use gristmill_store::{StoreError, TokenAdded};
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/tokens", get(list_all).post(add_any))
+        .route("/tokens/{id}", delete(revoke_any))
+        .route("/tokens/{id}/limits", put(limit_any))
+        .route("/tenants/{tenant}/tokens", get(list).post(add))
+        .route("/tenants/{tenant}/tokens/{id}", delete(revoke))
+        .route("/tenants/{tenant}/tokens/{id}/limits", put(limit))
+}
+
+async fn list_all(identity: Identity, State(state): State<AppState>) -> Result<Json<wire::Tokens>, Problem> {
+    identity.may_everywhere(Scope::Admin)?;
+    listed(state.store.tokens(None).await)
+}
+
+async fn list(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(tenant)): Head<Path<Name>>,
+) -> Result<Json<wire::Tokens>, Problem> {
+    identity.may(Scope::Admin, &tenant)?;
+    listed(state.store.tokens(Some(&tenant)).await)
+}
+
+fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, Problem> {
+    Ok(Json(wire::Tokens { tokens: tokens?.into_iter().map(Into::into).collect() }))
+}
+
+async fn add_any(
+    identity: Identity,
+    State(state): State<AppState>,
+    Document(new): Document<wire::NewToken>,
+) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
+    identity.may_everywhere(Scope::Admin)?;
+    if new.tenant.is_some() == new.all_tenants {
+        return Err(Problem::new(Code::BadRequest, "name a `tenant`, or say `all_tenants`: one of the two"));
+    }
+    let tenant = new.tenant.clone();
+    make(&state, &identity, tenant, new).await
+}
+
+async fn add(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Document(new): Document<wire::NewToken>,
+) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
+    identity.may(Scope::Admin, &tenant)?;
+    if new.all_tenants || new.tenant.as_ref().is_some_and(|named| *named != tenant) {
+        return Err(Problem::new(Code::BadRequest, "the path names the tenant; the token can be for no other one"));
+    }
+    make(&state, &identity, Some(tenant), new).await
+}
+
+async fn make(
+    state: &AppState,
+    identity: &Identity,
+    tenant: Option<Name>,
+    new: wire::NewToken,
+) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
+    if new.description.len() > DESCRIPTION_BYTES {
+        return Err(Problem::new(Code::TooLarge, format!("a description has at most {DESCRIPTION_BYTES} bytes")));
+    }
+    let (text, hash) = match new.sha256 {
+        Some(hash) => (None, hash),
+        None => {
+            let text = TokenText::generate().map_err(|error| Problem::new(Code::Other, error.to_string()))?;
+            (Some(text.as_str().to_owned()), text.hash())
+        }
+    };
+    let new = new.hashed(tenant, hash);
+    within_own(identity, &new.scopes, new.limits)?;
+    until_own_end(state, identity, &new).await?;
+    match state.store.add_token(&new).await? {
+        TokenAdded::Added(token) => {
+            state.auth.token_cache.forget(&token.id);
+            Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token: token.into() })))
+        }
+        TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),
+        TokenAdded::TooMany => {
+            let detail = format!("there are {TOKENS_PER_TENANT} tokens already: revoke some first");
+            Err(Problem::new(Code::TooManyTokens, detail))
+        }
+    }
+}
+
+/// Scopes and limits that the caller has itself. Otherwise one that leaks could make itself a greater one.
+fn within_own(identity: &Identity, scopes: &BTreeSet<Scope>, limits: TokenLimits) -> Result<(), Problem> {
+    let Some(own) = identity.token() else { return Ok(()) };
+    let refused =
+        |what: &str| Err(Problem::new(Code::Forbidden, format!("a token cannot give away {what} than it has")));
+    if !scopes.is_subset(&own.scopes) {
+        return refused("more scopes");
+    }
+    let within = match (own.limits.requests, limits.requests) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(own), Some(new)) => new.per_second <= own.per_second && new.burst <= own.burst,
+    };
+    if within { Ok(()) } else { refused("more requests per second") }
+}
+
+/// A token ends no later than the one that made it.
+async fn until_own_end(state: &AppState, identity: &Identity, new: &NewToken) -> Result<(), Problem> {
+    let Some(own) = identity.token().filter(|own| own.expires_at.is_some()) else { return Ok(()) };
+    let left = state.store.find_token(&own.id).await?.and_then(|found| found.expires_in).unwrap_or_default();
+    if new.expires_in.is_some_and(|wanted| wanted <= left) {
+        return Ok(());
+    }
+    let detail = format!(
+        "a token that expires can make none that lasts longer: say `expires_in_ms`, at most {}",
+        left.as_millis()
+    );
+    Err(Problem::new(Code::Forbidden, detail))
+}
+
+async fn revoke_any(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(id)): Head<Path<TokenId>>,
+) -> Result<Json<wire::Revoked>, Problem> {
+    identity.may_everywhere(Scope::Admin)?;
+    revoke_token(&state, &id).await
+}
+
+async fn revoke(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path((tenant, id))): Head<Path<(Name, TokenId)>>,
+) -> Result<Json<wire::Revoked>, Problem> {
+    identity.may(Scope::Admin, &tenant)?;
+    match of_tenant(&state, &tenant, &id).await? {
+        true => revoke_token(&state, &id).await,
+        false => Ok(Json(wire::Revoked { revoked: false })),
+    }
+}
+
+async fn revoke_token(state: &AppState, id: &TokenId) -> Result<Json<wire::Revoked>, Problem> {
+    let revoked = state.store.revoke_token(id).await?;
+    state.auth.token_cache.forget(id);
+    Ok(Json(wire::Revoked { revoked }))
+}
+
+async fn limit_any(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(id)): Head<Path<TokenId>>,
+    Document(limits): Document<TokenLimits>,
+) -> Result<Json<TokenLimits>, Problem> {
+    identity.may_everywhere(Scope::Admin)?;
+    limit_token(&state, &identity, &id, limits).await
+}
+
+async fn limit(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path((tenant, id))): Head<Path<(Name, TokenId)>>,
+    Document(limits): Document<TokenLimits>,
+) -> Result<Json<TokenLimits>, Problem> {
+    identity.may(Scope::Admin, &tenant)?;
+    match of_tenant(&state, &tenant, &id).await? {
+        true => limit_token(&state, &identity, &id, limits).await,
+        false => Err(unknown()),
+    }
+}
+
+async fn limit_token(
+    state: &AppState,
+    identity: &Identity,
+    id: &TokenId,
+    limits: TokenLimits,
+) -> Result<Json<TokenLimits>, Problem> {
+    within_own(identity, &BTreeSet::new(), limits)?;
+    let there = state.store.set_token_limits(id, limits).await?;
+    state.auth.token_cache.forget(id);
+    if there { Ok(Json(limits)) } else { Err(unknown()) }
+}
+
+/// Whether the token is the tenant's. Another tenant's is like one that is not there.
+async fn of_tenant(state: &AppState, tenant: &Name, id: &TokenId) -> Result<bool, Problem> {
+    // Among all of them, expired ones included, which are not found any more but can be revoked.
+    Ok(state.store.tokens(Some(tenant)).await?.iter().any(|token| token.id == *id))
+}
+
+fn unknown() -> Problem {
+    Problem::new(Code::TokenUnknown, "there is no such token")
+}

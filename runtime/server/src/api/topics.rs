@@ -1,0 +1,135 @@
+//! Tenants and their topics: how many jobs are where, who does them, and why nobody does; pause and resume.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::{Document, Head};
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::wire;
+use crate::wire::topic::{Idle, Topic, Topics};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
+use gristmill_store::TopicCounts;
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/tenants", get(tenants))
+        .route("/tenants/{tenant}/topics", get(topics))
+        .route("/tenants/{tenant}/topics/{topic}", get(topic))
+        .route("/tenants/{tenant}/topics/{topic}/pause", post(pause))
+        .route("/tenants/{tenant}/topics/{topic}/resume", post(resume))
+}
+
+async fn tenants(State(state): State<AppState>, identity: Identity) -> Result<Json<wire::Tenants>, Problem> {
+    identity.may_everywhere(Scope::Read)?;
+    Ok(Json(wire::Tenants { tenants: state.store.tenants().await? }))
+}
+
+async fn topics(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(tenant)): Head<Path<Name>>,
+) -> Result<Json<Topics>, Problem> {
+    identity.may(Scope::Read, &tenant)?;
+    Ok(Json(Topics { topics: all(&state, &tenant).await?.into_values().collect() }))
+}
+
+async fn topic(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(topic)): Head<Path<TopicId>>,
+) -> Result<Json<Topic>, Problem> {
+    identity.may(Scope::Read, &topic.tenant)?;
+    let unknown = || Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`, and no job of it"));
+    all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
+}
+
+/// Every topic of the tenant: those that ever held a job, and those that somebody has set up.
+async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
+    let counts = state.store.counts(tenant).await?;
+    let mut rates = state.rates.of(tenant, &counts);
+    let registry = state.registry().ok();
+    let mut lines: BTreeMap<TopicId, TopicCounts> = counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
+    let entries =
+        registry.iter().flat_map(|registry| registry.entries()).filter(|entry| entry.topic.id.tenant == *tenant);
+    for id in entries.map(|entry| &entry.topic.id) {
+        lines.entry(id.clone()).or_insert_with(|| nothing_yet(id));
+    }
+    let tell = |(id, counts): (TopicId, TopicCounts)| {
+        let entry = registry.as_ref().and_then(|registry| registry.get(&id));
+        let idle = match &registry {
+            Some(registry) => idle(&counts, entry.map(|entry| &**entry), registry),
+            None => Some(Idle::new("starting", "the handlers are being read")),
+        };
+        let rate = rates.remove(&id);
+        (id, Topic::new(counts, entry.map(|entry| &**entry), idle, rate))
+    };
+    Ok(lines.into_iter().map(tell).collect())
+}
+
+fn nothing_yet(id: &TopicId) -> TopicCounts {
+    let (topic, totals) = (id.clone(), BTreeMap::new());
+    TopicCounts { topic, ready: 0, delayed: 0, running: 0, dead: 0, paused: false, oldest_ready: None, totals }
+}
+
+/// Why no further job of the topic is begun here; none if jobs are.
+fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRegistry) -> Option<Idle> {
+    if counts.paused {
+        return Some(Idle::new("paused", "somebody paused it: resume it"));
+    }
+    let Some(entry) = entry else {
+        return Some(Idle::new("no-handler", "neither the manifest nor a component makes this a topic"));
+    };
+    let external = entry.topic.external;
+    if let Some(idle) = no_handler(entry, registry).filter(|_| !external) {
+        return Some(idle);
+    }
+    if counts.ready == 0 {
+        return (counts.running == 0).then(|| Idle::new("empty", "no job is ready"));
+    }
+    let all = u64::from(entry.topic.concurrency);
+    (!external && counts.running >= all)
+        .then(|| Idle::new("concurrency-reached", format!("{all} at once are allowed in one runner")))
+}
+
+/// Why nobody is there to do a topic's jobs; none if somebody is.
+fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> {
+    let name = &entry.topic.handler;
+    if entry.handler.is_some() {
+        return None;
+    }
+    if !entry.lacking.is_empty() {
+        let names: Vec<_> = entry.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
+        let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
+        return Some(Idle::new("lacks-grants", detail));
+    }
+    Some(match registry.refused(name) {
+        Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
+        None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
+    })
+}
+
+async fn pause(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(wire::Nothing {}): Document<wire::Nothing>,
+) -> Result<Json<wire::Changed>, Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, true).await? }))
+}
+
+async fn resume(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Path(topic)): Head<Path<TopicId>>,
+    Document(wire::Nothing {}): Document<wire::Nothing>,
+) -> Result<Json<wire::Changed>, Problem> {
+    identity.may(Scope::Admin, &topic.tenant)?;
+    Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, false).await? }))
+}

@@ -1,0 +1,158 @@
+//! Keeps out what a web page can make a browser send.
+//!
+//! A page of any site may send requests to this machine. Two rules are enough against it: a request that changes something
+//! must be one that a browser asks leave for first, which it does not get (we answer no CORS); and the `Host` must be a
+//! name of this machine, or a site could have its own name resolved to 127.0.0.1 and read the answers as its own
+//! ("DNS rebinding").
+//!
+//! What a browser sends without asking is listed in the Fetch standard ("CORS-safelisted"): GET, HEAD and POST, three media
+//! types and a few headers.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::problem::{Code, Problem};
+
+/// Whatever a browser sends without asking leave has one of these, or none.
+const OF_FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+/// Headers that no browser sends to another site without asking.
+const NEVER_UNASKED: [&str; 3] = ["authorization", "idempotency-key", "x-request-id"];
+
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    match check_origin(&request).and_then(|()| check_coding(&request)) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// For who comes without a token; see above.
+pub(crate) fn check_host(request: &Request) -> Result<(), Problem> {
+    let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
+    let [host] = hosts.as_slice() else {
+        return Err(Problem::new(Code::HostRefused, "a request has one `Host`"));
+    };
+    let named = host.to_str().ok().and_then(|host| host.parse().ok());
+    // RFC 9112 §3.2.2: a request target in absolute form has a say of its own.
+    let target_fits = request.uri().authority().is_none_or(is_loopback);
+    if named.as_ref().is_some_and(is_loopback) && target_fits {
+        return Ok(());
+    }
+    Err(Problem::new(Code::HostRefused, "the `Host` must be localhost or a loopback address, such as 127.0.0.1"))
+}
+
+fn is_loopback(authority: &Authority) -> bool {
+    let host = authority.host();
+    let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    // A user before the host is nobody we know.
+    !authority.as_str().contains('@')
+        && (host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
+}
+
+fn check_origin(request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    let unasked = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let harmless = *request.method() != Method::POST && !has_body(headers);
+    let announced = media_type(headers).is_some_and(|media| !OF_FORMS.contains(&media.as_str()));
+    if !unasked || harmless || announced || NEVER_UNASKED.iter().any(|name| headers.contains_key(*name)) {
+        return Ok(());
+    }
+    let what = "say `Content-Type: application/json` (and send `{}` where there is nothing to say), or, where the bytes \
+                themselves are the job, what they are; what a web page could send by itself is refused, unless it brings an \
+                `Idempotency-Key` or an `X-Request-Id`";
+    Err(Problem::new(Code::MediaType, what))
+}
+
+fn check_coding(request: &Request) -> Result<(), Problem> {
+    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    let known = |coding: &[u8]| coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"identity");
+    if codings.all(|coding| known(coding.as_bytes())) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::MediaType, "a body may be compressed by `Content-Encoding: gzip`, and by nothing else"))
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    length.is_some_and(|length| length.as_bytes() != b"0") || headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// What the body is announced to be: `type/subtype` in small letters, without parameters. None if it is not announced, or
+/// in a way that others may read in another way.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(written), None) = (all.next(), all.next()) else { return None };
+    let essence = written.to_str().ok()?.split(';').next()?.trim().to_ascii_lowercase();
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
+    let (kind, subtype) = essence.split_once('/')?;
+    (is_token(kind) && is_token(subtype)).then_some(essence)
+}
+
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'!' | b'#' | b'$' | b'&' | b'-' | b'^' | b'_' | b'.' | b'+')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_loopback() {
+        let loopback = |host: &str| host.parse().is_ok_and(|host| is_loopback(&host));
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:7331", "127.1.2.3", "[::1]", "[::1]:7331"] {
+            assert!(loopback(host), "{host}");
+        }
+        let others = [
+            "",
+            "example.org",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "127.0.0.1@example.org",
+            "example.org@127.0.0.1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "[::]",
+            "[::2]:7331",
+        ];
+        for host in others {
+            assert!(!loopback(host), "{host}");
+        }
+    }
+
+    fn request(method: Method, headers: &[(&'static str, &'static str)]) -> Request {
+        let mut request = Request::default();
+        *request.method_mut() = method;
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        request
+    }
+
+    #[test]
+    fn what_a_page_can_send_by_itself_is_refused() {
+        let announced = |media| vec![("content-length", "1"), ("content-type", media)];
+        for media in
+            ["text/plain", "TEXT/PLAIN; charset=x", "multipart/form-data", "x", "text/plain, image/png", "a/b(", ""]
+        {
+            assert!(check_origin(&request(Method::POST, &announced(media))).is_err(), "{media}");
+        }
+        for media in ["application/json", "Application/JSON; x", "image/png", "application/octet-stream"] {
+            assert!(check_origin(&request(Method::POST, &announced(media))).is_ok(), "{media}");
+        }
+        let twice = [("content-type", "image/png"), ("content-type", "text/plain")];
+        assert!(check_origin(&request(Method::POST, &twice)).is_err());
+        assert!(check_origin(&request(Method::POST, &[])).is_err());
+        assert!(check_origin(&request(Method::GET, &announced("text/plain"))).is_err());
+        assert!(check_origin(&request(Method::GET, &[])).is_ok());
+        // A browser asks before each of these.
+        for method in [Method::PUT, Method::DELETE, Method::PATCH] {
+            assert!(check_origin(&request(method, &announced("text/plain"))).is_ok());
+        }
+        let named = [("content-type", "text/plain"), ("idempotency-key", "k")];
+        assert!(check_origin(&request(Method::POST, &named)).is_ok());
+    }
+}

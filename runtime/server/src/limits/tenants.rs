@@ -1,0 +1,160 @@
+//! How much callers may ask for: requests by token and by tenant, and jobs by tenant. Each server counts for itself.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+
+use super::rate::Rates;
+use crate::problem::{COME_AGAIN, Code, Problem};
+use gristmill_config::TenantLimits;
+use gristmill_core::job::Name;
+use gristmill_core::token::{Rate, Token, TokenId};
+
+/// Who asks how often, and who is being answered.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantLimiter(Arc<Mutex<Used>>);
+
+#[derive(Debug, Default)]
+struct Used {
+    tokens: Rates<TokenId>,
+    tenants: Rates<Name>,
+    /// Requests of tenants that are being answered; none is none.
+    at_once: HashMap<Name, u32>,
+}
+
+/// A request that was let in. Dropped, it is over.
+#[derive(Debug)]
+pub(crate) struct TenantPermit {
+    quota: TenantLimiter,
+    tenant: Option<Name>,
+}
+
+impl TenantLimiter {
+    /// Counts a request that comes with this token, whose tenant has these limits.
+    ///
+    /// # Errors
+    /// It is one too many. It is told when to come again.
+    pub(crate) fn enter(&self, token: &Token, limits: TenantLimits) -> Result<TenantPermit, Problem> {
+        let (mut used, now) = (self.used(), Instant::now());
+        if let Some(rate) = token.limits.requests {
+            let counted = used.tokens.count(token.id.clone(), rate, now);
+            counted.map_err(|wait| limited("the token's requests per second are used up", wait))?;
+        }
+        let Some(tenant) = &token.tenant else { return Ok(TenantPermit { quota: self.clone(), tenant: None }) };
+        if let Some(rate) = limits.requests_per_second.and_then(evenly) {
+            let counted = used.tenants.count(tenant.clone(), rate, now);
+            counted.map_err(|wait| limited("the tenant's requests per second are used up", wait))?;
+        }
+        let at_once = used.at_once.entry(tenant.clone()).or_default();
+        if limits.concurrency.is_some_and(|most| *at_once >= most) {
+            return Err(limited("the tenant has as many requests at once as it may", COME_AGAIN));
+        }
+        *at_once += 1;
+        Ok(TenantPermit { quota: self.clone(), tenant: Some(tenant.clone()) })
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As many a second as may come at once.
+fn evenly(per_second: u32) -> Option<Rate> {
+    NonZero::new(per_second).map(|per_second| Rate { per_second, burst: per_second })
+}
+
+fn limited(detail: &str, wait: Duration) -> Problem {
+    Problem::new(Code::RateLimited, detail).retry_after(wait)
+}
+
+impl TenantPermit {
+    /// Keeps the pass until the answer's body is sent or given up.
+    pub(crate) fn until_sent(self, response: Response) -> Response {
+        response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _pass = &self;
+                frame
+            }))
+        })
+    }
+}
+
+impl Drop for TenantPermit {
+    fn drop(&mut self) {
+        let Some(tenant) = &self.tenant else { return };
+        let mut used = self.quota.used();
+        if let Some(at_once) = used.at_once.get_mut(tenant) {
+            *at_once -= 1;
+            if *at_once == 0 {
+                used.at_once.remove(tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::time::Timestamp;
+    use gristmill_core::token::{TokenHash, TokenLimits};
+
+    fn token(text: &str, tenant: Option<&str>) -> Token {
+        Token {
+            id: TokenHash::of(text).id(),
+            tenant: tenant.map(|tenant| tenant.parse().unwrap()),
+            scopes: [].into(),
+            description: String::new(),
+            created_at: Timestamp::default(),
+            expires_at: None,
+            limits: TokenLimits::default(),
+        }
+    }
+
+    fn at_once(most: u32) -> TenantLimits {
+        TenantLimits { concurrency: Some(most), ..TenantLimits::default() }
+    }
+
+    #[test]
+    fn so_many_requests_at_once_and_no_more() {
+        let (quota, a, b) = (TenantLimiter::default(), token("a", Some("acme")), token("b", Some("acme")));
+        let first = quota.enter(&a, at_once(2)).unwrap();
+        let second = quota.enter(&b, at_once(2)).unwrap();
+        let refused = quota.enter(&b, at_once(2)).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(COME_AGAIN)));
+        quota.enter(&token("c", Some("other")), at_once(1)).unwrap();
+        drop(first);
+        drop((quota.enter(&a, at_once(2)).unwrap(), second));
+        assert!(quota.used().at_once.is_empty(), "nobody is remembered who asks for nothing");
+    }
+
+    #[test]
+    fn tokens_of_a_tenant_share_its_rate_and_operators_have_none() {
+        let limits = TenantLimits { requests_per_second: Some(2), ..TenantLimits::default() };
+        let quota = TenantLimiter::default();
+        for text in ["a", "b"] {
+            quota.enter(&token(text, Some("acme")), limits).unwrap();
+        }
+        // Each with a token of its own. The first of them is one too many, unless half a second has passed meanwhile.
+        let refused = (0..1000).find_map(|n| quota.enter(&token(&n.to_string(), Some("acme")), limits).err());
+        assert_eq!(refused.unwrap().code, Code::RateLimited);
+        quota.enter(&token("a", Some("other")), limits).unwrap();
+        for _ in 0..10 {
+            quota.enter(&token("d", None), limits).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_being_given_until_its_body_is_sent() {
+        let (quota, a) = (TenantLimiter::default(), token("a", Some("acme")));
+        let response = quota.enter(&a, at_once(1)).unwrap().until_sent(Response::new(Body::from("x")));
+        assert!(quota.enter(&a, at_once(1)).is_err());
+        response.into_body().collect().await.unwrap();
+        quota.enter(&a, at_once(1)).unwrap();
+    }
+}

@@ -1,0 +1,19 @@
+//! Counts requests by the template of their route.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use gristmill_metrics::Metrics;
+
+/// Around everything else, so that what is refused is counted, too.
+pub(crate) async fn measure(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    // Dropped half-way if the other side hangs up.
+    let counted = metrics.requests().begin(route, request.method().as_str());
+    let response = next.run(request).await;
+    counted.answered(response.status().as_u16());
+    response
+}

@@ -1,0 +1,13 @@
+//! Accepts connections and serves requests on them, from the server's start to its end.
+
+mod accept;
+mod connections;
+pub(crate) mod delivery_tracker;
+mod listen;
+mod measure;
+mod request_id;
+mod server;
+mod tls;
+
+pub use listen::{ListenError, listen};
+pub use server::{HttpServer, OpenError};

@@ -1,0 +1,273 @@
+//! The server: its rooms' doors by path, from its start to its end.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::middleware;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::decompression::RequestDecompressionLayer;
+
+use super::{accept, measure, request_id};
+use crate::api::{components, dead, health, job, jobs, list, metrics, moves, openapi, push, tokens, topics};
+use crate::auth::identity::Identity;
+use crate::auth::{self, Auth, origin};
+use crate::limits::HttpLimits;
+use crate::limits::requests::{in_time, take_turn};
+use crate::problem::{Code, Problem};
+use crate::serve::tls::Tls;
+use crate::settings::HttpServerSettings;
+use crate::state::{AppState, Phase};
+use crate::stream::{events, signals};
+use crate::{lmstfy, pull, wire};
+use gristmill_config::LmstfySettings;
+use gristmill_core::token::TokenText;
+use gristmill_runner::Tenants;
+use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
+use gristmill_store::sharded::TenantPlacements;
+use gristmill_store::{Store, Watched};
+
+/// The most that a request may bring, if its route does not say otherwise.
+const BODY_BYTES: usize = 1 << 20;
+/// How long requests that have begun may go on after the end of the server.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
+/// A server at work. Dropped without [`HttpServer::shutdown`], it is gone at once.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    commands: SocketAddr,
+    secret: TokenText,
+    state: AppState,
+    lmstfy: lmstfy::Api,
+    serving: JoinSet<()>,
+}
+
+/// The server does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the system has no randomness to give")]
+    Randomness(#[from] getrandom::Error),
+    #[error("no listener for the server")]
+    Listen(#[from] io::Error),
+    #[error("failed to read [http.tls]")]
+    Tls(#[source] anyhow::Error),
+}
+
+impl HttpServer {
+    /// Begins to answer for the store, which people know as `store_name`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The listener does not know its own address, or the system has no randomness to give.
+    pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> Result<Self, OpenError> {
+        Self::start_with(listener, store, store_name, &HttpServerSettings::default())
+    }
+
+    /// The same by settings that mean no TLS.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_with(
+        listener: TcpListener,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &HttpServerSettings,
+    ) -> Result<Self, OpenError> {
+        Self::begin(listener, None, store, store_name, settings)
+    }
+
+    /// The same by any settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
+    /// name that a certificate could be for.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`]; the certificate or its key cannot be used; there is no port for commands.
+    pub async fn open(
+        listener: TcpListener,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &HttpServerSettings,
+    ) -> Result<Self, OpenError> {
+        let commands = match &settings.tls {
+            Some(_) => Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+            None => None,
+        };
+        Self::begin(listener, commands, store, store_name, settings)
+    }
+
+    fn begin(
+        listener: TcpListener,
+        for_commands: Option<TcpListener>,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &HttpServerSettings,
+    ) -> Result<Self, OpenError> {
+        let address = listener.local_addr()?;
+        let commands = match &for_commands {
+            Some(listener) => listener.local_addr()?,
+            None => reachable(address),
+        };
+        let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
+        let secret = TokenText::generate()?;
+        let store = Arc::new(Watched::told(store, settings.metrics.clone()));
+        let door = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
+        let state = AppState::new(store, store_name, door, settings);
+        let lmstfy = lmstfy::Api::new(state.clone());
+        let router = router(state.clone(), lmstfy.clone());
+        let mut server = Self { address, commands, secret, state, lmstfy, serving: JoinSet::new() };
+        server.serving.spawn(server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
+        if let Some(listener) = for_commands {
+            server.serve(listener, router.clone(), settings.limits, None);
+        }
+        server.serve(listener, router, settings.limits, tls);
+        Ok(server)
+    }
+
+    fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
+        let (metrics, stop) = (self.state.metrics.clone(), self.state.stop.clone());
+        self.serving.spawn(accept::run(listener, router, limits, tls, metrics, stop));
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where commands of this machine come in, by plain HTTP.
+    pub fn address_for_commands(&self) -> SocketAddr {
+        self.commands
+    }
+
+    /// A token that lets in whoever can read where it is written down. It dies with the server.
+    pub fn secret(&self) -> &str {
+        self.secret.as_str()
+    }
+
+    /// Those whose jobs come and go by this door, for a runner to look after.
+    pub fn tenants(&self) -> Tenants {
+        self.state.tenants.clone()
+    }
+
+    /// Keeps lmstfy's API to what the settings want of it, and answers for its admin API at `admin`. Tells where that is.
+    ///
+    /// # Errors
+    /// The listener does not know its own address.
+    pub fn set_lmstfy(
+        &mut self,
+        settings: &LmstfySettings,
+        admin: Option<TcpListener>,
+    ) -> io::Result<Option<SocketAddr>> {
+        if !settings.enabled {
+            self.lmstfy.close();
+        }
+        let Some(admin) = admin else { return Ok(None) };
+        let address = admin.local_addr()?;
+        let router = lmstfy::admin(self.lmstfy.clone(), settings.accounts.clone());
+        self.serve(admin, router, HttpLimits::default(), None);
+        Ok(Some(address))
+    }
+
+    /// Says which topics there are and who does their jobs, from now on. Once.
+    pub fn set_registry(&self, registry: watch::Receiver<Arc<HandlerRegistry>>) {
+        self.state.registry.set(registry).ok();
+    }
+
+    /// Takes components in by this way, from now on. Once.
+    pub fn set_uploads(&self, intake: ComponentUploads) {
+        self.state.uploads.set(intake).ok();
+    }
+
+    /// Lets tenants be moved between the stores that this store is made of, from now on. Once.
+    pub fn set_moves(&self, moves: Arc<dyn TenantPlacements>) {
+        self.state.moves.set(moves).ok();
+    }
+
+    /// What `/readyz` is to say.
+    pub fn set_phase(&self, phase: Phase) {
+        self.state.phase.send_replace(phase);
+    }
+
+    /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.
+    pub async fn shutdown(mut self) {
+        self.state.stop.cancel();
+        let end = async { while self.serving.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_REQUESTS, end).await.is_err() {
+            tracing::warn!("some requests were still going on at the end of the server: they are cut off");
+            self.serving.abort_all();
+        }
+    }
+}
+
+/// Where a listener on all addresses is to be found from this machine.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(_) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+    }
+}
+
+fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
+    let quick = Router::new()
+        .route("/", get(about))
+        .merge(jobs::routes())
+        .merge(list::routes())
+        .merge(topics::routes())
+        .merge(dead::routes())
+        .merge(moves::routes())
+        .merge(signals::routes())
+        .merge(tokens::routes())
+        .merge(openapi::routes())
+        .merge(events::routes())
+        .merge(metrics::tenant_routes())
+        .merge(pull::routes())
+        // Health is not behind them: a process whose store is slow lives all the same.
+        .layer(middleware::from_fn_with_state(state.request_limiter.clone(), take_turn));
+    Router::new()
+        .nest("/v1", quick.merge(waiting()).merge(pulling(&state)))
+        .merge(health::routes())
+        .merge(metrics::routes())
+        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
+        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        // The limits are on what comes out of a compressed body.
+        .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+        .layer(CompressionLayer::new().compress_when(worth_compressing()))
+        .layer(middleware::from_fn_with_state(state.clone(), auth::enter))
+        .layer(middleware::from_fn(origin::guard))
+        .layer(middleware::from_fn(request_id::name_request))
+        // With words, limits and waits of its own.
+        .nest("/api", lmstfy::routes(lmstfy))
+        .layer(middleware::from_fn_with_state(state.metrics.clone(), measure::measure))
+        .with_state(state)
+}
+
+/// Routes that may take longer than a turn: each sees to its request_limiter itself.
+fn waiting() -> Router<AppState> {
+    Router::new().merge(push::routes()).merge(job::routes()).merge(components::routes())
+}
+
+/// Claims hold nothing while they wait for jobs.
+fn pulling(state: &AppState) -> Router<AppState> {
+    let time = state.request_limiter.time() + pull::LONGEST_WAIT;
+    pull::waiting_routes().layer(middleware::from_fn_with_state(time, in_time))
+}
+
+/// Lines and events must leave one by one, and what is short is not worth it.
+fn worth_compressing() -> impl Predicate {
+    SizeAbove::new(1024)
+        .and(NotForContentType::const_new("text/event-stream"))
+        .and(NotForContentType::const_new("application/x-ndjson"))
+}
+
+/// Who answers, so that a command knows whom it has reached.
+async fn about(_: Identity, State(state): State<AppState>) -> axum::Json<wire::About> {
+    let version = env!("CARGO_PKG_VERSION").into();
+    axum::Json(wire::About { version, pid: std::process::id(), store: state.store_name.clone() })
+}

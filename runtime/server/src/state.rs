@@ -1,0 +1,127 @@
+//! What every route can reach.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::queue_depths::QueueDepths;
+use crate::api::topic_rates::Rates;
+use crate::auth::Auth;
+use crate::limits::requests::RequestLimiter;
+use crate::limits::{StoredJobs, TenantLimiter};
+use crate::problem::{Code, Problem};
+use crate::pull;
+use crate::settings::HttpServerSettings;
+use crate::stream::signal_hub::SignalHub;
+use gristmill_metrics::Metrics;
+use gristmill_runner::Tenants;
+use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
+use gristmill_store::Store;
+use gristmill_store::sharded::TenantPlacements;
+
+/// What the runner behind the door is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Ready,
+    /// It takes no new jobs to run. Requests are still answered.
+    Ending,
+}
+
+/// Every layer between the socket and a route clones it several times a request: one count, and not one for each part.
+#[derive(Debug, Clone)]
+pub(crate) struct AppState(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    /// The store's address, for people.
+    pub(crate) store_name: String,
+    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) registry: OnceLock<watch::Receiver<Arc<HandlerRegistry>>>,
+    pub(crate) uploads: OnceLock<ComponentUploads>,
+    /// Set where there are several stores.
+    pub(crate) moves: OnceLock<Arc<dyn TenantPlacements>>,
+    /// For requests that wait.
+    pub(crate) signal_hub: Arc<SignalHub>,
+    pub(crate) request_limiter: RequestLimiter,
+    pub(crate) rates: Rates,
+    /// For those of them that wait for jobs.
+    pub(crate) pull: pull::Lines,
+    /// Whose jobs are to be looked after, whether or not they have topics here.
+    pub(crate) tenants: Tenants,
+    /// The server ends: so do the streams.
+    pub(crate) stop: CancellationToken,
+    pub(crate) auth: Auth,
+    pub(crate) tenant_limiter: TenantLimiter,
+    pub(crate) stored_jobs: StoredJobs,
+    /// The topics and tenants as the manifest has them, without handlers.
+    plan: Arc<HandlerRegistry>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// For who scrapes.
+    pub(crate) queue_depths: QueueDepths,
+}
+
+impl Deref for AppState {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl AppState {
+    pub(crate) fn new(store: Arc<dyn Store>, store_name: &str, auth: Auth, settings: &HttpServerSettings) -> Self {
+        Self(Arc::new(Inner {
+            signal_hub: Arc::new(SignalHub::new(store.clone())),
+            store,
+            store_name: store_name.into(),
+            phase: watch::Sender::new(Phase::Starting),
+            registry: OnceLock::new(),
+            uploads: OnceLock::new(),
+            moves: OnceLock::new(),
+            request_limiter: RequestLimiter::new(&settings.limits),
+            rates: Rates::default(),
+            pull: pull::Lines::default(),
+            tenants: Tenants::default(),
+            stop: CancellationToken::new(),
+            auth,
+            tenant_limiter: TenantLimiter::default(),
+            stored_jobs: StoredJobs::default(),
+            plan: settings.plan.clone(),
+            metrics: settings.metrics.clone(),
+            queue_depths: QueueDepths::default(),
+        }))
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// The topics by their settings, whoever does their jobs: who brings or takes jobs need not wait for handlers to be read.
+    pub(crate) fn topics(&self) -> Arc<HandlerRegistry> {
+        self.registry.get().map_or_else(|| self.plan.clone(), |registry| registry.borrow().clone())
+    }
+
+    /// The topics and who does their jobs, as they are now.
+    ///
+    /// # Errors
+    /// The handlers are still being compiled for the first time.
+    pub(crate) fn registry(&self) -> Result<Arc<HandlerRegistry>, Problem> {
+        self.registry.get().map(|registry| registry.borrow().clone()).ok_or_else(starting)
+    }
+
+    /// The way into the handlers folder.
+    ///
+    /// # Errors
+    /// The handlers are still being compiled for the first time.
+    pub(crate) fn uploads(&self) -> Result<ComponentUploads, Problem> {
+        self.uploads.get().cloned().ok_or_else(starting)
+    }
+}
+
+fn starting() -> Problem {
+    Problem::new(Code::Starting, "the handlers are being read: ask again in a moment")
+}

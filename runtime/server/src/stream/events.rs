@@ -1,0 +1,130 @@
+//! Events as they happen, as server-sent events (the HTML standard, §9.2), until either side has enough.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::Frame;
+use serde::Deserialize;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::Head;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use gristmill_core::job::{JobId, Name};
+use gristmill_metrics::{EventKind, EventStream, Filter, Received};
+
+/// How often something is sent although nothing happens, so that nobody on the way takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new().route("/events", get(everywhere)).route("/tenants/{tenant}/events", get(of_tenant))
+}
+
+/// What is wanted; what is left out, of every kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    topic: Option<Name>,
+    job: Option<JobId>,
+    /// Names with commas between them.
+    kind: Option<String>,
+}
+
+async fn everywhere(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Query(wanted)): Head<Query<Wanted>>,
+) -> Result<Response, Problem> {
+    identity.may_everywhere(Scope::Read)?;
+    stream(&state, wanted.filter(None)?)
+}
+
+async fn of_tenant(
+    State(state): State<AppState>,
+    identity: Identity,
+    Head(Path(tenant)): Head<Path<Name>>,
+    Head(Query(wanted)): Head<Query<Wanted>>,
+) -> Result<Response, Problem> {
+    identity.may(Scope::Read, &tenant)?;
+    stream(&state, wanted.filter(Some(tenant))?)
+}
+
+impl Wanted {
+    fn filter(self, tenant: Option<Name>) -> Result<Filter, Problem> {
+        let Self { topic, job, kind } = self;
+        let kinds =
+            kind.map(|names| names.split(',').map(parse).collect::<Result<Vec<EventKind>, Problem>>()).transpose()?;
+        Ok(Filter { tenant, topic, job, kinds })
+    }
+}
+
+fn parse(name: &str) -> Result<EventKind, Problem> {
+    let unknown = || {
+        let known: Vec<&str> = EventKind::ALL.iter().map(|(_, name)| *name).collect();
+        Problem::new(Code::BadRequest, format!("`{name}` is no kind of event: there are {}", known.join(", ")))
+    };
+    EventKind::parse(name).ok_or_else(unknown)
+}
+
+/// The answer begins at once: what happens after that is told.
+fn stream(state: &AppState, filter: Filter) -> Result<Response, Problem> {
+    let listener = state.metrics.events().subscribe(filter);
+    let listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
+    let mut keep_alive = interval(KEEP_ALIVE);
+    keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stream = Stream { listener, keep_alive, stop: Box::pin(state.stop.clone().cancelled_owned()) };
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::new(stream)).into_response())
+}
+
+/// A body that goes on for as long as the server does.
+struct Stream {
+    listener: EventStream,
+    /// The first tick is at once: whoever waits for the beginning of the stream sees it.
+    keep_alive: Interval,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl hyper::body::Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Poll::Ready(told) = self.listener.poll_next(context) {
+            return Poll::Ready(Some(Ok(Frame::data(written(&told).into()))));
+        }
+        if self.stop.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        self.keep_alive.poll_tick(context).map(|_| Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))))
+    }
+}
+
+fn written(told: &Received) -> String {
+    let mut text = String::new();
+    let wrote = match told {
+        Received::Event { number, event } => {
+            // Names and numbers: nothing of it can fail to be written as JSON, and JSON has no line ends.
+            let data = serde_json::to_string(&**event).unwrap_or_default();
+            write!(text, "event: {}\nid: {number}\ndata: {data}\n\n", event.kind.as_str())
+        }
+        Received::Lagged(missed) => write!(text, "event: lagged\ndata: {{\"missed\":{missed}}}\n\n"),
+    };
+    // A `String` takes everything.
+    wrote.ok();
+    text
+}

@@ -1,0 +1,75 @@
+//! Wake-ups as they come: one JSON document a line, until either side has enough.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::Frame;
+use tokio::sync::mpsc::Receiver;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::api::jobs::within_batch;
+use crate::auth::identity::{Identity, Scope};
+use crate::extract::Head;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use crate::wire;
+use gristmill_core::job::Name;
+use gristmill_store::Signal;
+
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new().route("/signals", get(signals))
+}
+
+/// The answer begins once the store listens: what happens after that is told.
+async fn signals(
+    identity: Identity,
+    State(state): State<AppState>,
+    Head(Query(wire::Listeners { tenants })): Head<Query<wire::Listeners>>,
+) -> Result<Response, Problem> {
+    let tenants: Result<Vec<Name>, _> = tenants.split(',').map(str::parse).collect();
+    let tenants =
+        tenants.map_err(|error: gristmill_core::job::BadName| Problem::new(Code::BadRequest, error.to_string()))?;
+    for tenant in &tenants {
+        identity.may(Scope::Read, tenant)?;
+    }
+    within_batch(tenants.len())?;
+    let signals = state.store.signals(&tenants).await?;
+    let lines = Lines { signals, stop: Box::pin(state.stop.clone().cancelled_owned()) };
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(lines)).into_response())
+}
+
+/// A body that goes on for as long as the server does.
+struct Lines {
+    signals: Receiver<Signal>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl hyper::body::Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        // What has been told comes first: it may be what somebody waits for.
+        match self.signals.poll_recv(context) {
+            Poll::Ready(signal) => Poll::Ready(signal.map(|signal| Ok(Frame::data(line(signal))))),
+            Poll::Pending => self.stop.as_mut().poll(context).map(|()| None),
+        }
+    }
+}
+
+fn line(signal: Signal) -> Bytes {
+    let lost = || br#"{"signal":"lost"}"#.to_vec();
+    let mut line = serde_json::to_vec(&wire::Signal::from(signal)).unwrap_or_else(|_| lost());
+    line.push(b'\n');
+    line.into()
+}

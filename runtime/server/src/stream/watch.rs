@@ -1,0 +1,84 @@
+//! Watches one job: what it is now, and when that has changed.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::limits::requests::Permit;
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::stream::signal_hub::Listener;
+use gristmill_core::job::{JobId, Name};
+use gristmill_store::{JobState, JobView, Signal, StoreError};
+
+/// Most changes are signalled, and a signal may be lost: what nobody told is seen this much later.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Somebody who waits for a job, in a permit among those that wait.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    state: AppState,
+    listener: Listener,
+    tenant: Name,
+    id: JobId,
+    last: Option<JobView>,
+    _permit: Permit,
+}
+
+impl Watch {
+    /// From now on.
+    ///
+    /// # Errors
+    /// Too many wait, or the store takes no subscription.
+    pub(crate) async fn begin(state: &AppState, tenant: Name, id: JobId) -> Result<Self, Problem> {
+        let permit = state.request_limiter.wait()?;
+        let listener = state.signal_hub.listen(&tenant).await?;
+        Ok(Self { state: state.clone(), listener, tenant, id, last: None, _permit: permit })
+    }
+
+    /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
+    /// was there while we watched.
+    pub(crate) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
+        let view = self.state.store.job(&self.tenant, &self.id).await?;
+        let gone = |last: JobView| JobView { state: JobState::Finished, job: None, ..last };
+        let view = view.or_else(|| self.last.take().map(gone));
+        self.last.clone_from(&view);
+        Ok(view)
+    }
+
+    /// Waits until the job may have changed. Cancel-safe.
+    pub(crate) async fn may_have_changed(&mut self) {
+        let told = async {
+            loop {
+                match self.listener.next().await {
+                    Signal::Finished(_, id) | Signal::Cancelled(_, id) if id == self.id => return,
+                    Signal::Lost => return,
+                    _ => {}
+                }
+            }
+        };
+        // Not told in time: that is what the time is for.
+        drop(timeout(LOOK_EVERY, told).await);
+    }
+
+    /// What is known of the job at its end, or once `patience` or the server is at its end.
+    pub(crate) async fn end_within(&mut self, patience: Duration) -> Result<Option<JobView>, StoreError> {
+        let until = Instant::now() + patience;
+        let stop = self.state.stop.clone();
+        loop {
+            let view = self.look().await?;
+            if view.as_ref().is_none_or(is_over) || Instant::now() >= until || stop.is_cancelled() {
+                return Ok(view);
+            }
+            tokio::select! {
+                _ = timeout_at(until, self.may_have_changed()) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}
+
+/// Nothing more will become of it by itself.
+pub(crate) fn is_over(view: &JobView) -> bool {
+    matches!(view.state, JobState::Finished | JobState::Dead { .. })
+}
