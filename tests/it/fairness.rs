@@ -41,10 +41,11 @@ async fn more_hot_topics_than_slots_are_served_in_turn() {
     runner.drop_in("puppet", &std::fs::read(guests::PUPPET).unwrap());
 
     let mut records = records(&runner, TOPICS * JOBS + 1).await;
-    records.retain(|record| record.topic.topic.as_str() != "z");
+    records.retain(|record| record.claim.lease.topic.topic.as_str() != "z");
     // In the order in which they were claimed, whichever thread took them up then.
-    records.sort_by_key(|record| record.started - record.in_hand);
-    let early = records.iter().take(TOPICS * TURN + SLOTS).map(|record| &record.topic).collect::<BTreeSet<_>>();
+    records.sort_by_key(|record| record.run.map(|run| run.started - run.queued));
+    let early =
+        records.iter().take(TOPICS * TURN + SLOTS).map(|record| &record.claim.lease.topic).collect::<BTreeSet<_>>();
     assert_eq!(early.len(), TOPICS, "topics that had a turn while others had little more than one");
 }
 
@@ -57,9 +58,10 @@ async fn a_topic_of_concurrency_one_never_stalls() {
     let runner = TestRunner::start(manifest, &[("puppet", guests::PUPPET)]).await;
     push_to_each(&runner, &["alone".parse().unwrap()], JOBS, &Script::end(End::Complete)).await;
 
-    let mut records = records(&runner, JOBS).await;
-    records.sort_by_key(|record| record.started);
-    let gaps = records.windows(2).filter_map(|pair| {
+    let records = records(&runner, JOBS).await;
+    let mut runs: Vec<_> = records.into_iter().filter_map(|record| record.run).collect();
+    runs.sort_by_key(|run| run.started);
+    let gaps = runs.windows(2).filter_map(|pair| {
         let [before, after] = pair else { return None };
         Some(after.started.duration_since(before.started + before.duration))
     });

@@ -130,10 +130,9 @@ async fn high_jobs_come_first_and_low_ones_all_the_same(runner: TestRunner) {
     for (job, _) in &jobs {
         runner.end_of(job).await;
     }
-    let order = runner
-        .records()
-        .into_iter()
-        .filter_map(|record| jobs.iter().find(|(job, _)| *job == record.job).map(|(_, priority)| *priority));
+    let order = runner.records().into_iter().filter_map(|record| {
+        jobs.iter().find(|(job, _)| *job == record.claim.lease.job).map(|(_, priority)| *priority)
+    });
     let first: Vec<Priority> = order.take(Priority::TURNS.len()).collect();
     assert_eq!(first, Priority::TURNS, "a topic of one at a time is served turn by turn");
 }

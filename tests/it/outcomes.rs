@@ -137,7 +137,9 @@ async fn snooze_runs_again_later_and_uses_no_attempt(runner: TestRunner) {
     let job = runner.push("puppet", &Script::end(End::SnoozeMs(5)).to_json()).await;
     until("more deliveries than attempts allowed", SOON, async || (runner.attempts_at(&job).len() > 4).then_some(()))
         .await;
-    assert!(runner.attempts_at(&job).iter().all(|record| (record.attempt, record.verdict) == (1, "snooze")));
+    assert!(
+        runner.attempts_at(&job).iter().all(|record| (record.claim.attempt, record.verdict.name()) == (1, "snooze"))
+    );
 }
 
 async fn retry_backs_off_until_the_attempts_are_used_up(runner: TestRunner) {
@@ -145,7 +147,7 @@ async fn retry_backs_off_until_the_attempts_are_used_up(runner: TestRunner) {
     let view = work(&runner, "puppet", Script::end(End::Retry(cause))).await;
     assert_eq!(death(&view), (Reason::Failed, "try later".into()));
     assert_eq!(view.attempts, 3);
-    let waits: Vec<_> = runner.attempts_at(&view.id).iter().map(|record| record.again_in).collect();
+    let waits: Vec<_> = runner.attempts_at(&view.id).iter().map(|record| record.verdict.again_in()).collect();
     let pause = Some(Duration::from_millis(10));
     assert_eq!(waits, [pause, pause, None]);
 }
@@ -155,8 +157,8 @@ async fn a_retry_may_name_its_wait_and_succeed(runner: TestRunner) {
     let view = work(&runner, "puppet", Script::new([retry, Step::End(End::Text("third".into()))])).await;
     assert_eq!(result(&view), b"third");
     let records = runner.attempts_at(&view.id);
-    assert_eq!(records.iter().map(|record| record.attempt).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(records[0].again_in, Some(Duration::from_millis(1)));
+    assert_eq!(records.iter().map(|record| record.claim.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(records[0].verdict.again_in(), Some(Duration::from_millis(1)));
 }
 
 async fn reject_is_dead_at_once(runner: TestRunner) {
@@ -216,7 +218,7 @@ async fn memory_that_was_denied_is_named_with_its_peak(runner: TestRunner) {
     let (_, message) = death(&work(&runner, "puppet", Script::end(End::MemoryBomb)).await);
     assert!(message.contains("16777216"), "{message}");
     let view = work(&runner, "puppet", Script::new([Step::Allocate(8 << 20), Step::End(End::Complete)])).await;
-    let peak = runner.attempts_at(&view.id)[0].memory_peak;
+    let peak = runner.attempts_at(&view.id)[0].run.unwrap().memory_peak;
     assert!((8 << 20..16 << 20).contains(&peak), "{peak}");
 }
 

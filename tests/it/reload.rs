@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gristmill::handlers::Folder;
+use gristmill::outcome::Verdict;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{TestRunner, drop_in, sandbox, tenant};
@@ -70,8 +71,8 @@ async fn fifty_reloads_under_load_fail_no_job() {
     tokio::join!(load, reloads);
 
     let records = runner.records();
-    assert!(records.iter().all(|record| record.verdict == "ack"), "no job fails for a reload");
-    let versions: std::collections::HashSet<_> = records.iter().filter_map(|record| record.version).collect();
+    assert!(records.iter().all(|record| matches!(record.verdict, Verdict::Ack(_))), "no job fails for a reload");
+    let versions: std::collections::HashSet<_> = records.iter().filter_map(|record| record.run?.version).collect();
     assert_eq!(versions.len() as u32, RELOADS + 1);
     delays.sort();
     let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);

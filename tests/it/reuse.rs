@@ -1,11 +1,17 @@
 //! Topics that keep instances for later jobs: what a job finds of the one before, and where that ends.
 
 use gristmill::job::{Due, JobId, JobSpec, TopicId};
+use gristmill::outcome::Verdict;
+use gristmill::runner::AttemptRecord;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, MARKER, Script, Step};
+
+fn is_ack(record: &AttemptRecord) -> bool {
+    matches!(record.verdict, Verdict::Ack(_))
+}
 
 const MANIFEST: &str = r#"
     [handlers]
@@ -122,7 +128,8 @@ async fn a_used_instance_that_traps_costs_its_job_no_attempt() {
     let job = runner.push("kept", &Script::new([Step::TrapIfUsed, Step::End(End::JobCount)]).to_json()).await;
     assert_eq!(result_of(&runner, "kept", &job).await, "1");
     runner.end_of(&job).await;
-    let verdicts: Vec<_> = runner.attempts_at(&job).iter().map(|record| (record.attempt, record.verdict)).collect();
+    let attempts = runner.attempts_at(&job);
+    let verdicts: Vec<_> = attempts.iter().map(|record| (record.claim.attempt, record.verdict.name())).collect();
     assert_eq!(verdicts, [(1, "ack")]);
     assert_eq!(count(&runner, "kept").await, 2, "the fresh one took its place");
 }
@@ -135,7 +142,7 @@ async fn what_leaks_is_given_back_before_it_fails_a_job() {
     for jobs in [1, 2, 3, 1, 2, 3] {
         assert_eq!(run(&runner, "kept", leak.clone()).await, jobs.to_string());
     }
-    assert!(runner.records().iter().all(|record| record.verdict == "ack" && record.memory_peak <= 12 << 20));
+    assert!(runner.records().iter().all(|record| is_ack(record) && record.run.unwrap().memory_peak <= 12 << 20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,8 +158,8 @@ async fn follow_ups_and_figures_are_those_of_their_job() {
     ] {
         runner.work("kept", &script.to_json()).await;
     }
-    let records = runner.records();
-    assert_eq!(records.iter().map(|record| record.follow_ups).collect::<Vec<_>>(), [2, 0, 0]);
+    let records: Vec<_> = runner.records().into_iter().map(|record| record.run.unwrap()).collect();
+    assert_eq!(records.iter().map(|run| run.follow_ups).collect::<Vec<_>>(), [2, 0, 0]);
     let (first, last) = (&records[0], &records[2]);
     assert!(last.fuel > 0 && last.fuel < first.fuel, "{} after {}", last.fuel, first.fuel);
     assert!(last.memory_peak > 0 && last.memory_peak <= first.memory_peak + (1 << 20));
@@ -200,5 +207,5 @@ async fn many_topics_with_idle_instances_leave_room_for_others() {
     }
     let records = runner.records();
     assert_eq!(records.len(), topics.len());
-    assert!(records.iter().all(|record| record.verdict == "ack"), "nobody found the pool full");
+    assert!(records.iter().all(is_ack), "nobody found the pool full");
 }

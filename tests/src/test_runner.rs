@@ -170,7 +170,7 @@ impl TestRunner {
 
     /// Waits until no further attempt will be made at the job, and the last one is recorded.
     pub async fn end_of(&self, job: &JobId) -> JobView {
-        let last = |record: &AttemptRecord| matches!(record.verdict, "ack" | "bury" | "expire");
+        let last = |record: &AttemptRecord| record.verdict.is_final();
         until(format!("the last record of {job}"), SOON, async || self.attempts_at(job).iter().any(last).then_some(()))
             .await;
         until(format!("the end of {job}"), SOON, async || {
@@ -193,7 +193,7 @@ impl TestRunner {
 
     /// The attempts at one job.
     pub fn attempts_at(&self, job: &JobId) -> Vec<AttemptRecord> {
-        self.records().into_iter().filter(|record| record.job == *job).collect()
+        self.records().into_iter().filter(|record| record.claim.lease.job == *job).collect()
     }
 
     /// Ends the runner in order.

@@ -101,7 +101,7 @@ pub async fn component(run: &ComponentRun, sandbox: &SandboxSettings) -> anyhow:
         kept_job_fuel: median(steps.iter().map(|steps| steps.kept_fuel)),
         start_memory_bytes: median(steps.iter().map(|steps| steps.start_memory_bytes)),
         memory_bytes: median(steps.iter().map(|steps| steps.memory_bytes)),
-        outcome: steps.first().map_or("", |steps| steps.outcome.name()),
+        outcome: steps.first().map_or("", |steps| steps.outcome.kind().into()),
         rounds: steps.len(),
     })
 }

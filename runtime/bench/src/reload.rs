@@ -65,8 +65,8 @@ async fn first_on(
     while begun.elapsed() < PATIENCE {
         bed.store.store.push(&[job(bed, Due::Now)]).await?;
         let Some(record) = records.recv().await else { break };
-        if record.version == Some(version) {
-            return Ok(record.started);
+        if let Some(run) = record.run.filter(|run| run.version == Some(version)) {
+            return Ok(run.started);
         }
     }
     bail!("version {version} did no job within {PATIENCE:?}")

@@ -49,8 +49,8 @@ pub(super) async fn one_by_one(bed: &TestBed, period: Option<Duration>, jobs: us
         bed.store.store.push(&[job(bed, Due::Now)]).await?;
         // What other topics' attempts settle meanwhile is passed over.
         while let Some(record) = records.recv().await {
-            if record.topic == bed.topic {
-                delays.push(record.started.saturating_duration_since(pushed));
+            if let (true, Some(run)) = (record.claim.lease.topic == bed.topic, record.run) {
+                delays.push(run.started.saturating_duration_since(pushed));
                 break;
             }
         }
@@ -87,9 +87,9 @@ pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> anyhow::Res
     let (mut delays, mut early) = (Vec::with_capacity(jobs), 0);
     for _ in 0..jobs {
         let Some(record) = records.recv().await else { break };
-        let Some(due) = due.get(&record.job) else { continue };
-        early += usize::from(record.started < begun + *due);
-        delays.push(record.started.saturating_duration_since(begun + *due));
+        let (Some(due), Some(run)) = (due.get(&record.claim.lease.job), record.run) else { continue };
+        early += usize::from(run.started < begun + *due);
+        delays.push(run.started.saturating_duration_since(begun + *due));
         bed.settings.progress.add(1);
     }
     runner.end().await;

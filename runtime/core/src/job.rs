@@ -5,30 +5,69 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::outcome::Reason;
 use crate::time::Timestamp;
 
-/// The tenant of whoever names none.
+/// What the texts below have in common: they are shown and written as they are.
+macro_rules! text {
+    ($($type:ident),*) => {$(
+        impl $type {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+    )*};
+}
+
+/// What names and ids have in common besides: a text is checked before it becomes one.
+macro_rules! checked_text {
+    ($($type:ident or $error:ident),*) => {$(
+        impl TryFrom<String> for $type {
+            type Error = $error;
+
+            fn try_from(text: String) -> Result<Self, $error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(text: $type) -> Self {
+                text.as_str().to_owned()
+            }
+        }
+    )*};
+}
+
+text!(Name, JobId, WorkerId);
+checked_text!(Name or BadName, JobId or BadJobId);
+
+/// The tenant of a job that names none.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// The name of a tenant or a topic: 1 to 128 characters of `A-Z a-z 0-9 - _ .`, beginning with a letter or a digit.
 ///
 /// Cheap to clone. The rule keeps names safe in file names, Redis keys, URLs and metric labels.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Name(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name: use 1 to 128 of A-Z a-z 0-9 - _ . and begin with a letter or a digit")]
 pub struct BadName(pub String);
-
-impl Name {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl FromStr for Name {
     type Err = BadName;
@@ -38,26 +77,6 @@ impl FromStr for Name {
             && text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if fits { Ok(Self(text.into())) } else { Err(BadName(text.into())) }
-    }
-}
-
-impl TryFrom<String> for Name {
-    type Error = BadName;
-
-    fn try_from(text: String) -> Result<Self, BadName> {
-        text.parse()
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
-        name.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 
@@ -95,8 +114,8 @@ impl fmt::Display for TopicId {
 
 /// A job's id: 26 characters of a ULID when we make it; 1 to 64 characters of `A-Z a-z 0-9 - _ .` when a producer does.
 /// Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct JobId(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -108,10 +127,6 @@ impl JobId {
     pub fn generate() -> Self {
         Self(ulid::Ulid::generate().to_string().into())
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl FromStr for JobId {
@@ -121,26 +136,6 @@ impl FromStr for JobId {
         let fits = (1..=64).contains(&text.len())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if fits { Ok(Self(text.into())) } else { Err(BadJobId(text.into())) }
-    }
-}
-
-impl TryFrom<String> for JobId {
-    type Error = BadJobId;
-
-    fn try_from(text: String) -> Result<Self, BadJobId> {
-        text.parse()
-    }
-}
-
-impl From<JobId> for String {
-    fn from(id: JobId) -> Self {
-        id.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 
@@ -194,8 +189,24 @@ impl JobSpec {
 }
 
 /// Which of a topic's ready jobs come first. Among equals the one that became ready first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Priority {
     High,
     #[default]
@@ -218,21 +229,11 @@ impl Priority {
     };
 
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Normal => "normal",
-            Self::Low => "low",
-        }
+        self.into_str()
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|priority| priority.as_str() == text)
-    }
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        text.parse().ok()
     }
 }
 
@@ -302,16 +303,6 @@ impl WorkerId {
 
     pub fn is_pull(&self) -> bool {
         self.0.starts_with(PULL)
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 

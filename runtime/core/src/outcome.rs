@@ -1,14 +1,22 @@
-//! How an attempt ended ([`Outcome`]), and what follows from it for the job ([`Verdict`]).
+//! The three facts about the end of an attempt: what the handler or the sandbox did ([`Outcome`]), what follows for the job
+//! ([`Verdict`]), and what the store answered ([`Settled`]).
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::job::Payload;
 
 /// How an attempt ended. A failing job is a value, never an `Err`: `Err` only means that a store did not answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(
+    name(OutcomeKind),
+    doc = "An [`Outcome`] in a word, as the journal and the metrics have it. The names are stable.",
+    derive(PartialOrd, Ord, Hash, Serialize, strum::Display, IntoStaticStr, VariantArray),
+    serde(rename_all = "kebab-case"),
+    strum(serialize_all = "kebab-case")
+)]
 pub enum Outcome {
     /// The handler finished; the payload, if any, is the job's result.
     Complete(Option<Payload>),
@@ -34,8 +42,14 @@ pub enum Outcome {
     LeaseExpired,
     /// Found by reap: the worker's heartbeat stopped.
     WorkerDied,
-    /// Nothing is known against the job: the host could not run it.
-    NotRun(NotRun),
+    /// Not run: every sandbox slot is in use.
+    PoolFull,
+    /// Not run: the topic has no handler at the moment.
+    HandlerMissing,
+    /// Not run, or not to its end: the runner is shutting down.
+    ShuttingDown,
+    /// Not run, or not to its end: the host failed; the text says how.
+    HostFault(String),
 }
 
 impl Outcome {
@@ -44,92 +58,21 @@ impl Outcome {
         matches!(self, Self::Complete(_) | Self::Snooze(_) | Self::Retry { .. } | Self::Reject(_))
     }
 
-    /// Every name that [`Self::name`] gives, the usual one first.
-    pub const NAMES: [&str; 16] = [
-        "complete",
-        "retry",
-        "snooze",
-        "reject",
-        "trapped",
-        "timed-out",
-        "out-of-fuel",
-        "memory-exceeded",
-        "limit-exceeded",
-        "expired",
-        "lease-expired",
-        "worker-died",
-        "pool-full",
-        "handler-missing",
-        "shutting-down",
-        "host-fault",
-    ];
-
-    /// In a word, as the journal has it. The names are stable.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Complete(_) => "complete",
-            Self::Snooze(_) => "snooze",
-            Self::Retry { .. } => "retry",
-            Self::Reject(_) => "reject",
-            Self::OutOfFuel { .. } => "out-of-fuel",
-            Self::MemoryExceeded { .. } => "memory-exceeded",
-            Self::TimedOut { .. } => "timed-out",
-            Self::Trapped { .. } => "trapped",
-            Self::LimitExceeded { .. } => "limit-exceeded",
-            Self::Expired => "expired",
-            Self::LeaseExpired => "lease-expired",
-            Self::WorkerDied => "worker-died",
-            Self::NotRun(NotRun::PoolFull) => "pool-full",
-            Self::NotRun(NotRun::HandlerMissing) => "handler-missing",
-            Self::NotRun(NotRun::ShuttingDown) => "shutting-down",
-            Self::NotRun(NotRun::HostFault(_)) => "host-fault",
-        }
+    /// The outcome without its particulars.
+    pub fn kind(&self) -> OutcomeKind {
+        self.into()
     }
 }
 
 /// Which of the limits of [`crate::topic::Limits`] was overrun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LimitName {
     Payload,
     Output,
     HostCalls,
     /// Bytes passed in one host call or returned by the handler.
     HostCallBytes,
-}
-
-impl fmt::Display for LimitName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Payload => "payload",
-            Self::Output => "output",
-            Self::HostCalls => "host-calls",
-            Self::HostCallBytes => "host-call-bytes",
-        })
-    }
-}
-
-/// Why the host could not run an attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotRun {
-    /// Every sandbox slot is in use.
-    PoolFull,
-    /// The topic has no handler at the moment.
-    HandlerMissing,
-    /// The runner is shutting down.
-    ShuttingDown,
-    /// The host failed; the text says how.
-    HostFault(String),
-}
-
-impl fmt::Display for NotRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PoolFull => f.write_str("every sandbox slot is in use"),
-            Self::HandlerMissing => f.write_str("the topic has no handler at the moment"),
-            Self::ShuttingDown => f.write_str("the runner is shutting down"),
-            Self::HostFault(fault) => write!(f, "host fault: {fault}"),
-        }
-    }
 }
 
 /// What a handler says about its own failure.
@@ -142,8 +85,23 @@ pub struct FailureDetail {
 }
 
 /// Why an attempt failed, as stored, counted and shown. The names are stable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Reason {
     /// The handler said retry until no attempts were left.
     Failed,
@@ -158,40 +116,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Self; 9] = [
-        Self::Failed,
-        Self::Rejected,
-        Self::FuelExhausted,
-        Self::MemoryExceeded,
-        Self::Timeout,
-        Self::Trap,
-        Self::Limit,
-        Self::LeaseExpired,
-        Self::WorkerDied,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Rejected => "rejected",
-            Self::FuelExhausted => "fuel-exhausted",
-            Self::MemoryExceeded => "memory-exceeded",
-            Self::Timeout => "timeout",
-            Self::Trap => "trap",
-            Self::Limit => "limit",
-            Self::LeaseExpired => "lease-expired",
-            Self::WorkerDied => "worker-died",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into_str()
     }
 }
 
@@ -206,7 +134,8 @@ pub struct Failure {
 }
 
 /// What follows for the job. The store carries it out in one step.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::Display, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Verdict {
     /// Done. The payload is kept for the retention that the settlement names.
     Ack(Option<Payload>),
@@ -223,15 +152,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// In a word. The names are stable: scripts and the journal have them.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Ack(_) => "ack",
-            Self::Retry { .. } => "retry",
-            Self::Snooze(_) => "snooze",
-            Self::Release(_) => "release",
-            Self::Bury(_) => "bury",
-            Self::Expire => "expire",
-        }
+        self.into_str()
     }
 
     /// What is known against the attempt.
@@ -256,35 +179,39 @@ impl Verdict {
     }
 }
 
+/// What the store answered to a settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display, IntoStaticStr)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum Settled {
+    /// The verdict was carried out.
+    Done,
+    /// The job had been cancelled meanwhile: it is gone, whatever the verdict said.
+    Cancelled,
+    /// The delivery is not running any more: it was settled or reaped. Nothing was changed.
+    LeaseLost,
+}
+
+impl Settled {
+    pub const fn as_str(self) -> &'static str {
+        self.into_str()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_in_the_list_of_names() {
-        let detail = FailureDetail::default;
-        let outcomes = [
-            Outcome::Complete(None),
-            Outcome::Snooze(Duration::ZERO),
-            Outcome::Retry { detail: detail(), after: None },
-            Outcome::Reject(detail()),
-            Outcome::OutOfFuel { limit: 0 },
-            Outcome::MemoryExceeded { limit: 0, peak: 0 },
-            Outcome::TimedOut { limit: Duration::ZERO },
-            Outcome::Trapped { message: String::new(), backtrace: String::new() },
-            Outcome::LimitExceeded { limit: LimitName::Output, allowed: 0 },
-            Outcome::Expired,
-            Outcome::LeaseExpired,
-            Outcome::WorkerDied,
-            Outcome::NotRun(NotRun::PoolFull),
-            Outcome::NotRun(NotRun::HandlerMissing),
-            Outcome::NotRun(NotRun::ShuttingDown),
-            Outcome::NotRun(NotRun::HostFault(String::new())),
-        ];
-        let mut named = outcomes.map(|outcome| outcome.name());
-        let mut names = Outcome::NAMES;
-        named.sort_unstable();
-        names.sort_unstable();
-        assert_eq!(named, names);
+    fn names_stay_as_journals_and_stores_have_them() {
+        let outcomes: Vec<_> = OutcomeKind::VARIANTS.iter().map(ToString::to_string).collect();
+        let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired \
+                     lease-expired worker-died pool-full handler-missing shutting-down host-fault";
+        assert_eq!(outcomes.join(" "), words);
+        let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let words = "failed rejected fuel-exhausted memory-exceeded timeout trap limit lease-expired worker-died";
+        assert_eq!(reasons.join(" "), words);
+        assert_eq!(LimitName::HostCallBytes.to_string(), "host-call-bytes");
+        assert_eq!(Verdict::Snooze(Duration::ZERO).name(), "snooze");
     }
 }

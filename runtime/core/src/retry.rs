@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::outcome::{Failure, FailureDetail, NotRun, Outcome, Reason, Verdict};
+use crate::outcome::{Failure, FailureDetail, Outcome, Reason, Verdict};
 use crate::topic::{Backoff, BackoffKind, RetryPolicy};
 
 /// How long a job waits that the host could not run, so that a full pool or a faulty host is not asked in a tight loop.
@@ -30,8 +30,8 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         Outcome::Complete(result) => Verdict::Ack(result),
         Outcome::Snooze(after) => Verdict::Snooze(after.max(SHORTEST_SNOOZE)),
         Outcome::Expired => Verdict::Expire,
-        Outcome::NotRun(NotRun::ShuttingDown) => Verdict::Release(Duration::ZERO),
-        Outcome::NotRun(_) => Verdict::Release(NOT_RUN_PAUSE),
+        Outcome::ShuttingDown => Verdict::Release(Duration::ZERO),
+        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::HostFault(_) => Verdict::Release(NOT_RUN_PAUSE),
 
         Outcome::Retry { detail, after } => {
             let failure = Failure { reason: Reason::Failed, detail, backtrace: None };
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn what_the_job_is_not_to_blame_for_uses_no_attempt() {
-        let stop = Outcome::NotRun(NotRun::ShuttingDown);
+        let stop = Outcome::ShuttingDown;
         assert_eq!(verdict(stop, 3, None), Verdict::Release(Duration::ZERO));
-        let full = Outcome::NotRun(NotRun::PoolFull);
+        let full = Outcome::PoolFull;
         assert_eq!(verdict(full, 3, None), Verdict::Release(NOT_RUN_PAUSE));
         let snooze = Outcome::Snooze(Duration::from_secs(5));
         assert_eq!(verdict(snooze, 3, None), Verdict::Snooze(Duration::from_secs(5)));

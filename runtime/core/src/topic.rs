@@ -100,7 +100,8 @@ pub enum BackoffKind {
 }
 
 /// What a component imports and a topic must grant before it runs there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Capability {
     Clock,
     Random,
@@ -109,18 +110,8 @@ pub enum Capability {
 
 impl Capability {
     /// The key in the manifest.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Random => "random",
-            Self::Http => "http",
-        }
-    }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+    pub const fn name(self) -> &'static str {
+        self.into_str()
     }
 }
 

@@ -225,6 +225,7 @@ mod tests {
     use super::super::exposition::Format;
     use super::super::topic::{Attempt, End, Usage};
     use super::*;
+    use gristmill_core::outcome::OutcomeKind;
 
     #[test]
     fn what_is_counted_is_on_the_page() {
@@ -233,7 +234,7 @@ mod tests {
         let usage = Usage { duration: Duration::from_millis(2), fuel: 500, memory_peak_bytes: 1 << 16 };
         let time = Some(Duration::from_millis(3));
         meter.attempt(&Attempt {
-            outcome: "complete",
+            outcome: OutcomeKind::Complete,
             end: End::Acked,
             waited: time,
             usage: Some(usage),

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::histogram::{Histogram, Scale};
-use gristmill_core::outcome::{Outcome, Reason};
+use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
+use strum::VariantArray;
 
 /// One attempt that has ended, as far as it is counted.
 #[derive(Debug)]
 pub struct Attempt {
-    /// One of [`Outcome::NAMES`].
-    pub outcome: &'static str,
+    pub outcome: OutcomeKind,
     pub end: End,
     /// From due to start; none if it was not the job's first delivery, for which alone this is a wait.
     pub waited: Option<Duration>,
@@ -45,6 +45,21 @@ pub enum End {
 }
 
 impl End {
+    /// What the verdict came to. `settled`: `None` if the store refused, or did not answer.
+    pub const fn of(verdict: &Verdict, settled: Option<Settled>) -> Self {
+        match (settled, verdict) {
+            (None, _) => Self::Unsettled,
+            (Some(Settled::LeaseLost), _) => Self::LeaseLost,
+            (Some(Settled::Cancelled), _) => Self::Cancelled,
+            (Some(Settled::Done), Verdict::Ack(_)) => Self::Acked,
+            (Some(Settled::Done), Verdict::Retry { .. }) => Self::Retried,
+            (Some(Settled::Done), Verdict::Snooze(_)) => Self::Snoozed,
+            (Some(Settled::Done), Verdict::Release(_)) => Self::Released,
+            (Some(Settled::Done), Verdict::Bury(failure)) => Self::Dead(failure.reason),
+            (Some(Settled::Done), Verdict::Expire) => Self::Expired,
+        }
+    }
+
     const ALL: [Self; 17] = [
         Self::Acked,
         Self::Retried,
@@ -86,7 +101,7 @@ impl End {
 pub struct TopicMeter {
     tenant: Box<str>,
     topic: Box<str>,
-    outcomes: [AtomicU64; Outcome::NAMES.len()],
+    outcomes: [AtomicU64; OutcomeKind::VARIANTS.len()],
     ends: [AtomicU64; End::ALL.len()],
     pushed: AtomicU64,
     wait: Histogram,
@@ -119,9 +134,7 @@ impl TopicMeter {
 
     /// Waits for nothing, allocates nothing: a dozen relaxed additions.
     pub fn attempt(&self, attempt: &Attempt) {
-        // The usual one stands first.
-        let outcome = Outcome::NAMES.iter().position(|name| *name == attempt.outcome);
-        add(outcome.and_then(|outcome| self.outcomes.get(outcome)));
+        add(self.outcomes.get(attempt.outcome as usize));
         self.ended(attempt.end);
         if let Some(waited) = attempt.waited {
             self.wait.observe_time(waited);
@@ -147,7 +160,7 @@ impl TopicMeter {
     }
 
     pub(super) fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Outcome::NAMES.into_iter().zip(self.outcomes.iter().map(read))
+        OutcomeKind::VARIANTS.iter().map(Into::into).zip(self.outcomes.iter().map(read))
     }
 
     /// In words, with their numbers.
@@ -209,7 +222,8 @@ mod tests {
     #[test]
     fn what_did_not_run_is_in_no_histogram() {
         let meter = TopicMeter::new("t", "a");
-        let attempt = Attempt { outcome: "expired", end: End::Expired, waited: None, usage: None, latency: None };
+        let attempt =
+            Attempt { outcome: OutcomeKind::Expired, end: End::Expired, waited: None, usage: None, latency: None };
         meter.attempt(&attempt);
         assert!(meter.outcomes().any(|outcome| outcome == ("expired", 1)));
         for histogram in [meter.wait(), meter.duration(), meter.latency(), meter.fuel(), meter.memory()] {

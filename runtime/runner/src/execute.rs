@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::decide::decide;
 use super::lease;
 use super::lease_extender::Extension;
-use super::record::{self, AttemptRecord};
+use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
 use crate::handlers::{Handler, TopicHandler};
 use gristmill_core::job::Claim;
-use gristmill_core::outcome::{NotRun, Outcome};
+use gristmill_core::outcome::Outcome;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, LogSink, Report};
 
@@ -46,29 +46,28 @@ pub(super) struct ExecutorContext {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// The corridor: run, decide, hand over to be settled.
+/// One attempt: run it, decide what follows, pass that on to be settled.
 pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let Work { claim, entry, slot, arrived, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
     let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
     let report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, &context).await;
 
-    let mut record = AttemptRecord {
+    let run = Run {
         version: entry.as_deref().and_then(|entry| entry.handler.as_ref()).map(Handler::version),
-        in_hand: started.saturating_duration_since(arrived),
+        started,
+        queued: started.saturating_duration_since(arrived),
         duration: started.elapsed(),
         fuel: report.fuel,
         memory_peak: report.memory_peak,
-        result_bytes: result_bytes(&report.outcome),
         follow_ups: report.follow_ups.len(),
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
-        ..AttemptRecord::of(&claim, &report.outcome, started)
     };
+    let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
     let settlement = decide(&claim, topic, report.outcome, report.follow_ups);
-    record.take_verdict(&settlement.verdict);
     // Closed only once every guest thread has ended.
-    context.finished.send(Finished { settlement, record: Box::new(record), slot }).ok();
+    context.finished.send(Finished { claim, run, outcome, settlement, slot }).ok();
 }
 
 async fn run(
@@ -81,8 +80,8 @@ async fn run(
     let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
     match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
         _ if expired => without_running(Outcome::Expired),
-        None => without_running(Outcome::NotRun(NotRun::HandlerMissing)),
-        Some(_) if context.abort.is_cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+        None => without_running(Outcome::HandlerMissing),
+        Some(_) if context.abort.is_cancelled() => without_running(Outcome::ShuttingDown),
         Some((entry, handler)) => {
             record::log_start(claim, handler.version());
             context.metrics.emit(|| record::start_event(claim, handler));
@@ -93,7 +92,7 @@ async fn run(
                 biased;
                 report = invoke(entry, &handler.component, attempt) => report,
                 () = keep_lease(claim, context, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
-                () = context.abort.cancelled() => without_running(Outcome::NotRun(NotRun::ShuttingDown)),
+                () = context.abort.cancelled() => without_running(Outcome::ShuttingDown),
             }
         }
     }
@@ -139,10 +138,6 @@ async fn keep_lease(claim: &Claim, context: &ExecutorContext, unwanted: &AtomicB
             return unwanted.store(true, Ordering::Relaxed);
         }
     }
-}
-
-fn result_bytes(outcome: &Outcome) -> usize {
-    if let Outcome::Complete(Some(result)) = outcome { result.data.len() } else { 0 }
 }
 
 fn without_running(outcome: Outcome) -> Report {

@@ -38,6 +38,6 @@ mod tenants;
 
 pub use decide::decide;
 pub use journal::{Journal, JournalError};
-pub use record::{AttemptRecord, Observer};
+pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
 pub use tenants::Tenants;

@@ -13,7 +13,7 @@ use super::record::AttemptRecord;
 use super::store_retry::StoreRetry;
 use super::tenants::{self, Tenants};
 use crate::handlers::HandlerRegistry;
-use gristmill_core::job::{Name, WorkerId};
+use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_metrics::Metrics;
 use gristmill_store::{Overdue, Settled, Settlement, Store, StoreError};
@@ -135,24 +135,22 @@ impl Reaper {
                 return false;
             }
         };
-        let (mut taken_back, mut records) = (0, Vec::new());
-        for ((overdue, settlement), answer) in overdue.iter().zip(&settlements).zip(answers) {
-            let lease = &settlement.lease;
-            if answer == Settled::Done {
-                taken_back += 1;
-                let record = record(overdue, settlement);
-                self.metrics.topic(&lease.topic).attempt(&record.measured());
-                self.metrics.emit(|| record.taken_back_event());
-                record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
-                records.push(record);
-                let (topic, job, worker) = (&lease.topic, &lease.job, &lease.worker);
-                tracing::warn!(%topic, %job, %worker, verdict = settlement.verdict.name(), "taken back from a lost worker");
-            }
-        }
+        let done = answers.into_iter().map(|answer| answer == Settled::Done);
+        let taken_back = overdue.into_iter().zip(settlements).zip(done).filter(|(_, done)| *done);
+        let records: Vec<_> = taken_back.map(|((overdue, settlement), _)| record(overdue, settlement)).collect();
+        records.iter().for_each(|record| self.note(record));
         if let Some(journal) = &self.journal {
-            journal.append(&mut records);
+            journal.append(&records);
         }
-        may_be_more && taken_back > 0
+        may_be_more && !records.is_empty()
+    }
+
+    fn note(&self, record: &AttemptRecord) {
+        let Lease { job, topic, worker, .. } = &record.claim.lease;
+        self.metrics.topic(topic).attempt(&record.measured());
+        self.metrics.emit(|| record.taken_back_event());
+        record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
+        tracing::warn!(%topic, %job, %worker, verdict = record.verdict.name(), "taken back from a lost worker");
     }
 
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
@@ -177,14 +175,9 @@ fn outcome(overdue: &Overdue) -> Outcome {
 }
 
 /// What is known of an attempt whose worker was lost.
-fn record(overdue: &Overdue, settlement: &Settlement) -> Box<AttemptRecord> {
-    let mut record = AttemptRecord {
-        taken_from: Some(settlement.lease.worker.clone()),
-        settled: Some(Settled::Done),
-        ..AttemptRecord::of(&overdue.claim, &outcome(overdue), std::time::Instant::now())
-    };
-    record.take_verdict(&settlement.verdict);
-    Box::new(record)
+fn record(overdue: Overdue, settlement: Settlement) -> AttemptRecord {
+    let (outcome, settled) = (outcome(&overdue).kind(), Some(Settled::Done));
+    AttemptRecord { claim: overdue.claim, run: None, outcome, verdict: settlement.verdict, settled }
 }
 
 #[cfg(test)]

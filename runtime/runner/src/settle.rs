@@ -7,9 +7,11 @@ use tokio::task::JoinSet;
 
 use super::in_flight::InFlight;
 use super::journal::Journal;
-use super::record::{AttemptRecord, Observer};
+use super::record::{AttemptRecord, Observer, Run};
 use super::slots::Slot;
 use super::store_retry::StoreRetry;
+use gristmill_core::job::Claim;
+use gristmill_core::outcome::OutcomeKind;
 use gristmill_metrics::Metrics;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
@@ -19,8 +21,10 @@ const AT_ONCE: usize = 256;
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
+    pub(super) claim: Claim,
+    pub(super) run: Run,
+    pub(super) outcome: OutcomeKind,
     pub(super) settlement: Settlement,
-    pub(super) record: Box<AttemptRecord>,
     /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
@@ -74,43 +78,54 @@ impl Settler {
     }
 
     async fn settle(self, mut finished: mpsc::UnboundedReceiver<Finished>) {
-        let Self { store, retry, in_flight, observer, journal, metrics } = self;
-        let (mut batch, mut records) = (Vec::with_capacity(AT_ONCE), Vec::new());
+        let mut batch = Vec::with_capacity(AT_ONCE);
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
-            let (settlements, others): (Vec<_>, Vec<_>) =
-                batch.drain(..).map(|Finished { settlement, record, slot }| (settlement, (record, slot))).unzip();
-            let answers = match retry.call(|| store.settle(&settlements)).await {
-                Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
-                Some(Err(error)) => one_by_one(&*store, &retry, &settlements, error).await,
-                None => {
-                    let attempts = settlements.len();
-                    tracing::error!(
-                        attempts,
-                        "stopped with attempts unsettled: their jobs come back when their leases run out"
-                    );
-                    vec![None; attempts]
-                }
-            };
-            in_flight.put_down(&settlements);
-            for ((mut record, slot), answer) in others.into_iter().zip(answers) {
-                record.settled = answer;
+            let (settlements, others): (Vec<_>, Vec<_>) = batch
+                .drain(..)
+                .map(|Finished { claim, run, outcome, settlement, slot }| (settlement, (claim, run, outcome, slot)))
+                .unzip();
+            let answers = self.ask(&settlements).await;
+            self.in_flight.put_down(&settlements);
+            let mut records = Vec::new();
+            for (((claim, run, outcome, slot), settlement), settled) in others.into_iter().zip(settlements).zip(answers)
+            {
+                let verdict = settlement.verdict;
+                let record = AttemptRecord { claim, run: Some(run), outcome, verdict, settled };
                 slot.meter().attempt(&record.measured());
-                if metrics.events().has_subscribers() {
-                    record.event().into_iter().for_each(|event| metrics.emit(|| event));
-                }
-                if let Some(settled) = answer {
-                    record.log(settled);
-                    if let (Some(observer), Settled::Done) = (&observer, settled) {
-                        observer(&record);
-                    }
-                }
-                if journal.is_some() {
+                self.note(&record);
+                if self.journal.is_some() {
                     records.push(record);
                 }
             }
-            if let Some(journal) = &journal {
-                journal.append(&mut records);
+            if let Some(journal) = &self.journal {
+                journal.append(&records);
             }
+        }
+    }
+
+    /// What the store makes of them; of one that it refused, or did not answer in time, `None`.
+    async fn ask(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
+        match self.retry.call(|| self.store.settle(settlements)).await {
+            Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
+            Some(Err(error)) => one_by_one(&*self.store, &self.retry, settlements, error).await,
+            None => {
+                let attempts = settlements.len();
+                tracing::error!(
+                    attempts,
+                    "stopped with attempts unsettled: their jobs come back when their leases run out"
+                );
+                vec![None; attempts]
+            }
+        }
+    }
+
+    fn note(&self, record: &AttemptRecord) {
+        if self.metrics.events().has_subscribers() {
+            record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
+        }
+        record.log();
+        if let (Some(observer), Some(Settled::Done)) = (&self.observer, record.settled) {
+            observer(record);
         }
     }
 }

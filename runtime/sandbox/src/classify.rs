@@ -8,7 +8,7 @@ use wasmtime_wasi::I32Exit;
 use super::bindings::types::{self, PayloadResult};
 use super::state::{HostCallsUsedUp, State};
 use gristmill_core::job::Payload;
-use gristmill_core::outcome::{FailureDetail, LimitName, NotRun, Outcome};
+use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
 use gristmill_core::topic::{Grants, Limits};
 
 /// What a guest that returned normally says.
@@ -62,7 +62,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
         Stopped::Running(error) => (error, true),
     };
     if error.is::<PoolConcurrencyLimitError>() {
-        Outcome::NotRun(NotRun::PoolFull)
+        Outcome::PoolFull
     } else if error.is::<wasmtime::OutOfMemory>() || error.is::<WasmtimeBug>() {
         host_fault(error)
     } else if let Some(HostCallsUsedUp(allowed)) = error.downcast_ref() {
@@ -137,5 +137,5 @@ fn frames(backtrace: &WasmBacktrace) -> String {
 }
 
 fn host_fault(error: &wasmtime::Error) -> Outcome {
-    Outcome::NotRun(NotRun::HostFault(format!("{error:#}")))
+    Outcome::HostFault(format!("{error:#}"))
 }

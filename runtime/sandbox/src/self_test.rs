@@ -76,7 +76,10 @@ fn in_words(outcome: &Outcome) -> String {
         Outcome::TimedOut { limit } => format!("took longer than {limit:?}"),
         Outcome::Trapped { message, backtrace } => format!("trapped: {message}\n{backtrace}"),
         Outcome::LimitExceeded { limit, allowed } => format!("went over the {limit} limit of {allowed}"),
-        Outcome::NotRun(why) => format!("could not be run: {why}"),
+        Outcome::HostFault(fault) => format!("could not be run: host fault: {fault}"),
+        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => {
+            format!("could not be run: {}", outcome.kind())
+        }
         other => format!("ended as {other:?}"),
     }
 }

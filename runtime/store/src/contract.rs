@@ -10,6 +10,7 @@ use super::error::StoreError;
 use super::inspect::Inspect;
 use super::tokens::{TokenLookup, Tokens};
 use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
+pub use gristmill_core::outcome::Settled;
 use gristmill_core::outcome::Verdict;
 
 /// The producer's side of a store.
@@ -199,25 +200,6 @@ impl Settlement {
             notify: spec.keep_result.is_some(),
             unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
             ..Self::new(claim.lease.clone(), verdict)
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    Done,
-    /// The job had been cancelled meanwhile: it is gone, whatever the verdict said.
-    Cancelled,
-    /// The delivery is not running any more: it was settled or reaped. Nothing was changed.
-    LeaseLost,
-}
-
-impl Settled {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-            Self::LeaseLost => "lease-lost",
         }
     }
 }

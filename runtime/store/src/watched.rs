@@ -19,7 +19,7 @@ use super::inspect::{Cancelled, DeadJob, Inspect, JobView, TopicCounts};
 use super::list::{Cursor, Page, StateFilter};
 use super::tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
-use gristmill_core::outcome::Verdict;
+
 use gristmill_core::time::millis;
 use gristmill_core::token::{NewToken, Token, TokenId, TokenLimits};
 use gristmill_metrics::{CallResult, End, Event, EventKind, Metrics, Operation, TopicMeter};
@@ -95,7 +95,7 @@ impl<S: ?Sized> Watched<S> {
 
     fn note_settled(&self, settlements: &[Settlement], answers: &[Settled]) {
         for (Settlement { lease, verdict, attempts, .. }, settled) in settlements.iter().zip(answers) {
-            let end = end(verdict, *settled);
+            let end = End::of(verdict, Some(*settled));
             self.metrics.topic(&lease.topic).ended(end);
             let Some(kind) = EventKind::of_end(end) else { continue };
             self.metrics.emit(|| Event {
@@ -107,20 +107,6 @@ impl<S: ?Sized> Watched<S> {
                 ..Event::of_job(kind, &lease.topic, &lease.job)
             });
         }
-    }
-}
-
-/// What became of the job.
-fn end(verdict: &Verdict, settled: Settled) -> End {
-    match (settled, verdict) {
-        (Settled::LeaseLost, _) => End::LeaseLost,
-        (Settled::Cancelled, _) => End::Cancelled,
-        (Settled::Done, Verdict::Ack(_)) => End::Acked,
-        (Settled::Done, Verdict::Retry { .. }) => End::Retried,
-        (Settled::Done, Verdict::Snooze(_)) => End::Snoozed,
-        (Settled::Done, Verdict::Release(_)) => End::Released,
-        (Settled::Done, Verdict::Bury(failure)) => End::Dead(failure.reason),
-        (Settled::Done, Verdict::Expire) => End::Expired,
     }
 }
 

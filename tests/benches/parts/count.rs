@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use criterion::Criterion;
 use gristmill::metrics::{Attempt, End, Event, EventKind, Metrics, Usage};
+use gristmill::outcome::OutcomeKind;
 
 pub(crate) fn bench(criterion: &mut Criterion) {
     let metrics = Metrics::default();
@@ -12,7 +13,7 @@ pub(crate) fn bench(criterion: &mut Criterion) {
     let attempt = || {
         let (waited, latency) = (Some(Duration::from_micros(700)), Some(Duration::from_micros(900)));
         let usage = Usage { duration: Duration::from_micros(30), fuel: 20_417, memory_peak_bytes: 1 << 20 };
-        Attempt { outcome: "complete", end: End::Acked, waited, usage: Some(usage), latency }
+        Attempt { outcome: OutcomeKind::Complete, end: End::Acked, waited, usage: Some(usage), latency }
     };
     let mut group = criterion.benchmark_group("count");
     group.bench_function("attempt", |b| b.iter(|| meter.attempt(black_box(&attempt()))));

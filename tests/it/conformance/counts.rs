@@ -47,7 +47,7 @@ async fn what_became_of_jobs_is_counted_by_name(queue: TestStore) {
 }
 
 async fn every_reason_of_death_has_its_count(queue: TestStore) {
-    for reason in Reason::ALL {
+    for &reason in Reason::ALL {
         let claim = queue.running().await;
         queue.settle(&claim, Verdict::Bury(failure(reason))).await;
         assert_eq!(queue.total(&format!("dead-{reason}")).await, 1);

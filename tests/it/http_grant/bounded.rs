@@ -79,7 +79,7 @@ async fn jobs_that_wait_for_answers_hold_up_nobody_else() {
         assert!(matches!(&replies(&view)[0], Reply::Answer { body, .. } if body == "quick"), "{view:?}");
     }
     slow.release();
-    let done = || runner.records().iter().filter(|record| record.topic.topic.as_str() == "narrow").count();
+    let done = || runner.records().iter().filter(|record| record.claim.lease.topic.topic.as_str() == "narrow").count();
     until("a thousand jobs", 4 * SOON, async || (done() == 1000).then_some(())).await;
     assert_eq!((slow.held_at_most(), slow.requests().len()), (4, 1000));
 }

@@ -98,9 +98,9 @@ async fn what_was_done_is_counted_by_how_it_ended(runner: TestRunner) {
     // Of first attempts, and of jobs that are over.
     assert_eq!(count("gristmill_node_wait_seconds"), 6.0);
     assert_eq!(count("gristmill_node_latency_seconds"), 6.0);
-    let fuel: u64 = runner.records().iter().map(|record| record.fuel).sum();
+    let fuel: u64 = runner.records().iter().map(|record| record.run.unwrap().fuel).sum();
     assert_eq!(page.get(&of("gristmill_node_fuel_total", "")), fuel as f64);
-    let version = runner.records()[0].version.unwrap();
+    let version = runner.records()[0].run.unwrap().version.unwrap();
     let handler = format!(",handler=\"puppet\",version=\"{version}\"");
     assert_eq!(page.get(&of("gristmill_node_handler_info", &handler)), 1.0);
     assert_eq!(page.get(r#"gristmill_node_handler_reloads_total{handler="puppet",result="loaded"}"#), 1.0);

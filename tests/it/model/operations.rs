@@ -218,7 +218,7 @@ fn end() -> impl Strategy<Value = End> {
         3 => wait().prop_map(End::Retry),
         1 => wait().prop_map(End::Snooze),
         1 => wait().prop_map(End::Release),
-        3 => prop::sample::select(&Reason::ALL[..]).prop_map(End::Bury),
+        3 => prop::sample::select(Reason::ALL).prop_map(End::Bury),
         1 => Just(End::Expire),
     ]
 }

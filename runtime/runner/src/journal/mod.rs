@@ -1,8 +1,7 @@
 //! The attempt journal: one line of JSON for every attempt. Format and use: `docs/journal.md`.
 //!
-//! The runner never waits for it. What is settled is queued, and a thread of the journal's own writes down what came
-//! together; while the disk does not take it, the queue fills, and what is over is dropped, counted, and told by a line
-//! in its place.
+//! The runner never waits for it. What is settled is queued, and a thread of the journal's own writes what came together.
+//! While the disk does not take it, the queue fills; what is over is dropped, counted, and marked by a line in its place.
 
 mod file;
 mod line;
@@ -21,7 +20,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::file::JournalFile;
-use self::queue::Queue;
+use self::line::Line;
+use self::queue::{Queue, Warned};
 use self::writer::Writer;
 use super::record::AttemptRecord;
 use gristmill_config::JournalSettings;
@@ -68,7 +68,8 @@ impl Journal {
 
     fn start(file: JournalFile, worker: &WorkerId, queue: Queue) -> Result<Self, JournalError> {
         let (queue, ended) = (Arc::new(queue), CancellationToken::new());
-        let writer = Writer::new(Arc::clone(&queue), file, worker);
+        let (text, warned) = (Vec::new(), Warned::default());
+        let writer = Writer { queue: Arc::clone(&queue), worker: worker.clone(), file, text, warned };
         let end = ended.clone().drop_guard();
         let run = move || {
             // Also if it panics.
@@ -79,12 +80,11 @@ impl Journal {
         Ok(Self(Arc::new(Handle { queue, ended })))
     }
 
-    /// Takes the records over, to be written within 50 ms. Never waits for the disk: what the queue has no room for is
-    /// dropped and counted.
-    #[expect(clippy::vec_box, reason = "as in the queue")]
-    pub(super) fn append(&self, records: &mut Vec<Box<AttemptRecord>>) {
-        if let Some(attempts) = self.0.queue.append(records) {
-            tracing::warn!(attempts, "the journal does not keep up with the runner: attempts are not written down");
+    /// Queues the records, to be written within 50 ms. Never waits for the disk: what the queue has no room for is dropped
+    /// and counted.
+    pub(super) fn append(&self, records: &[AttemptRecord]) {
+        if let Some(lost) = self.0.queue.append(records.iter().map(Line::from)) {
+            tracing::warn!(lost, "the journal does not keep up with the runner: attempts are not written down");
         }
     }
 

@@ -1,19 +1,17 @@
-//! From the settling loop to the writer: bounded, never waited for by who fills it.
-
-#![expect(clippy::vec_box, reason = "they come boxed from the guests' threads, and go on without being copied")]
+//! From the loops that settle to the writer: bounded, and never waited for by a loop that fills it.
 
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::record::AttemptRecord;
+use super::line::Line;
 
-/// How long records are gathered before they are written. With the writing itself it stays below 50 ms.
+/// How long lines are gathered before they are written. With the writing itself it stays below 50 ms.
 const GATHER: Duration = Duration::from_millis(25);
-/// Records that may wait: a second of a busy runner, some 35 MB.
+/// Lines that may wait: a second of a busy runner, some 35 MB.
 const MAX: usize = 1 << 16;
-/// How often it is said that records are dropped.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+/// How often a warning is repeated.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// What waits to be written.
 #[derive(Debug)]
@@ -25,15 +23,28 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    records: Vec<Box<AttemptRecord>>,
-    /// Those for which there was no room since the writer last came: later than all that wait.
+    lines: Vec<Line>,
+    /// Lines for which there was no room since the writer last came: later than all that wait.
     dropped: u64,
-    /// All of them.
+    /// All that were ever dropped.
     lost: u64,
-    /// Dropped and not yet said.
-    unsaid: u64,
-    said: Option<Instant>,
+    warned: Warned,
     closed: bool,
+}
+
+/// When a warning was last given.
+#[derive(Debug, Default)]
+pub(super) struct Warned(Option<Instant>);
+
+impl Warned {
+    /// Returns `true` if the warning is due, and counts it as given.
+    pub(super) fn is_due(&mut self) -> bool {
+        let due = self.0.is_none_or(|warned| warned.elapsed() >= WARN_EVERY);
+        if due {
+            self.0 = Some(Instant::now());
+        }
+        due
+    }
 }
 
 impl Default for Queue {
@@ -43,49 +54,41 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// With room for `max` records.
+    /// With room for `max` lines.
     pub(super) fn of(max: usize) -> Self {
         Self { state: Mutex::default(), wake: Condvar::new(), max }
     }
 
-    /// Takes what it has room for and drops the rest. Some: it is time to say that so many have been dropped.
-    pub(super) fn append(&self, records: &mut Vec<Box<AttemptRecord>>) -> Option<u64> {
-        for record in records.iter_mut() {
-            // Its texts may be as long as a handler's output. The reason is all that the journal says of it.
-            record.failure = None;
-        }
+    /// Takes the lines that it has room for and drops the rest. Returns how many were ever dropped if a warning is due.
+    pub(super) fn append(&self, lines: impl ExactSizeIterator<Item = Line>) -> Option<u64> {
         let mut state = self.lock();
-        let before = state.records.len();
-        let fits = records.len().min(self.max.saturating_sub(before));
-        state.records.extend(records.drain(..fits));
-        let dropped = records.len() as u64;
+        let before = state.lines.len();
+        let fits = lines.len().min(self.max.saturating_sub(before));
+        let dropped = (lines.len() - fits) as u64;
+        state.lines.extend(lines.take(fits));
         state.dropped += dropped;
         state.lost += dropped;
-        let after = state.records.len();
-        let say = state.say(dropped);
+        let warn = dropped > 0 && state.warned.is_due();
+        let (after, lost) = (state.lines.len(), state.lost);
         drop(state);
-        records.clear();
         // In between, the writer is awake, or gathers with an eye on the clock.
         let early = self.early();
         if (before == 0 && after > 0) || (before < early && after >= early) {
             self.wake.notify_one();
         }
-        say
+        warn.then_some(lost)
     }
 
-    /// Waits for records, gathers for a moment, and takes them all into `records`, which is empty. Tells how many were
-    /// dropped behind them; none: closed, and nothing is left.
-    pub(super) fn take(&self, records: &mut Vec<Box<AttemptRecord>>) -> Option<u64> {
-        let idle = |state: &mut State| state.records.is_empty() && !state.closed;
+    /// Waits for lines, gathers for a moment, and returns them all, with how many were dropped behind them. Returns
+    /// `None` once the queue is closed and empty.
+    pub(super) fn take(&self) -> Option<(Vec<Line>, u64)> {
+        let idle = |state: &mut State| state.lines.is_empty() && !state.closed;
         let state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let few = |state: &mut State| state.records.len() < self.early() && !state.closed;
+        let few = |state: &mut State| state.lines.len() < self.early() && !state.closed;
         let gathered = self.wake.wait_timeout_while(state, GATHER, few);
         let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
-        if state.records.is_empty() {
-            return None;
-        }
-        mem::swap(&mut state.records, records);
-        Some(mem::take(&mut state.dropped))
+        let lines = mem::take(&mut state.lines);
+        (!lines.is_empty()).then(|| (lines, mem::take(&mut state.dropped)))
     }
 
     /// Waits for this long, or until closed.
@@ -103,10 +106,10 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Records, with those that were dropped behind them.
+    /// Lines that wait, with those that were dropped behind them.
     pub(super) fn waiting(&self) -> u64 {
         let state = self.lock();
-        state.records.len() as u64 + state.dropped
+        state.lines.len() as u64 + state.dropped
     }
 
     /// How many were ever dropped.
@@ -121,16 +124,5 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn say(&mut self, dropped: u64) -> Option<u64> {
-        self.unsaid += dropped;
-        let due = dropped > 0 && self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
-        due.then(|| {
-            self.said = Some(Instant::now());
-            mem::take(&mut self.unsaid)
-        })
     }
 }

@@ -9,12 +9,14 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::super::record::Run;
 use super::file::write_lines;
+use super::line::Gap;
 use super::*;
-use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::job::{Claim, Job, JobSpec, Lease, Payload, TopicId};
+use gristmill_core::outcome::{Failure, FailureDetail, OutcomeKind, Reason, Settled, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_sandbox::Version;
-use gristmill_store::Settled;
 
 fn settings(folder: &TempDir) -> JournalSettings {
     JournalSettings::at(folder.path().join("journal.jsonl"))
@@ -25,44 +27,49 @@ fn worker() -> WorkerId {
 }
 
 /// An attempt that was acked, at a job of this name.
-fn record(job: &str) -> Box<AttemptRecord> {
-    Box::new(AttemptRecord {
-        job: job.parse().unwrap(),
-        topic: "acme/resize".parse().unwrap(),
+fn record(job: &str) -> AttemptRecord {
+    let topic: TopicId = "acme/resize".parse().unwrap();
+    let body = Payload { data: vec![0; 200], content_type: None };
+    let spec = JobSpec { id: job.parse().unwrap(), ..JobSpec::new(topic.clone(), body) };
+    let [enqueued_at, due_at, claimed_at] = [1_000, 2_000, 2_001].map(Timestamp::from_millis);
+    let claim = Claim {
+        lease: Lease { job: spec.id.clone(), topic, worker: worker(), delivery: 1 },
+        job: Arc::new(Job { spec, enqueued_at, due_at }),
         attempt: 1,
-        delivery: 1,
-        taken_from: None,
+        claimed_at,
+        lease_until: claimed_at,
+        previous: None,
+        checkpoint: None,
+    };
+    let run = Run {
         version: Some(Version([0xa5; 32])),
-        enqueued_at: Timestamp::from_millis(1_000),
-        due_at: Timestamp::from_millis(2_000),
-        claimed_at: Timestamp::from_millis(2_001),
         started: Instant::now(),
-        in_hand: Duration::from_micros(150),
+        queued: Duration::from_micros(150),
         duration: Duration::from_micros(1_234),
-        waited: Duration::from_millis(1),
         fuel: 12_345,
         memory_peak: 131_072,
-        body_bytes: 200,
-        result_bytes: 7,
         follow_ups: 2,
         follow_up_bytes: 30,
-        outcome: "complete",
-        verdict: "ack",
-        failure: None,
-        reason: None,
-        again_in: None,
-        settled: Some(Settled::Done),
-    })
+    };
+    let result = Payload { data: vec![0; 7], content_type: None };
+    let (outcome, verdict) = (OutcomeKind::Complete, Verdict::Ack(Some(result)));
+    AttemptRecord { claim, run: Some(run), outcome, verdict, settled: Some(Settled::Done) }
 }
 
-#[expect(clippy::vec_box, reason = "as in the queue")]
-fn records(numbers: std::ops::Range<usize>) -> Vec<Box<AttemptRecord>> {
+/// The record of an attempt whose worker was lost.
+fn lost(worker: &str) -> AttemptRecord {
+    let mut lost = AttemptRecord { run: None, outcome: OutcomeKind::WorkerDied, ..record("j") };
+    lost.claim.lease.worker = WorkerId::new(worker);
+    lost
+}
+
+fn records(numbers: std::ops::Range<usize>) -> Vec<AttemptRecord> {
     numbers.map(|number| record(&number.to_string())).collect()
 }
 
 fn line(record: &AttemptRecord) -> String {
     let mut lines = Vec::new();
-    line::write(&mut lines, &line::quoted(worker().as_str()), record);
+    line::write(&mut lines, &Line::from(record)).unwrap();
     String::from_utf8(lines).unwrap()
 }
 
@@ -95,7 +102,8 @@ fn a_record_is_one_line_with_every_field() {
 
 #[test]
 fn what_is_not_known_is_null() {
-    let unknown = AttemptRecord { version: None, settled: None, ..*record("j") };
+    let run = Run { version: None, ..record("j").run.unwrap() };
+    let unknown = AttemptRecord { run: Some(run), settled: None, ..record("j") };
     let line: Value = serde_json::from_str(&line(&unknown)).unwrap();
     assert_eq!((&line["component"], &line["settled"]), (&Value::Null, &Value::Null));
     assert_eq!(line.as_object().unwrap().len(), 22);
@@ -103,8 +111,7 @@ fn what_is_not_known_is_null() {
 
 #[test]
 fn an_attempt_of_a_lost_worker_has_its_name_and_no_times_of_running() {
-    let lost = AttemptRecord { taken_from: Some(WorkerId::new("mill-0")), ..*record("j") };
-    let line: Value = serde_json::from_str(&line(&lost)).unwrap();
+    let line: Value = serde_json::from_str(&line(&lost("mill-0"))).unwrap();
     assert_eq!((&line["worker"], &line["claimed_us"]), (&json!("mill-0"), &json!(2_001_000)));
     assert_eq!((&line["started_us"], &line["ended_us"]), (&Value::Null, &Value::Null));
 }
@@ -112,20 +119,18 @@ fn an_attempt_of_a_lost_worker_has_its_name_and_no_times_of_running() {
 #[test]
 fn a_line_can_be_read_whatever_a_worker_is_called() {
     let odd = "mill \"7\"\n\\ü";
-    let lost = AttemptRecord { taken_from: Some(WorkerId::new(odd)), ..*record("j") };
-    let read: Value = serde_json::from_str(&line(&lost)).unwrap();
+    let read: Value = serde_json::from_str(&line(&lost(odd))).unwrap();
     assert_eq!(read["worker"], odd);
     let mut gap = Vec::new();
-    line::write_gap(&mut gap, &line::quoted(odd), 7);
+    line::write(&mut gap, &Gap { worker: &WorkerId::new(odd), dropped: 7 }).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&gap).unwrap(), json!({ "worker": odd, "dropped": 7 }));
 }
 
 #[test]
-fn a_failure_is_told_by_its_reason_alone() {
-    let mut failed = AttemptRecord { outcome: "trapped", ..*record("j") };
+fn a_failure_is_named_by_its_reason_alone() {
     let detail = FailureDetail { message: "on fire".into(), ..FailureDetail::default() };
-    failed.take_verdict(&Verdict::Bury(Failure { reason: Reason::Trap, detail, backtrace: None }));
-    let line = line(&failed);
+    let verdict = Verdict::Bury(Failure { reason: Reason::Trap, detail, backtrace: None });
+    let line = line(&AttemptRecord { outcome: OutcomeKind::Trapped, verdict, ..record("j") });
     assert!(!line.contains("on fire"), "{line}");
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(
@@ -157,7 +162,7 @@ async fn everything_appended_is_there_in_order_once_it_is_closed() {
     let settings = settings(&folder);
     let journal = Journal::open(&settings, &worker()).unwrap();
     for start in (0..5000).step_by(100) {
-        journal.append(&mut records(start..start + 100));
+        journal.append(&records(start..start + 100));
     }
     close(journal).await;
     assert_eq!(jobs(&lines_of(&settings.path)), (0..5000).collect::<Vec<_>>());
@@ -305,9 +310,9 @@ fn refused(folder: &TempDir, room: usize) -> (Journal, PathBuf, PathBuf) {
 async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
     let folder = TempDir::new().unwrap();
     let (journal, here, away) = refused(&folder, 8);
-    journal.append(&mut records(0..30));
+    journal.append(&records(0..30));
     fs::rename(&away, &here).unwrap();
-    journal.append(&mut records(30..33));
+    journal.append(&records(30..33));
     let lost = journal.lost();
     close(journal).await;
     let lines = lines_of(&here.join("journal.jsonl"));
@@ -323,36 +328,22 @@ async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
 async fn a_disk_that_refuses_to_the_end_holds_nobody_up() {
     let folder = TempDir::new().unwrap();
     let (journal, here, _) = refused(&folder, 8);
-    journal.append(&mut records(0..100));
+    journal.append(&records(0..100));
     close(journal).await;
     assert!(!here.exists());
 }
 
 #[test]
-fn the_queue_takes_what_it_has_room_for_and_says_so_once() {
+fn the_queue_drops_what_it_has_no_room_for_and_warns_once() {
     let queue = Queue::of(10);
-    assert_eq!(queue.append(&mut records(0..10)), None, "at the edge");
-    let mut more = records(10..13);
-    assert_eq!(queue.append(&mut more), Some(3), "beyond it");
-    assert!(more.is_empty());
-    assert_eq!(queue.append(&mut records(13..14)), None, "said a moment ago");
-    let mut taken = Vec::new();
-    assert_eq!((queue.take(&mut taken), taken.len()), (Some(4), 10));
-    taken.clear();
-    assert_eq!(queue.append(&mut records(14..15)), None);
-    assert_eq!((queue.take(&mut taken), taken.len()), (Some(0), 1), "counted once");
+    let append = |numbers| queue.append(records(numbers).iter().map(Line::from));
+    assert_eq!(append(0..10), None, "at the edge");
+    assert_eq!(append(10..13), Some(3), "beyond it");
+    assert_eq!(append(13..14), None, "warned a moment ago");
+    let take = || queue.take().map(|(lines, dropped)| (lines.len(), dropped));
+    assert_eq!(take(), Some((10, 4)));
+    assert_eq!(append(14..15), None);
+    assert_eq!((take(), queue.lost()), (Some((1, 0)), 4), "counted once");
     queue.close();
-    taken.clear();
-    assert_eq!(queue.take(&mut taken), None);
-}
-
-#[test]
-fn what_waits_is_bounded_in_bytes_too() {
-    let mut failed = record("j");
-    let detail = FailureDetail { message: "x".repeat(1 << 20), ..FailureDetail::default() };
-    failed.take_verdict(&Verdict::Bury(Failure { reason: Reason::Failed, detail, backtrace: None }));
-    let (queue, mut taken) = (Queue::of(10), Vec::new());
-    queue.append(&mut vec![failed]);
-    queue.take(&mut taken);
-    assert_eq!((&taken[0].failure, taken[0].reason), (&None, Some(Reason::Failed)));
+    assert_eq!(take(), None);
 }

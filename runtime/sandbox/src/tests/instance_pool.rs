@@ -9,7 +9,7 @@ use crate::idle::{IdleInstances, IdleLimits};
 use crate::outbound::Outbound;
 use crate::{Attempt, Component, FollowUpRule, InstancePool, Kind, Report, Version, engine, host};
 use gristmill_core::job::{Name, Payload};
-use gristmill_core::outcome::{LimitName, NotRun, Outcome};
+use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::topic::Limits;
 
 const ROOMY: IdleLimits = IdleLimits { instances: 100, bytes: 1 << 30, idle: Duration::from_secs(3600) };
@@ -374,7 +374,7 @@ async fn a_pool_that_is_full_of_running_attempts_is_full() {
         }
         assert!(running.len() < 100);
     };
-    assert_eq!(refused.outcome, Outcome::NotRun(NotRun::PoolFull));
+    assert_eq!(refused.outcome, Outcome::PoolFull);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen, load, sandbox};
 use crate::{CheckpointSender, LogLine};
-use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
+use gristmill_core::outcome::{FailureDetail, Outcome};
 
 const ECHO: &str = "(call $return (call $body (local.get $job)) (call $body_n (local.get $job)))";
 
@@ -140,7 +140,7 @@ async fn a_full_pool_is_no_fault_of_the_job() {
             Some(report) => break report,
         }
     };
-    assert_eq!(refused.outcome, Outcome::NotRun(NotRun::PoolFull));
+    assert_eq!(refused.outcome, Outcome::PoolFull);
     assert!((1..100).contains(&running.len()), "{}", running.len());
     drop(running);
     assert!(poll_once(&mut waiting()).await.is_none());

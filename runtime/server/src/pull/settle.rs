@@ -16,7 +16,7 @@ use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
-use gristmill_core::outcome::{FailureDetail, NotRun, Outcome};
+use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
@@ -118,7 +118,7 @@ fn settlement(
         (None, None, Some(ms), None, None) => Outcome::Snooze(Duration::from_millis(ms)),
         (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, &limits)?),
         // As when a runner ends: the worker does not want it, and nothing is known against it.
-        (None, None, None, None, Some(_)) => Outcome::NotRun(NotRun::ShuttingDown),
+        (None, None, None, None, Some(_)) => Outcome::ShuttingDown,
         _ => {
             let problem = "say one of `ack`, `retry`, `snooze_ms`, `bury` and `release`";
             return Err(Problem::new(Code::BadRequest, problem));
