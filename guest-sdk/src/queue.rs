@@ -137,7 +137,8 @@ pub enum EnqueueError {
     Denied { topic: String },
     /// The tenant has no such topic.
     UnknownTopic { topic: String },
-    /// The body is larger than that topic accepts.
+    /// The body is larger than that topic accepts; or the headers are larger than any topic accepts. A due time or a unique
+    /// window that no topic accepts is refused likewise: then the limit is in milliseconds.
     TooLarge { topic: String, limit_bytes: u64 },
     /// This attempt has enqueued as many jobs as it may.
     TooMany { limit: u32 },
@@ -162,7 +163,10 @@ impl fmt::Display for EnqueueError {
             }
             Self::UnknownTopic { topic } => write!(f, "there is no topic `{topic}` to enqueue to"),
             Self::TooLarge { topic, limit_bytes } => {
-                write!(f, "the body is larger than the {limit_bytes} bytes that topic `{topic}` accepts")
+                write!(
+                    f,
+                    "the job is over a limit of topic `{topic}`: {limit_bytes} bytes of its body or headers, or milliseconds of a time"
+                )
             }
             Self::TooMany { limit } => write!(f, "one attempt may enqueue no more than {limit} jobs"),
         }

@@ -4,7 +4,7 @@
 
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;
-pub use gristmill_core::{http_grant, job, outcome, retry, time, token, topic};
+pub use gristmill_core::{admission, http_grant, job, outcome, retry, time, token, topic};
 pub use gristmill_metrics as metrics;
 pub use gristmill_runner as runner;
 pub use gristmill_runner::handlers;

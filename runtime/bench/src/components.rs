@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use super::progress::Progress;
 use super::test_bed::{read, temporary_folder};
+use gristmill_core::admission::Rules;
 use gristmill_core::job::{JobSpec, Payload};
 use gristmill_core::topic::Topic;
-use gristmill_sandbox::{Attempt, FollowUpRule, LogSink, Producers, Sandbox, SandboxSettings, Steps, Version};
+use gristmill_sandbox::{Attempt, LogSink, Producers, Sandbox, SandboxSettings, Steps, Version};
 
 /// Loads of a compiled component.
 const LOADS: usize = 5;
@@ -157,7 +158,7 @@ async fn steps(component: &gristmill_sandbox::Component, run: &ComponentRun) -> 
 
 fn attempt(run: &ComponentRun) -> Attempt {
     let topic = &run.topic;
-    let itself = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
+    let itself = Rules::of(topic, None);
     Attempt {
         max_attempts: topic.retry.attempts,
         grants: Arc::clone(&topic.grants),

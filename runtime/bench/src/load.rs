@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::test_bed::TestBed;
+use gristmill_core::admission::Rules;
 use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
 use gristmill_core::outcome::{Outcome, Verdict};
 use gristmill_core::topic::Limits;
-use gristmill_sandbox::{Attempt, FollowUpRule};
+use gristmill_sandbox::Attempt;
 use gristmill_store::{ClaimFrom, Settlement};
 
 /// Jobs in one push.
@@ -67,7 +68,7 @@ pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> anyhow::Result<usiz
 /// One attempt at the measured job outside of a runner.
 pub(super) fn attempt(bed: &TestBed) -> Attempt {
     // As under a runner: it may enqueue to its own topic.
-    let itself = FollowUpRule { payload_bytes: 1 << 20, ttl: None };
+    let itself = Rules::default();
     let targets = Arc::new(HashMap::from([(bed.topic.topic.clone(), itself)]));
     Attempt { targets, ..Attempt::at(job(bed, Due::Now).spec, Limits::default()) }
 }

@@ -3,6 +3,7 @@
 
 pub mod units;
 
+mod admission;
 mod bounds;
 mod diagnostic;
 mod grants;
@@ -22,6 +23,7 @@ mod topics;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{Admission, UnknownTopics};
 pub use diagnostic::{Diagnostic, did_you_mean};
 pub use http::{HttpSettings, Listen, TlsSettings};
 pub use journal::JournalSettings;

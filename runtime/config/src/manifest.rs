@@ -42,7 +42,7 @@ pub struct Manifest {
     pub topics: BTreeMap<TopicId, Topic>,
     /// Of the tenants that have some.
     pub limits: Arc<BTreeMap<Name, TenantLimits>>,
-    template: Topic,
+    pub(super) template: Topic,
     source: Source,
     places: BTreeMap<TopicId, Span>,
 }

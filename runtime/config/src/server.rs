@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::admission::UnknownTopics;
 use super::ranges;
 use super::read::Section;
 
@@ -26,6 +27,8 @@ pub struct HandlerSettings {
     pub folder: PathBuf,
     /// Whether a component whose name no topic has makes a topic of that name, in the default tenant.
     pub auto_topics: bool,
+    /// What happens to a new job of a topic that nothing makes one.
+    pub unknown_topics: UnknownTopics,
     /// How often the folder is read even if no event told of a change.
     pub rescan: Duration,
     /// Bytes of a component's file.
@@ -51,6 +54,7 @@ impl HandlerSettings {
         Self {
             folder: folder.join("handlers"),
             auto_topics: true,
+            unknown_topics: UnknownTopics::default(),
             rescan: Duration::from_secs(10),
             component_bytes: 64 << 20,
             compile_timeout: Duration::from_secs(60),
@@ -79,6 +83,8 @@ pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings
             handlers.folder = folder.join(path);
         }
         section.boolean("auto-topics", &mut handlers.auto_topics);
+        let choices = [("warn", UnknownTopics::Warn), ("refuse", UnknownTopics::Refuse)];
+        section.choice("unknown-topics", &choices, &mut handlers.unknown_topics);
         section.quantity(&ranges::RESCAN, &mut handlers.rescan);
         section.quantity(&ranges::COMPONENT_LIMIT, &mut handlers.component_bytes);
         section.quantity(&ranges::COMPILE_TIMEOUT, &mut handlers.compile_timeout);

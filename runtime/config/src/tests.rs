@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ranges;
-use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress};
+use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress, UnknownTopics};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Backoff, BackoffKind, Limits, Topic};
@@ -89,6 +89,7 @@ fn settings_of_the_runner_are_read() {
         [handlers]
         folder = "/srv/handlers"
         auto-topics = false
+        unknown-topics = "refuse"
         rescan = "500ms"
         component-limit = "10MB"
         compile-timeout = "2m"
@@ -101,6 +102,7 @@ fn settings_of_the_runner_are_read() {
     assert_eq!((store.prefix.as_str(), http.listen), ("jobs", Listen::At("[::1]:8000".parse().unwrap())));
     assert!(!format!("{store:?}").contains("hunter2"));
     assert_eq!((handlers.folder.as_path(), handlers.auto_topics), (Path::new("/srv/handlers"), false));
+    assert_eq!(handlers.unknown_topics, UnknownTopics::Refuse);
     assert_eq!((handlers.rescan, handlers.component_bytes), (Duration::from_millis(500), 10_000_000));
     assert_eq!((handlers.compile_timeout, handlers.compile_memory_bytes), (Duration::from_secs(120), 1 << 30));
 }
@@ -173,9 +175,12 @@ fn every_key_of_a_topic_is_read() {
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));
     assert_eq!(topic.grants.config["region"], "eu");
-    assert_eq!(topic.grants.secrets["package"], b"gristmill");
+    assert_eq!(topic.grants.secrets["package"], env!("CARGO_PKG_NAME").as_bytes());
     assert!(topic.grants.clock && topic.grants.random);
-    assert_eq!((topic.grants.env["TZ"].as_str(), topic.grants.env["PACKAGE"].as_str()), ("Europe/Paris", "gristmill"));
+    assert_eq!(
+        (topic.grants.env["TZ"].as_str(), topic.grants.env["PACKAGE"].as_str()),
+        ("Europe/Paris", env!("CARGO_PKG_NAME"))
+    );
     let http = HttpGrant {
         allow: vec!["hooks.example.com".parse().unwrap(), "http://*.example.org:8080".parse().unwrap()],
         networks: vec!["10.1.2.0/24".parse().unwrap(), "::1/128".parse().unwrap()],

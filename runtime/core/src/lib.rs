@@ -1,5 +1,6 @@
-//! Facts about jobs, topics, tokens and time, and one pure decision ([`retry::decide`]). No I/O.
+//! Facts about jobs, topics, tokens and time, and two pure decisions ([`admission`], [`retry::decide`]). No I/O.
 
+pub mod admission;
 pub mod http_grant;
 pub mod job;
 pub mod outcome;

@@ -1,6 +1,5 @@
 //! What goes into a sandbox and what comes out of it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use gristmill_core::job::{Job, JobSpec, Lease, Name, NewJob};
+use gristmill_core::admission::Targets;
+use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
@@ -49,7 +49,7 @@ pub struct Attempt {
     pub limits: Limits,
     pub grants: Arc<Grants>,
     /// The topics of the tenant that exist, and what they accept.
-    pub targets: Arc<HashMap<Name, FollowUpRule>>,
+    pub targets: Arc<Targets>,
     /// The store's clock minus this host's, in milliseconds: the guest's `now` and `deadline` are the store's.
     pub clock_offset_ms: i64,
     pub cancellation: Cancellation,
@@ -92,13 +92,6 @@ impl Cancellation {
     pub fn is_cancelled(&self) -> bool {
         self.unwanted.load(Ordering::Relaxed) || self.ending.is_cancelled()
     }
-}
-
-/// What a topic accepts from `queue.enqueue`.
-#[derive(Debug, Clone, Copy)]
-pub struct FollowUpRule {
-    pub payload_bytes: u64,
-    pub ttl: Option<Duration>,
 }
 
 /// Carries checkpoints of one attempt to whoever can store them.

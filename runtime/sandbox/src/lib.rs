@@ -36,7 +36,7 @@ mod tests;
 mod validate;
 
 pub use attempt::{
-    Attempt, Cancellation, CheckpointRequest, CheckpointSender, FollowUpRule, LogLine, LogSink, Report, Version,
+    Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogLine, LogSink, Report, Version,
 };
 pub use compile_child::{ChildLimits, compile_child};
 pub use compiler::COMPILE_SUBCOMMAND;

@@ -1,16 +1,16 @@
 //! What the host knows about one attempt while its guest runs.
 
-use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use wasmtime::component::ResourceTable;
 
-use super::attempt::{Attempt, Cancellation, CheckpointSender, FollowUpRule, LogLine, Version};
+use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version};
 use super::guest_log::GuestLog;
 use super::host::GuestWasi;
 use super::limiter::MemoryLimiter;
-use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::admission::Targets;
+use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) topic: TopicId,
     pub(super) limits: Limits,
     pub(super) grants: Arc<Grants>,
-    pub(super) targets: Arc<HashMap<Name, FollowUpRule>>,
+    pub(super) targets: Arc<Targets>,
     pub(super) clock_offset_ms: i64,
     pub(super) cancellation: Cancellation,
     pub(super) checkpoints: Option<CheckpointSender>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::exit::Usage;
-use gristmill_config::{HandlerSettings, Manifest};
+use gristmill_config::{Admission, HandlerSettings, Manifest};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Capability, EXTERNAL, RESERVED, Topic};
 use gristmill_sandbox::{Version, declared_needs};
@@ -74,6 +74,14 @@ pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: 
     };
     let declared = manifest.topics.get(&id).cloned();
     Ok(declared.unwrap_or_else(|| Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }))
+}
+
+/// The rules for new jobs, by the manifest and by the names of the folder's files. A folder that cannot be read is the
+/// runner's problem: any topic may be a component's then.
+pub(super) fn admission(manifest: &Manifest) -> Admission {
+    let found = scan(&manifest.handlers).ok();
+    let names: Option<Vec<Name>> = found.map(|found| found.into_iter().filter_map(|found| found.name.ok()).collect());
+    Admission::new(manifest, names.as_ref())
 }
 
 fn name_of(path: &Path) -> Result<Name, String> {

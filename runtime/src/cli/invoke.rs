@@ -1,6 +1,5 @@
 //! `gristmill invoke`: one attempt of one component, here and now, with no queue.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,11 +13,11 @@ use super::input::{Body, pair};
 use super::table::facts;
 use super::{document, folder, job, sandbox, screen};
 use gristmill_config::{Manifest, units};
-use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, TopicId};
+use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
-use gristmill_sandbox::{Attempt, FollowUpRule, LogLine, LogSink, Report};
+use gristmill_sandbox::{Attempt, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 
@@ -76,7 +75,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
 
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)))?;
+    let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)));
     let began = Timestamp::now();
     let report = component.invoke(attempt).await;
     let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -101,32 +100,16 @@ fn attempt(
     metadata: Vec<(String, String)>,
     attempt: u32,
     logs: LogSink,
-) -> anyhow::Result<Attempt> {
+) -> Attempt {
     let spec = JobSpec { metadata, ..JobSpec::new(topic.id.clone(), body) };
-    Ok(Attempt {
+    Attempt {
         attempt,
         max_attempts: topic.retry.attempts.max(attempt),
         grants: Arc::clone(&topic.grants),
-        targets: Arc::new(targets(manifest, &topic.id.tenant)?),
+        targets: folder::admission(manifest).targets(&topic.id.tenant),
         logs,
         ..Attempt::at(spec, topic.limits)
-    })
-}
-
-/// The topics that the handler could enqueue to if it ran for real.
-fn targets(manifest: &Manifest, tenant: &Name) -> anyhow::Result<HashMap<Name, FollowUpRule>> {
-    let rule = |topic: &Topic| FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
-    let mut targets = HashMap::new();
-    if manifest.handlers.auto_topics {
-        for found in folder::scan(&manifest.handlers)? {
-            let auto = found.name.ok().map(|name| manifest.auto_topic(&name));
-            targets
-                .extend(auto.filter(|auto| auto.id.tenant == *tenant).map(|auto| (auto.id.topic.clone(), rule(&auto))));
-        }
     }
-    let declared = manifest.topics.values().filter(|topic| topic.id.tenant == *tenant);
-    targets.extend(declared.map(|topic| (topic.id.topic.clone(), rule(topic))));
-    Ok(targets)
 }
 
 fn tell(

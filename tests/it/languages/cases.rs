@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use gristmill::admission::Rules;
 use gristmill::job::{Due, Job, JobSpec, NewJob, Payload, Priority};
 use gristmill::outcome::Outcome;
-use gristmill::sandbox::{Attempt, Cancellation, Component, FollowUpRule, LogLine, LogSink, Report};
+use gristmill::sandbox::{Attempt, Cancellation, Component, LogLine, LogSink, Report};
 use gristmill::time::Timestamp;
 use gristmill::topic::Topic;
 use serde::Deserialize;
@@ -95,7 +96,7 @@ impl Case {
             None => self.body.clone().into_bytes(),
         };
         let spec = JobSpec::new(self.topic.parse().unwrap(), Payload { data, content_type: None });
-        let rule = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: None };
+        let rule = Rules::of(topic, None);
         let mut grants = (*topic.grants).clone();
         grants.config.clone_from(&self.config);
         Attempt {

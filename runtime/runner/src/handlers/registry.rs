@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gristmill_config::{Manifest, TenantLimits};
+use gristmill_config::{Admission, Manifest, TenantLimits};
+use gristmill_core::admission::Targets;
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
-use gristmill_core::topic::{Capability, Limits, Topic};
-use gristmill_sandbox::{Component, FollowUpRule, InstancePool, Version};
+use gristmill_core::topic::{Capability, Topic};
+use gristmill_sandbox::{Component, InstancePool, Version};
 
 /// A component that passed every check, under the name of its file.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ pub struct TopicHandler {
     /// none, the version before it does.
     pub lacking: Vec<Capability>,
     /// What the handler may enqueue to: the topics of its tenant.
-    pub targets: Arc<HashMap<Name, FollowUpRule>>,
+    pub targets: Arc<Targets>,
     /// Where instances wait for the next job; none if each job gets a fresh one.
     pub instances: Option<Arc<InstancePool>>,
 }
@@ -45,6 +46,7 @@ pub struct HandlerRegistry {
     raw_topics: HashMap<Name, Vec<Name>>,
     /// What a topic is like that only its component's file makes; none: no file makes one.
     auto: Option<Topic>,
+    admission: Admission,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
     refused: BTreeMap<Name, String>,
 }
@@ -53,11 +55,14 @@ impl HandlerRegistry {
     /// The registry that takes over from `before`. A component that wants more than its topic grants does not replace one
     /// that is content. Topics that stay as they are keep their instances.
     pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
+        Self::with(manifest, handlers, before, Admission::new(manifest, Some(handlers.keys())))
+    }
+
+    fn with(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self, admission: Admission) -> Self {
         let topics = topics(manifest, handlers);
-        let targets = targets(&topics);
         let entries = topics.into_values().map(|topic| {
             let (handler, lacking) = occupant(&topic, handlers, before);
-            let targets = targets.get(&topic.id.tenant).cloned().unwrap_or_default();
+            let targets = admission.targets(&topic.id.tenant);
             let instances = handler.as_ref().and_then(|handler| instance_pool(&topic, handler, before.get(&topic.id)));
             (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, instances }))
         });
@@ -71,12 +76,12 @@ impl HandlerRegistry {
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
         let limits = Arc::clone(&manifest.limits);
-        Self { entries, tenants, raw_topics, auto, limits, refused: BTreeMap::new() }
+        Self { entries, tenants, raw_topics, auto, admission, limits, refused: BTreeMap::new() }
     }
 
     /// What the manifest has, before any handler is read.
     pub fn planned(manifest: &Manifest) -> Self {
-        Self::new(manifest, &BTreeMap::new(), &Self::default())
+        Self::with(manifest, &BTreeMap::new(), &Self::default(), Admission::new(manifest, None::<&[Name]>))
     }
 
     /// The same, with the reasons why files of the folder were not taken.
@@ -109,9 +114,9 @@ impl HandlerRegistry {
         self.get(id).map(|entry| entry.topic.clone()).or_else(made)
     }
 
-    /// Bytes that the body of a topic's job may have. Jobs of a topic that nobody has set up wait until somebody does.
-    pub fn payload_bytes(&self, id: &TopicId) -> u64 {
-        self.topic(id).map_or_else(|| Limits::default().payload_bytes, |topic| topic.limits.payload_bytes)
+    /// The rules for new jobs.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// The topics whose jobs this handler does, or would do if it were there.
@@ -178,13 +183,4 @@ fn instance_pool(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHand
     let same = before.filter(|entry| entry.topic == *topic && version(entry) == Some(handler.version()));
     let kept = same.and_then(|entry| entry.instances.clone());
     kept.or_else(|| Some(Arc::new(handler.component.instance_pool(topic.reuse))))
-}
-
-fn targets(topics: &BTreeMap<TopicId, Topic>) -> HashMap<Name, Arc<HashMap<Name, FollowUpRule>>> {
-    let mut targets: HashMap<Name, HashMap<Name, FollowUpRule>> = HashMap::new();
-    for (id, topic) in topics {
-        let rule = FollowUpRule { payload_bytes: topic.limits.payload_bytes, ttl: topic.ttl };
-        targets.entry(id.tenant.clone()).or_default().insert(id.topic.clone(), rule);
-    }
-    targets.into_iter().map(|(tenant, rules)| (tenant, Arc::new(rules))).collect()
 }

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 
 use super::guest::handler;
 use super::{attempt, limited, listen, load};
-use crate::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, FollowUpRule, Report};
+use crate::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
+use gristmill_core::admission::Rules;
 use gristmill_core::job::{Due, Lease, Priority, Unique, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
@@ -146,8 +147,8 @@ fn enqueuer(end: &str) -> Vec<u8> {
 
 fn enqueuing(topic: &str, payload_bytes: u64, follow_ups: u32, granted: Option<&str>) -> Attempt {
     let mut attempt = limited(topic, |limits| limits.follow_ups = follow_ups);
-    let rule = FollowUpRule { payload_bytes, ttl: Some(Duration::from_secs(9)) };
-    attempt.targets = Arc::new(HashMap::from([("mail".parse().unwrap(), rule)]));
+    let rules = Rules { payload_bytes, ttl: Some(Duration::from_secs(9)), ..Rules::ANY };
+    attempt.targets = Arc::new(HashMap::from([("mail".parse().unwrap(), rules)]));
     let enqueue = granted.map(|name| vec![name.parse().unwrap()]);
     attempt.grants = Arc::new(Grants { enqueue, ..Grants::default() });
     attempt

@@ -7,7 +7,8 @@ use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen};
 use crate::idle::{IdleInstances, IdleLimits};
 use crate::outbound::Outbound;
-use crate::{Attempt, Component, FollowUpRule, InstancePool, Kind, Report, Version, engine, host};
+use crate::{Attempt, Component, InstancePool, Kind, Report, Version, engine, host};
+use gristmill_core::admission::Rules;
 use gristmill_core::job::{Name, Payload};
 use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::topic::Limits;
@@ -279,7 +280,7 @@ async fn follow_ups_stay_with_their_job() {
     let component = load(&counter(), ROOMY);
     let pool = component.instance_pool(100);
     let with_a_target = |body: &str| {
-        let rule = FollowUpRule { payload_bytes: 100, ttl: None };
+        let rule = Rules::ANY;
         let targets = [("other".parse::<Name>().unwrap(), rule)].into_iter().collect();
         Attempt { targets: Arc::new(targets), ..limited(body, |limits| limits.follow_ups = 1) }
     };

@@ -70,7 +70,7 @@ async fn push(
 
 async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<(Order, Vec<Accepted>, bool), Problem> {
     let mut order = read(topic, request).await?;
-    let limit = state.topics().payload_bytes(topic);
+    let limit = state.topics().admission().rules(topic).payload_bytes;
     for (index, job) in order.jobs.iter().enumerate() {
         let bytes = job.spec.body.data.len() as u64;
         if bytes > limit {

@@ -1,0 +1,154 @@
+//! Which topics there are, and what rules their new jobs keep.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::diagnostic::nearest;
+use super::limits::TenantLimits;
+use super::manifest::Manifest;
+use gristmill_core::admission::{Refused, Rules, Targets, UnknownTopic};
+use gristmill_core::job::{Name, NewJob, TopicId};
+
+/// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnknownTopics {
+    /// It is stored, and its producer gets a warning.
+    #[default]
+    Warn,
+    Refuse,
+}
+
+/// Decides about every new job, whichever way it comes in.
+#[derive(Debug, Clone, Default)]
+pub struct Admission {
+    /// By tenant, every topic that the manifest or a component makes.
+    targets: HashMap<Name, Arc<Targets>>,
+    /// The rules of every other topic: those of `[defaults]`.
+    others: Rules,
+    limits: Arc<BTreeMap<Name, TenantLimits>>,
+    unknown: UnknownTopics,
+    /// The tenant in which any topic may turn out to be a component's, as the folder has not been read yet.
+    unread: Option<Name>,
+}
+
+impl Admission {
+    /// The rules of the manifest's topics, and of those that `components` make, which are the names in the handlers folder;
+    /// `None` if the folder has not been read yet.
+    pub fn new<'n>(manifest: &Manifest, components: Option<impl IntoIterator<Item = &'n Name>>) -> Self {
+        let payload = |tenant: &Name| manifest.limits.get(tenant).and_then(|limits| limits.payload_bytes);
+        let unread = components.is_none() && manifest.handlers.auto_topics;
+        let made = components.into_iter().flatten().filter(|_| manifest.handlers.auto_topics);
+        let mut targets: HashMap<Name, Targets> = HashMap::new();
+        // What the manifest says comes last, and stays.
+        for topic in made.map(|name| manifest.auto_topic(name)).chain(manifest.topics.values().cloned()) {
+            let rules = Rules::of(&topic, payload(&topic.id.tenant));
+            targets.entry(topic.id.tenant).or_default().insert(topic.id.topic, rules);
+        }
+        Self {
+            targets: targets.into_iter().map(|(tenant, targets)| (tenant, Arc::new(targets))).collect(),
+            others: Rules::of(&manifest.template, None),
+            limits: Arc::clone(&manifest.limits),
+            unknown: manifest.handlers.unknown_topics,
+            unread: unread.then(|| manifest.template.id.tenant.clone()),
+        }
+    }
+
+    /// The job as it is stored, and a warning if its topic is unknown.
+    ///
+    /// # Errors
+    /// The first rule that the job breaks.
+    pub fn admit(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
+        let unknown = self.unknown(&job.spec.topic);
+        match unknown {
+            Some(unknown) if self.unknown == UnknownTopics::Refuse => Err(unknown.into()),
+            unknown => Ok((self.rules(&job.spec.topic).admit(job)?, unknown)),
+        }
+    }
+
+    /// The rules that new jobs of the topic keep. Those of an unknown topic wait until it is set up.
+    pub fn rules(&self, id: &TopicId) -> Rules {
+        let known = self.targets.get(&id.tenant).and_then(|targets| targets.get(&id.topic));
+        known.copied().unwrap_or_else(|| {
+            let tenant_payload_bytes = self.limits.get(&id.tenant).and_then(|limits| limits.payload_bytes);
+            Rules { tenant_payload_bytes, ..self.others }
+        })
+    }
+
+    /// Says that the topic is unknown, and which one was perhaps meant; `None` if it is known.
+    pub fn unknown(&self, id: &TopicId) -> Option<UnknownTopic> {
+        let is_known = self.targets.get(&id.tenant).is_some_and(|targets| targets.contains_key(&id.topic));
+        if is_known || self.unread.as_ref() == Some(&id.tenant) {
+            return None;
+        }
+        let topics = self.targets.iter().flat_map(|(tenant, targets)| {
+            targets.keys().map(|topic| TopicId { tenant: tenant.clone(), topic: topic.clone() }.to_string())
+        });
+        let mut topics: Vec<String> = topics.collect();
+        topics.sort();
+        let near = nearest(&id.to_string(), topics.iter().map(String::as_str)).map(str::to_owned);
+        Some(UnknownTopic { topic: id.clone(), near })
+    }
+
+    /// The topics that handlers and pull workers of the tenant may enqueue to.
+    pub fn targets(&self, tenant: &Name) -> Arc<Targets> {
+        self.targets.get(tenant).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gristmill_core::job::{Due, JobSpec, Payload};
+
+    use super::super::tests::parse;
+    use super::*;
+
+    const TEXT: &str = "[defaults]\nttl = \"1m\"\n[topics.mail]\nttl = \"forever\"\npayload-limit = 3\n\
+                        [tenants.acme.limits]\npayload = 2\n[tenants.acme.topics.sms]";
+
+    fn admission(text: &str, components: Option<&[&str]>) -> Admission {
+        let names = components.map(|names| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Name>>());
+        Admission::new(&parse(text), names.as_ref())
+    }
+
+    fn admit(admission: &Admission, topic: &str, bytes: usize) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
+        let body = Payload { data: vec![7; bytes], content_type: None };
+        admission.admit(NewJob { spec: JobSpec::new(topic.parse().unwrap(), body), due: Due::Now })
+    }
+
+    #[test]
+    fn each_topic_has_its_own_rules_and_unknown_ones_have_the_defaults() {
+        let admission = admission(TEXT, Some(&["echo"]));
+        for (topic, limit, ttl, known) in [
+            ("mail", 3, None, true),
+            ("echo", 1 << 20, Some(60), true),
+            ("acme/sms", 2, Some(60), true),
+            ("acme/other", 2, Some(60), false),
+            ("other", 1 << 20, Some(60), false),
+        ] {
+            let (job, unknown) = admit(&admission, topic, limit).unwrap();
+            assert_eq!((job.spec.ttl, unknown.is_none()), (ttl.map(Duration::from_secs), known), "{topic}");
+            assert!(admit(&admission, topic, limit + 1).is_err(), "{topic}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_topic_is_refused_if_the_manifest_says_so_and_a_near_one_is_named() {
+        let text = format!("[handlers]\nunknown-topics = \"refuse\"\n{TEXT}");
+        let refused = admit(&admission(&text, Some(&["echo"])), "eco", 0).unwrap_err();
+        assert!(refused.to_string().contains("did you mean `echo`?"), "{refused}");
+        assert!(admit(&admission(&text, Some(&["echo"])), "acme/echo", 0).is_err());
+        assert!(admit(&admission(&text, Some(&["echo"])), "echo", 0).is_ok());
+    }
+
+    #[test]
+    fn every_topic_may_be_a_components_until_the_folder_is_read() {
+        let admission = admission(TEXT, None);
+        assert_eq!(admission.unknown(&"anything".parse().unwrap()), None);
+        assert!(admission.unknown(&"acme/anything".parse().unwrap()).is_some());
+        let off = format!("[handlers]\nauto-topics = false\n{TEXT}");
+        let off = Admission::new(&parse(&off), None::<&[Name]>);
+        assert!(off.unknown(&"anything".parse().unwrap()).is_some());
+    }
+}

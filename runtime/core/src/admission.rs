@@ -1,0 +1,263 @@
+//! Admission: the rules that every new job keeps, whichever way it comes in. Pure: no I/O and no clock.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::job::{Due, JobSpec, Name, NewJob, TopicId};
+use crate::time::{Timestamp, millis};
+use crate::topic::{Grants, Limits, Topic};
+
+/// Bytes of a body, at most: no `payload-limit` is larger.
+pub const BODY_BYTES: u64 = 64 << 20;
+
+/// Bytes of a job's metadata, key, unique value and media type together.
+pub const HEADER_BYTES: u64 = 64 << 10;
+
+/// Bytes that each pair of metadata counts at least, so that a million empty pairs are not free.
+const PAIR_BYTES: usize = 4;
+
+/// Tries in all that a job may ask for.
+pub const ATTEMPTS: RangeInclusive<u32> = 1..=1000;
+
+/// The longest delay, time to live, unique window and keeping of a result: ten years.
+pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// The latest point in time at which a job may become due: the end of the year 9999.
+pub const LATEST: Timestamp = Timestamp::from_millis(253_402_300_799_999);
+
+/// What a topic and its tenant say about new jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Bytes of a body that the topic takes.
+    pub payload_bytes: u64,
+    /// Bytes of a body that the tenant's limits allow; `None` if they have no bound.
+    pub tenant_payload_bytes: Option<u64>,
+    /// The time to live of a job that brings none.
+    pub ttl: Option<Duration>,
+}
+
+/// The rules of the topics that a handler or a pull worker may enqueue to: those of its tenant.
+pub type Targets = HashMap<Name, Rules>;
+
+/// Why a job is not admitted: names the field, the bound, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the body has {bytes} bytes, but topic `{topic}` takes {allowed}: see its `payload-limit`")]
+    Body { topic: TopicId, bytes: u64, allowed: u64 },
+    #[error("the body has {bytes} bytes, but tenant `{tenant}` may bring {allowed}: see `payload` in its `limits`")]
+    BodyOfTenant { tenant: Name, bytes: u64, allowed: u64 },
+    #[error(
+        "metadata, key, unique value and media type have {bytes} bytes; at most {HEADER_BYTES} are taken: \
+         put what is large into the body"
+    )]
+    Headers { bytes: u64 },
+    #[error("the job asks for {asked} attempts: they may be {} to {}", ATTEMPTS.start(), ATTEMPTS.end())]
+    Attempts { asked: u32 },
+    #[error("the {field} of {ms} ms is longer than ten years: is it in another unit?")]
+    Span { field: &'static str, ms: u64 },
+    #[error("the job would be due at {ms} ms since 1970, which is after the year 9999: is it in another unit?")]
+    Due { ms: u64 },
+    #[error(transparent)]
+    UnknownTopic(#[from] UnknownTopic),
+}
+
+/// The topic of a new job has no section in the manifest, no handler and no pull worker.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no topic `{topic}`{}: its jobs wait until a section of the manifest or a handler makes it one",
+    near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
+)]
+pub struct UnknownTopic {
+    pub topic: TopicId,
+    /// The topic that was perhaps meant.
+    pub near: Option<String>,
+}
+
+/// Why a topic is no target of a follow-up job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoTarget {
+    /// The topic is not granted, whether it exists or not.
+    Denied,
+    /// The tenant has no such topic.
+    Unknown,
+}
+
+impl Refused {
+    /// The bound that was exceeded, in bytes, tries or milliseconds; zero where there is none.
+    pub fn allowed(&self) -> u64 {
+        match self {
+            Self::Body { allowed, .. } | Self::BodyOfTenant { allowed, .. } => *allowed,
+            Self::Headers { .. } => HEADER_BYTES,
+            Self::Attempts { .. } => u64::from(*ATTEMPTS.end()),
+            Self::Span { .. } => millis(LONGEST),
+            Self::Due { .. } => LATEST.as_millis(),
+            Self::UnknownTopic(_) => 0,
+        }
+    }
+}
+
+impl Default for Rules {
+    /// Those of a topic that says nothing.
+    fn default() -> Self {
+        Self { payload_bytes: Limits::default().payload_bytes, tenant_payload_bytes: None, ttl: None }
+    }
+}
+
+impl Rules {
+    /// The bounds that hold for every job, for a producer that does not know the topics.
+    pub const ANY: Self = Self { payload_bytes: BODY_BYTES, tenant_payload_bytes: None, ttl: None };
+
+    /// The rules of `topic`, whose tenant allows bodies of at most `tenant_payload_bytes`.
+    pub fn of(topic: &Topic, tenant_payload_bytes: Option<u64>) -> Self {
+        Self { payload_bytes: topic.limits.payload_bytes, tenant_payload_bytes, ttl: topic.ttl }
+    }
+
+    /// The job as it is stored: held to every rule, and with what the topic says where the job says nothing.
+    ///
+    /// # Errors
+    /// The first rule that the job breaks.
+    pub fn admit(&self, job: NewJob) -> Result<NewJob, Refused> {
+        let NewJob { spec, due } = job;
+        self.check_body(&spec)?;
+        check_headers(&spec)?;
+        if let Some(attempts) = spec.max_attempts.filter(|attempts| !ATTEMPTS.contains(attempts)) {
+            return Err(Refused::Attempts { asked: attempts });
+        }
+        check_span("time to live", spec.ttl)?;
+        check_span("keeping of the result", spec.keep_result)?;
+        check_span("unique window", spec.unique.as_ref().and_then(|unique| unique.window))?;
+        match due {
+            Due::Now => {}
+            Due::After(delay) => check_span("delay", Some(delay))?,
+            Due::At(at) if at > LATEST => return Err(Refused::Due { ms: at.as_millis() }),
+            Due::At(_) => {}
+        }
+        Ok(NewJob { spec: JobSpec { ttl: spec.ttl.or(self.ttl), ..spec }, due })
+    }
+
+    fn check_body(&self, spec: &JobSpec) -> Result<(), Refused> {
+        let bytes = spec.body.data.len() as u64;
+        if bytes > self.payload_bytes {
+            return Err(Refused::Body { topic: spec.topic.clone(), bytes, allowed: self.payload_bytes });
+        }
+        match self.tenant_payload_bytes {
+            Some(allowed) if bytes > allowed => {
+                Err(Refused::BodyOfTenant { tenant: spec.topic.tenant.clone(), bytes, allowed })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the job's metadata, key, unique value and media type count against [`HEADER_BYTES`].
+pub fn header_bytes(spec: &JobSpec) -> u64 {
+    let unique = spec.unique.as_ref().map_or(0, |unique| unique.value.len());
+    let texts = [&spec.key, &spec.body.content_type].into_iter().flatten().map(String::len).sum::<usize>();
+    let pairs = spec.metadata.iter().map(|(name, value)| (name.len() + value.len()).max(PAIR_BYTES)).sum::<usize>();
+    (unique + texts + pairs) as u64
+}
+
+fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
+    let bytes = header_bytes(spec);
+    if bytes > HEADER_BYTES { Err(Refused::Headers { bytes }) } else { Ok(()) }
+}
+
+fn check_span(field: &'static str, span: Option<Duration>) -> Result<(), Refused> {
+    match span {
+        Some(span) if span > LONGEST => Err(Refused::Span { field, ms: millis(span) }),
+        _ => Ok(()),
+    }
+}
+
+/// The topic of a follow-up job, and its rules.
+///
+/// # Errors
+/// The topic is not granted, or is none of `targets`.
+pub fn target<'t>(topic: &str, grants: &Grants, targets: &'t Targets) -> Result<(&'t Name, &'t Rules), NoTarget> {
+    if grants.enqueue.as_ref().is_some_and(|granted| granted.iter().all(|name| name.as_str() != topic)) {
+        return Err(NoTarget::Denied);
+    }
+    let name: Name = topic.parse().map_err(|_| NoTarget::Unknown)?;
+    targets.get_key_value(&name).ok_or(NoTarget::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Payload, Unique};
+
+    const RULES: Rules = Rules { payload_bytes: 10, tenant_payload_bytes: Some(8), ttl: Some(Duration::from_secs(60)) };
+
+    fn job(change: impl FnOnce(&mut NewJob)) -> NewJob {
+        let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
+        let mut job = NewJob { spec, due: Due::Now };
+        change(&mut job);
+        job
+    }
+
+    fn with_body(bytes: usize) -> NewJob {
+        job(|job| job.spec.body.data = vec![7; bytes])
+    }
+
+    /// Each change at its bound, and one past it.
+    type Edge = (fn(&mut NewJob, u64), u64);
+
+    #[test]
+    fn every_bound_holds_at_its_edge_and_not_one_past_it() {
+        let edges: [Edge; 10] = [
+            (|job, bytes| job.spec.key = Some("k".repeat(bytes as usize)), HEADER_BYTES),
+            (|job, bytes| job.spec.body.content_type = Some("c".repeat(bytes as usize)), HEADER_BYTES),
+            (|job, bytes| job.spec.metadata = vec![("n".into(), "v".repeat(bytes as usize - 1))], HEADER_BYTES),
+            (|job, pairs| job.spec.metadata = vec![Default::default(); pairs as usize], HEADER_BYTES / 4),
+            (|job, attempts| job.spec.max_attempts = Some(attempts as u32), 1000),
+            (|job, ms| job.spec.ttl = Some(Duration::from_millis(ms)), millis(LONGEST)),
+            (|job, ms| job.spec.keep_result = Some(Duration::from_millis(ms)), millis(LONGEST)),
+            (|job, ms| job.due = Due::After(Duration::from_millis(ms)), millis(LONGEST)),
+            (|job, ms| job.due = Due::At(Timestamp::from_millis(ms)), LATEST.as_millis()),
+            (
+                |job, ms| {
+                    let window = Some(Duration::from_millis(ms));
+                    job.spec.unique = Some(Unique { value: "u".into(), window });
+                },
+                millis(LONGEST),
+            ),
+        ];
+        for (index, (change, bound)) in edges.into_iter().enumerate() {
+            assert!(RULES.admit(job(|job| change(job, bound))).is_ok(), "edge {index}");
+            assert!(RULES.admit(job(|job| change(job, bound + 1))).is_err(), "one past edge {index}");
+        }
+        assert_eq!(
+            RULES.admit(job(|job| job.spec.max_attempts = Some(0))).unwrap_err(),
+            Refused::Attempts { asked: 0 }
+        );
+    }
+
+    #[test]
+    fn a_body_is_held_to_the_topic_and_to_the_tenant() {
+        assert!(RULES.admit(with_body(8)).is_ok());
+        let tenant = "acme".parse().unwrap();
+        assert_eq!(RULES.admit(with_body(9)), Err(Refused::BodyOfTenant { tenant, bytes: 9, allowed: 8 }));
+        let topic = "acme/mail".parse().unwrap();
+        assert_eq!(RULES.admit(with_body(11)), Err(Refused::Body { topic, bytes: 11, allowed: 10 }));
+    }
+
+    #[test]
+    fn the_topics_time_to_live_holds_for_jobs_that_bring_none() {
+        let ttl = |job| RULES.admit(job).unwrap().spec.ttl;
+        assert_eq!(ttl(job(|_| {})), RULES.ttl);
+        assert_eq!(ttl(job(|job| job.spec.ttl = Some(Duration::from_secs(90)))), Some(Duration::from_secs(90)));
+    }
+
+    #[test]
+    fn a_target_that_is_not_granted_is_denied_whether_or_not_it_exists() {
+        let targets = Targets::from([("mail".parse().unwrap(), RULES)]);
+        let none = Grants::default();
+        assert_eq!(target("mail", &none, &targets).unwrap().1, &RULES);
+        assert_eq!(target("other", &none, &targets), Err(NoTarget::Unknown));
+        assert_eq!(target("no name", &none, &targets), Err(NoTarget::Unknown));
+        let some = Grants { enqueue: Some(vec!["other".parse().unwrap()]), ..Grants::default() };
+        assert_eq!(target("mail", &some, &targets), Err(NoTarget::Denied));
+        assert_eq!(target("other", &some, &targets), Err(NoTarget::Unknown));
+    }
+}
