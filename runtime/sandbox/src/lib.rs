@@ -35,9 +35,7 @@ mod steps;
 mod tests;
 mod validate;
 
-pub use attempt::{
-    Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogLine, LogSink, Report, Version,
-};
+pub use attempt::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogLine, LogSink, Report, Version};
 pub use compile_child::{ChildLimits, compile_child};
 pub use compiler::COMPILE_SUBCOMMAND;
 pub use component::{Component, Needs};
