@@ -239,6 +239,53 @@ impl TestStore {
         self.view(id).await.map(|view| view.state)
     }
 
+    /// Writes past the store what it cannot read: in Redis a job in a later format, in a file a row that makes no sense.
+    pub async fn make_unreadable(&self, id: &JobId) {
+        match &self.home {
+            Home::Redis { .. } => {
+                let stored = [&self.stored_form(id).await[..16], b"\x83\xa1v\x02\xa12\xa4mail\xa14\xc4\x02hi"].concat();
+                let mut command = redis::cmd("HSET");
+                self.past_the_store::<i64>(command.arg(self.jobs_key()).arg(id.as_str()).arg(stored)).await;
+            }
+            Home::File(folder) => {
+                let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+                file.busy_timeout(SOON).unwrap();
+                file.execute("UPDATE jobs SET metadata = 'no JSON' WHERE id = ?1", [id.as_str()]).unwrap();
+            }
+            home => panic!("nothing can be written past {home:?}"),
+        }
+    }
+
+    /// What is stored of a job that its producer brought, byte by byte.
+    pub async fn stored_form(&self, id: &JobId) -> Vec<u8> {
+        match &self.home {
+            Home::Redis { .. } => self.past_the_store(redis::cmd("HGET").arg(self.jobs_key()).arg(id.as_str())).await,
+            Home::File(folder) => {
+                let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+                let columns = "enqueued_at, due_at, priority, unique_value, unique_window_ms, key, content_type, \
+                               metadata, max_attempts, ttl_ms, keep_result_ms, body";
+                let sql = format!("SELECT {columns} FROM jobs WHERE id = ?1");
+                let values = file.query_row(&sql, [id.as_str()], |row| {
+                    (0..12).map(|column| row.get::<_, rusqlite::types::Value>(column)).collect::<Result<Vec<_>, _>>()
+                });
+                format!("{:?}", values.unwrap()).into_bytes()
+            }
+            home => panic!("nothing can be read past {home:?}"),
+        }
+    }
+
+    fn jobs_key(&self) -> String {
+        let Home::Redis { prefix, .. } = &self.home else { panic!("{:?} has no keys", self.home) };
+        format!("{prefix}:{{{}/0}}:jobs", tenant())
+    }
+
+    async fn past_the_store<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        let Home::Redis { server, .. } = &self.home else { panic!("{:?} takes no commands", self.home) };
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        command.query_async(&mut connection).await.unwrap()
+    }
+
     /// The same store, opened anew as by another process; one in memory stays as it is.
     pub async fn reopen(&mut self) {
         let clock = || Clock::Manual(Arc::clone(&self.clock));

@@ -1,5 +1,6 @@
 //! `gristmill store copy`: everything that waits or is dead, from one store into another.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -130,6 +131,8 @@ struct Told {
     /// Began to run while they were moved: they are in both stores.
     slipped: u64,
     running: u64,
+    /// Cannot be read, and the new store cannot keep their form: each with why.
+    unreadable: BTreeMap<JobId, String>,
     paused: bool,
 }
 
@@ -145,7 +148,8 @@ impl Moving<'_> {
         };
         let mut last_told = Instant::now();
         loop {
-            let batch = self.from.export(self.topic, BATCH).await?;
+            let mut batch = self.from.export(self.topic, BATCH + told.unreadable.len()).await?;
+            batch.retain(|stored| !told.unreadable.contains_key(&stored.job.spec.id));
             if batch.is_empty() {
                 break;
             }
@@ -172,8 +176,14 @@ impl Moving<'_> {
     async fn batch(&self, batch: &[StoredJob], told: &mut Told) -> anyhow::Result<()> {
         let id = |stored: &StoredJob| stored.job.spec.id.clone();
         let taken_in = self.to.import(batch).await?;
+        let (unreadable, readable): (Vec<_>, Vec<_>) =
+            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == Imported::Unreadable);
+        for (stored, _) in &unreadable {
+            let problem = stored.sealed.as_ref().map(|sealed| sealed.problem.clone());
+            told.unreadable.insert(id(stored), problem.unwrap_or_default());
+        }
         let (refused, moved): (Vec<_>, Vec<_>) =
-            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == Imported::IdTaken);
+            readable.into_iter().partition(|(_, taken_in)| *taken_in == Imported::IdTaken);
         let ids: Vec<JobId> = moved.iter().map(|(stored, _)| id(stored)).collect();
         let let_go = self.from.remove_exported(self.topic, &ids).await?;
         self.to.clear_move_marks(&self.topic.tenant, &ids).await?;
@@ -190,7 +200,7 @@ impl Moving<'_> {
             );
         }
         ensure!(
-            let_go.contains(&true),
+            let_go.contains(&true) || !unreadable.is_empty(),
             "none of {} jobs of `{}` could be let go: is somebody else at work on them?",
             ids.len(),
             self.topic
@@ -220,7 +230,7 @@ impl Told {
     }
 
     fn in_words(&self) -> String {
-        let Self { topic, ready, delayed, dead, known, slipped, running, paused, .. } = self;
+        let Self { topic, ready, delayed, dead, known, slipped, running, unreadable, paused, .. } = self;
         let mut words = format!("{topic}: moved {ready} ready, {delayed} delayed, {dead} dead");
         let mut add = |count: u64, what: &str| {
             if count > 0 {
@@ -230,6 +240,13 @@ impl Told {
         add(*known, "of them were there already");
         add(*slipped, "began to run meanwhile, and are in both");
         add(*running, "still running stay in the old store: run this again when they have ended");
+        if let Some((id, problem)) = unreadable.first_key_value() {
+            words.push_str(&format!(
+                "; {} that cannot be read stay in the old store, {id} first ({problem}): a store of another kind cannot \
+                 keep them",
+                unreadable.len()
+            ));
+        }
         if *paused {
             words.push_str(&format!("; paused in the old store until `gristmill resume {topic}`"));
         }
@@ -247,6 +264,7 @@ impl Told {
             "known": self.known,
             "in_both": self.slipped,
             "running_left": self.running,
+            "unreadable_left": self.unreadable.len(),
             "paused": self.paused,
         })
     }

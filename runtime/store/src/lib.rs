@@ -35,5 +35,5 @@ pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, To
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use placement::{Placement, PlacementRegistry};
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
-pub use transfer::{Imported, StoredJob, StoredPlace, Transfer};
+pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 pub use watched::Watched;

@@ -3,6 +3,11 @@
 //! For each batch: [`Transfer::export`] from the old store, [`Transfer::import`] into the new one, [`Transfer::remove_exported`]
 //! of the old one, [`Transfer::clear_move_marks`] in the new one. Who is interrupted begins again: the new store knows which
 //! jobs it has taken in and not been told to forget, and answers those as taken in already, even if the job is over by then.
+//!
+//! A job that cannot be read (a later version wrote it, or something else did) is moved as it is stored, so that a version
+//! that knows its form can read it in the new store too. Only a store of the same kind can keep it in that form: one of
+//! another kind answers [`Imported::Unreadable`], and the job stays in the old store. The unique value of a job that cannot
+//! be read is free in the new store, unless the stored form says it.
 
 use std::time::Duration;
 
@@ -46,12 +51,18 @@ pub enum Imported {
     Before,
     /// Another job has its id, or both stores are one. Nothing was changed, and the old store must keep it.
     IdTaken,
+    /// It cannot be read, and this store cannot keep its form; see [`StoredJob::sealed`]. Nothing was changed, and the old
+    /// store must keep it.
+    Unreadable,
 }
 
 /// A job with everything that a store knows about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredJob {
+    /// Of a job that cannot be read: what can be told of it.
     pub job: Job,
+    /// Only of a job that cannot be read: its stored form, which is what is moved.
+    pub sealed: Option<Sealed>,
     pub place: StoredPlace,
     pub attempts: u32,
     pub deliveries: u64,
@@ -59,6 +70,22 @@ pub struct StoredJob {
     pub checkpoint: Option<Vec<u8>>,
     /// How much longer it holds its unique value, where that is held for a time.
     pub unique_for: Option<Duration>,
+}
+
+/// The stored form of a job that this version cannot read, for stores of the kind that it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    pub(super) kind: &'static str,
+    pub(super) bytes: Vec<u8>,
+    /// Why it cannot be read.
+    pub problem: String,
+}
+
+impl Sealed {
+    /// The stored form, if it is from a store of this kind.
+    pub(super) fn open(&self, kind: &str) -> Option<&[u8]> {
+        (self.kind == kind).then_some(&self.bytes)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

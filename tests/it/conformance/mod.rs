@@ -48,3 +48,4 @@ mod tokens;
 mod transfer;
 mod ttl;
 mod unique;
+mod unreadable;

@@ -100,6 +100,7 @@ impl Model {
             let unique_for = self.unique_for(&record.job);
             StoredJob {
                 job: record.job,
+                sealed: None,
                 place: match record.place {
                     JobState::Delayed { until } => StoredPlace::Delayed { until },
                     JobState::Dead { since } => StoredPlace::Dead { since },

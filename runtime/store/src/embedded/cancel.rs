@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::fault::Done;
 use super::finish::{Asked, How};
 use super::request::Weight;
-use super::row::{at, attempts, text, whole};
+use super::row::{at, attempts, unique_until_done, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -16,7 +16,7 @@ use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
-const FIND: &str = "SELECT number, topic_number, state = 'running', delayed_until, attempts, unique_value,
+const FIND: &str = "SELECT number, topic_number, state = 'running' AS running, delayed_until, attempts, unique_value,
                         unique_window_ms, keep_result_ms
                     FROM jobs WHERE id = ?1 AND tenant = ?2 AND state <> 'dead'";
 
@@ -51,7 +51,7 @@ impl Work<'_> {
             self.signals.push(Signal::Cancelled(tenant.clone(), id.clone()));
             return Ok(Cancelled::Stopping);
         }
-        let topic = self.topic_of(job.topic, id)?;
+        let topic = self.topics.of_job(job.topic, id)?;
         let asked = Asked {
             job: id,
             unique: job.unique.as_deref(),
@@ -73,15 +73,14 @@ impl Work<'_> {
     fn find_alive(&self, tenant: &Name, id: &JobId) -> Done<Option<Alive>> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let found = find.query_row(params![id.as_str(), tenant.as_str()], |row| {
-            let until_done = row.get::<_, Option<i64>>(6)?.is_none();
-            let keep_result = row.get::<_, Option<i64>>(7)?;
+            let keep_result = row.get::<_, Option<i64>>("keep_result_ms")?;
             Ok(Alive {
-                number: row.get(0)?,
-                topic: row.get(1)?,
-                running: row.get(2)?,
-                until: row.get::<_, Option<i64>>(3)?.map(at),
-                attempts: attempts(row.get(4)?),
-                unique: text(row, 5).ok().flatten().filter(|_| until_done).map(str::to_owned),
+                number: row.get("number")?,
+                topic: row.get("topic_number")?,
+                running: row.get("running")?,
+                until: row.get::<_, Option<i64>>("delayed_until")?.map(at),
+                attempts: attempts(row.get("attempts")?),
+                unique: unique_until_done(row),
                 keep_result: keep_result.map(|ms| Duration::from_millis(whole(ms))),
             })
         });

@@ -52,7 +52,7 @@ impl Work<'_> {
 
     /// Tells how many jobs were taken, those that turned out to be unreadable included.
     fn claim_line(&mut self, worker: &WorkerId, line: &ClaimFrom, claims: &mut Vec<Claim>) -> Done<usize> {
-        let Some(topic) = self.topics.find(&line.topic) else { return Ok(0) };
+        let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(0) };
         let taken = if self.topics.get(topic).paused { Vec::new() } else { self.choose(topic, line.max)? };
         if taken.len() < line.max && self.topics.get(topic).active {
             // From here on the next job to arrive is told: no wake-up can be lost.

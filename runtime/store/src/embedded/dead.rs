@@ -6,7 +6,7 @@ use super::fault::Done;
 use super::finish::How;
 use super::request::Weight;
 use super::result;
-use super::row::{Known, MORE, at, job_columns, limit as limited, ms, placeholder, read_id, read_job, text, wait};
+use super::row::{Known, at, job_columns, limit as limited, ms, show_job, unique_until_done, wait};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -78,9 +78,11 @@ impl EmbeddedStore {
         change: fn(&mut Work<'_>, Number, &JobId) -> Done<bool>,
     ) -> Result<Vec<bool>, StoreError> {
         let (topic, ids) = (topic.clone(), ids.to_vec());
-        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| match work.topics.find(&topic) {
-            Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
-            None => Ok(vec![false; ids.len()]),
+        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| {
+            match work.topics.find(work.connection, &topic)? {
+                Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
+                None => Ok(vec![false; ids.len()]),
+            }
         })
         .await
     }
@@ -116,12 +118,8 @@ fn list(connection: &Connection, topic: &TopicId, skip: usize, limit: usize) -> 
 }
 
 fn read(row: &Row<'_>, topic: &TopicId) -> Done<DeadJob> {
-    let known = Known::read(row)?;
-    let job = match read_job(row, topic) {
-        Ok(job) => job,
-        Err(_) => placeholder(row, topic, read_id(row)?)?,
-    };
-    Ok(DeadJob { job, since: at(row.get(MORE)?), attempts: known.attempts, failure: known.failure })
+    let (job, known) = (show_job(row, topic)?, Known::read(row)?);
+    Ok(DeadJob { job, since: at(row.get("dead_since")?), attempts: known.attempts, failure: known.failure })
 }
 
 /// A dead job.
@@ -137,9 +135,7 @@ impl Work<'_> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let found = find
             .query_row(params![id.as_str(), tenant.as_str(), self.topics.get(topic).number], |row| {
-                let until_done = row.get::<_, Option<i64>>(2)?.is_none();
-                let unique = text(row, 1).ok().flatten().filter(|value| until_done && !value.is_empty());
-                Ok(Dead { number: row.get(0)?, unique: unique.map(str::to_owned) })
+                Ok(Dead { number: row.get("number")?, unique: unique_until_done(row) })
             })
             .optional()?;
         Ok(found)
@@ -167,7 +163,7 @@ impl Work<'_> {
     }
 
     pub(super) fn sweep_dead(&mut self, limits: &DeadLimits) -> Done<u64> {
-        let Some(topic) = self.topics.find(&limits.topic) else { return Ok(0) };
+        let Some(topic) = self.topics.find(self.connection, &limits.topic)? else { return Ok(0) };
         let found = self.topics.get(topic);
         let too_many = i64::try_from(found.dead.saturating_sub(limits.keep)).unwrap_or(SWEEP);
         let last = ms(self.now()).saturating_sub(wait(limits.retention));

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::lease::topic;
 use super::request::Weight;
 use super::result;
-use super::row::{Known, MORE, at, job_columns, read_job, text, whole};
+use super::row::{Known, at, job_columns, read_job, text, topic, whole};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
 use super::work::Work;
@@ -56,7 +55,7 @@ impl EmbeddedStore {
             let mut rows = select.query([])?;
             let mut tenants = Vec::new();
             while let Some(row) = rows.next()? {
-                tenants.extend(text(row, 0)?.and_then(|tenant| tenant.parse().ok()));
+                tenants.extend(text(row, "tenant")?.and_then(|tenant| tenant.parse().ok()));
             }
             Ok(tenants)
         })
@@ -65,24 +64,24 @@ impl EmbeddedStore {
 
     pub(super) async fn pause(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let topic = topic.clone();
-        self.write("pause a topic", Weight::default(), move |work| Ok(work.set_paused(&topic, paused))).await
+        self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused)).await
     }
 }
 
 impl Work<'_> {
-    fn set_paused(&mut self, id: &TopicId, paused: bool) -> bool {
-        let was_paused = self.topics.find(id).is_some_and(|topic| self.topics.get(topic).paused);
-        if was_paused == paused {
-            return false;
+    fn set_paused(&mut self, id: &TopicId, paused: bool) -> Done<bool> {
+        let found = self.topics.find(self.connection, id)?;
+        if found.is_some_and(|topic| self.topics.get(topic).paused) == paused {
+            return Ok(false);
         }
-        let topic = self.topics.find_or_add(id);
+        let topic = self.topics.find_or_add(self.connection, id)?;
         let changed = self.topics.change(topic);
         changed.paused = paused;
         if !paused && changed.ready > 0 {
             changed.active = true;
             self.signals.push(Signal::Ready(id.clone()));
         }
-        true
+        Ok(true)
     }
 }
 
@@ -91,29 +90,29 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
     let mut select = connection.prepare_cached(TOTALS)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {
-        let n = whole(row.get(2)?);
+        let n = whole(row.get("n")?);
         if n > 0 {
-            totals.entry(row.get(0)?).or_default().insert(row.get(1)?, n);
+            totals.entry(row.get("topic")?).or_default().insert(row.get("name")?, n);
         }
     }
     let mut select = connection.prepare_cached(TOPICS)?;
     let mut rows = select.query([tenant.as_str()])?;
     let mut topics = Vec::new();
     while let Some(row) = rows.next()? {
-        let count = |column| row.get(column).map(whole);
-        let topic = topic(row, 0, tenant)?;
+        let count = |column: &str| row.get(column).map(whole);
+        let topic = topic(row, tenant)?;
         topics.push(TopicCounts {
             totals: totals.remove(topic.topic.as_str()).unwrap_or_default(),
             topic,
-            ready: count(1)?,
-            delayed: count(2)?,
-            running: count(3)?,
-            dead: count(4)?,
-            oldest_ready: match count(1)? {
+            ready: count("ready")?,
+            delayed: count("delayed")?,
+            running: count("running")?,
+            dead: count("dead")?,
+            oldest_ready: match count("ready")? {
                 0 => None,
-                _ => oldest(connection, row.get(6)?, Lines::new(row.get(7)?, row.get(8)?, row.get(9)?))?,
+                _ => oldest(connection, row.get("number")?, Lines::read(row)?)?,
             },
-            paused: row.get(5)?,
+            paused: row.get("paused")?,
         });
     }
     Ok(topics)
@@ -145,7 +144,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         }));
     };
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
-    let job = read_job(row, &topic(row, MORE, tenant)?).map_err(unreadable)?;
+    let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
     let known = Known::read(row)?;
     Ok(Some(JobView {
         id: id.clone(),
@@ -157,17 +156,17 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     }))
 }
 
-/// Where a job is, given a row with topic, state, and what belongs to each state, from [`MORE`] on.
+/// Where a job is, given a row with its state and with what belongs to each state.
 pub(super) fn state(row: &Row<'_>, known: &Known) -> Done<JobState> {
-    Ok(match text(row, MORE + 1)?.unwrap_or_default() {
-        "delayed" => JobState::Delayed { until: at(row.get(MORE + 2)?) },
+    Ok(match text(row, "state")?.unwrap_or_default() {
+        "delayed" => JobState::Delayed { until: at(row.get("delayed_until")?) },
         "running" => JobState::Running {
-            worker: row.get(MORE + 3)?,
+            worker: row.get("worker")?,
             delivery: known.deliveries,
-            lease_until: at(row.get(MORE + 4)?),
-            cancelled: row.get(MORE + 5)?,
+            lease_until: at(row.get("lease_until")?),
+            cancelled: row.get("cancelled")?,
         },
-        "dead" => JobState::Dead { since: at(row.get(MORE + 6)?) },
+        "dead" => JobState::Dead { since: at(row.get("dead_since")?) },
         _ => JobState::Ready,
     })
 }

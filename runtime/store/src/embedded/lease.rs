@@ -8,12 +8,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{Known, MORE, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, text};
+use super::row::{Known, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{Overdue, Settlement, StoreError};
-use gristmill_core::job::{Claim, JobId, Lease, Name, TopicId, WorkerId};
+use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
 
@@ -57,13 +57,13 @@ const SILENT: &str = "SELECT worker FROM workers WHERE seen > ?1 AND seen <= ?2 
 
 /// Running jobs that a worker holds, the last one claimed first.
 const HELD: &str =
-    concat!("SELECT id, jobs.topic, deliveries", running_jobs!(), "worker = ?2 ORDER BY claimed_seq DESC");
+    concat!("SELECT id, jobs.topic AS topic, deliveries", running_jobs!(), "worker = ?2 ORDER BY claimed_seq DESC");
 
 /// Running jobs that a worker holds, the first one claimed first.
 const HELD_BY_DEAD: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", jobs.topic, worker, lease_until",
+    ", jobs.topic AS topic, worker, lease_until",
     running_jobs!(),
     "worker = ?2 ORDER BY claimed_seq LIMIT ?3"
 );
@@ -72,7 +72,7 @@ const HELD_BY_DEAD: &str = concat!(
 const RAN_OUT: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", jobs.topic, worker, lease_until",
+    ", jobs.topic AS topic, worker, lease_until",
     running_jobs!(),
     "lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
 );
@@ -251,8 +251,8 @@ fn find_overdue(
 
 fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool) -> Done<Result<Overdue, Broken>> {
     let known = Known::read(row)?;
-    let topic = topic(row, MORE, tenant)?;
-    let worker = WorkerId::new(text(row, MORE + 1)?.unwrap_or_default());
+    let topic = topic(row, tenant)?;
+    let worker = WorkerId::new(text(row, "worker")?.unwrap_or_default());
     let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries };
     Ok(match read_job(row, &lease.topic) {
         Ok(job) => Ok(Overdue {
@@ -260,7 +260,7 @@ fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool)
                 job: Arc::new(job),
                 attempt: known.attempts,
                 claimed_at: now,
-                lease_until: at(row.get(MORE + 2)?),
+                lease_until: at(row.get("lease_until")?),
                 previous: known.failure.map(|failure| failure.reason),
                 checkpoint: known.checkpoint,
                 lease,
@@ -271,21 +271,13 @@ fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool)
     })
 }
 
-/// The topic that a row names.
-pub(super) fn topic(row: &Row<'_>, column: usize, tenant: &Name) -> Done<TopicId> {
-    let name = text(row, column)?.unwrap_or_default();
-    let topic =
-        name.parse().map_err(|error| super::fault::Fault::Refused(format!("a topic's name is none: {error}")))?;
-    Ok(TopicId { tenant: tenant.clone(), topic })
-}
-
 fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<Lease>> {
     let mut select = connection.prepare_cached(HELD)?;
     let mut rows = select.query([tenant.as_str(), worker.as_str()])?;
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
-        let delivery = super::row::whole(row.get(2)?);
-        leases.push(Lease { job: read_id(row)?, topic: topic(row, 1, tenant)?, worker: worker.clone(), delivery });
+        let delivery = whole(row.get("deliveries")?);
+        leases.push(Lease { job: read_id(row)?, topic: topic(row, tenant)?, worker: worker.clone(), delivery });
     }
     Ok(leases)
 }

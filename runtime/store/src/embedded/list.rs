@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::Done;
 use super::inspect::state;
-use super::row::{Known, MORE, job_columns, limit as limited, placeholder, read_id, read_job, running_jobs};
+use super::row::{Known, job_columns, limit as limited, running_jobs, show_job};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
@@ -17,13 +17,13 @@ const DOING: &str = "list jobs";
 const TOPIC: &str =
     "SELECT number, claimed_high, claimed_normal, claimed_low FROM topics WHERE tenant = ?1 AND topic = ?2";
 
-/// What is read of each job, in the order of [`state`], and its place in line.
+/// What is read of each job: itself, its [`state`] and its place in line.
 macro_rules! listed {
     ($($rest:expr),+) => {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", topic, state, delayed_until, worker, lease_until, cancelled, dead_since, seq FROM ",
+            ", state, delayed_until, worker, lease_until, cancelled, dead_since, seq FROM ",
             $($rest),+
         )
     };
@@ -94,7 +94,7 @@ fn list(
     }
     let mut find = connection.prepare_cached(TOPIC)?;
     let found = find.query_row([topic.tenant.as_str(), topic.topic.as_str()], |row| {
-        Ok((row.get::<_, i64>(0)?, Lines::new(row.get(1)?, row.get(2)?, row.get(3)?)))
+        Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
     });
     let Some((number, claimed)) = found.optional()? else { return Ok(Page::default()) };
     let mut page = Filling { connection, topic, limit, bytes: 0, jobs: Vec::new(), more: false, seq: None };
@@ -117,17 +117,13 @@ impl Filling<'_> {
         let mut select = self.connection.prepare_cached(select)?;
         let mut rows = select.query(of)?;
         while let Some(row) = rows.next()? {
-            let known = Known::read(row)?;
-            let job = match read_job(row, self.topic) {
-                Ok(job) => job,
-                Err(_) => placeholder(row, self.topic, read_id(row)?)?,
-            };
+            let (job, known) = (show_job(row, self.topic)?, Known::read(row)?);
             if self.is_full(&job) {
                 self.more = true;
                 return Ok(());
             }
             self.bytes += job.spec.body.data.len();
-            self.seq = row.get(MORE + 7)?;
+            self.seq = row.get("seq")?;
             self.jobs.push(JobView {
                 id: job.spec.id.clone(),
                 state: state(row, &known)?,

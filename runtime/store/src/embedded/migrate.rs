@@ -66,13 +66,10 @@ impl EmbeddedStore {
 impl Work<'_> {
     fn migrate(&mut self, tenant: &Name, limit: usize) -> Done<Migrated> {
         let now = self.now();
-        let due = self.topics.due(tenant).filter(|(at, _)| *at <= now);
-        let mut due: Vec<(Timestamp, TopicId, Number)> =
-            due.map(|(at, topic)| (at, self.topics.get(topic).id.clone(), topic)).collect();
-        due.sort_unstable();
-        due.truncate(TOPICS);
+        let due = self.topics.due(tenant).take_while(|(at, _)| *at <= now);
+        let due: Vec<Number> = due.map(|(_, topic)| topic).take(TOPICS).collect();
         let mut moved = 0;
-        for (place, (_, _, topic)) in due.iter().enumerate() {
+        for (place, topic) in due.iter().enumerate() {
             // An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
             let share = (limit - moved).div_ceil(due.len() - place);
             if share == 0 {
@@ -80,8 +77,8 @@ impl Work<'_> {
             }
             moved += self.migrate_topic(*topic, share)?;
         }
-        let next = self.topics.due(tenant).map(|(at, _)| at).min();
-        Ok(Migrated { moved, next_due_in: next.map(|at| self.time.until(at)) })
+        let next = self.topics.due(tenant).next();
+        Ok(Migrated { moved, next_due_in: next.map(|(at, _)| self.time.until(at)) })
     }
 
     fn migrate_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {
@@ -104,7 +101,7 @@ impl Work<'_> {
     pub(super) fn find_next_due(&mut self, topic: Number) -> Done<()> {
         let mut next = self.connection.prepare_cached(NEXT)?;
         let due: Option<i64> = next.query_row([self.topics.get(topic).number], |row| row.get(0))?;
-        self.topics.change(topic).next_due = due.map(at);
+        self.topics.set_next_due(topic, due.map(at));
         Ok(())
     }
 }
@@ -114,7 +111,7 @@ fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<Pen
     let mut select = connection.prepare_cached(WANTED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {
-        let topic = text(row, 0)?.and_then(|topic| topic.parse().ok());
+        let topic = text(row, "topic")?.and_then(|topic| topic.parse().ok());
         wanted.ready.extend(topic.map(|topic| TopicId { tenant: tenant.clone(), topic }));
     }
     let mut next = connection.prepare_cached(NEXT_OF_TENANT)?;
@@ -123,7 +120,7 @@ fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<Pen
     let mut select = connection.prepare_cached(CANCELLED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {
-        wanted.cancelled.extend(text(row, 0)?.and_then(|id| id.parse::<JobId>().ok()));
+        wanted.cancelled.extend(text(row, "id")?.and_then(|id| id.parse::<JobId>().ok()));
     }
     Ok(wanted)
 }

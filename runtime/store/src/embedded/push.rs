@@ -2,7 +2,7 @@
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{Place, Stored, unique, write_metadata};
+use super::row::{Columns, Place, Stored, write_metadata};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::clock::wait_ms;
@@ -55,8 +55,8 @@ impl Work<'_> {
         if self.exists(spec)? {
             return Ok(Pushed::Exists);
         }
-        let topic = self.topics.find_or_add(&spec.topic);
-        if let Some(unique) = unique(spec) {
+        let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
+        if let Some(unique) = spec.unique.as_ref().filter(|unique| !unique.value.is_empty()) {
             if let Some(holder) = self.holder(topic, &unique.value)? {
                 self.topics.count(topic, "duplicate", 1);
                 return Ok(Pushed::Duplicate(holder));
@@ -66,10 +66,8 @@ impl Work<'_> {
         }
         let due_at = self.due(job);
         let stored = Stored {
-            spec,
-            metadata: metadata.as_deref(),
-            enqueued_at: self.now(),
-            due_at,
+            id: &spec.id,
+            columns: Columns::of(spec, metadata.as_deref(), (self.now(), due_at)),
             place: Place::Waiting(self.wait(topic, due_at)),
             attempts: 0,
             deliveries: 0,

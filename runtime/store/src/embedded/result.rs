@@ -69,19 +69,19 @@ pub(super) fn find(
 
 fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView)> {
     let unreadable = |problem: &str| Fault::Unreadable { job: job.to_string(), problem: problem.into() };
-    let view = match text(row, 0)?.unwrap_or_default() {
+    let view = match text(row, "end")?.unwrap_or_default() {
         "complete" => {
-            let content_type = row.get(3)?;
-            ResultView::Complete(row.get::<_, Option<Vec<u8>>>(2)?.map(|data| Payload { data, content_type }))
+            let content_type = row.get("content_type")?;
+            ResultView::Complete(row.get::<_, Option<Vec<u8>>>("payload")?.map(|data| Payload { data, content_type }))
         }
         "dead" => ResultView::Dead(
-            read_failure(text(row, 4)?).ok_or_else(|| unreadable("the failure in its result is none"))?,
+            read_failure(text(row, "failure")?).ok_or_else(|| unreadable("the failure in its result is none"))?,
         ),
         "expired" => ResultView::Expired,
         "cancelled" => ResultView::Cancelled,
         _ => return Err(unreadable("its result is of no kind that this version knows")),
     };
-    Ok((attempts(row.get(1)?), view))
+    Ok((attempts(row.get("attempts")?), view))
 }
 
 pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Done<()> {

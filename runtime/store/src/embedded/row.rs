@@ -1,31 +1,69 @@
 //! Jobs as rows: which columns say what, and how times, counts and JSON are written.
+//!
+//! What a producer pushed is in [`Columns`]: a new field of a job is a field there, a line in [`job_columns`], one in
+//! [`Work::insert`], and a step of `schema`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use rusqlite::types::{FromSqlError, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError};
 use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::fault::{Done, Fault};
 use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::{point_ms, wait_ms};
-use gristmill_core::job::{Due, Job, JobId, JobSpec, NewJob, Payload, TopicId, Unique};
+use gristmill_core::job::{Due, Job, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
 /// Up to this size a body is written with each change of its job, which costs less than a row of its own.
 const SMALL: usize = 1024;
 
-/// The columns of a job that [`read_job`] and [`Known::read`] read, in their order; further ones begin at [`MORE`].
-macro_rules! job_columns {
-    () => {
-        "id, priority, enqueued_at, due_at, unique_value, unique_window_ms, key, content_type, metadata, max_attempts, \
-         ttl_ms, keep_result_ms, \
-         coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = jobs.number)), \
-         attempts, deliveries, failure, checkpoint"
+/// Defines the columns that [`read_id`], [`Columns::read`] and [`Known::read`] read, each by its place in the row: a name
+/// would be looked for in every row. Columns after them are read by name.
+macro_rules! define_job_columns {
+    ($first:ident = $first_sql:literal, $($column:ident = $sql:expr),+ $(,)?) => {
+        /// What a statement selects of a job.
+        macro_rules! job_columns {
+            () => { concat!($first_sql, $(", ", $sql),+) };
+        }
+        #[derive(Debug, Clone, Copy)]
+        enum Column { $first, $($column),+ }
     };
 }
+define_job_columns! {
+    Id = "id",
+    EnqueuedAt = "enqueued_at",
+    DueAt = "due_at",
+    Priority = "priority",
+    UniqueValue = "unique_value",
+    UniqueWindow = "unique_window_ms",
+    Key = "key",
+    ContentType = "content_type",
+    Metadata = "metadata",
+    MaxAttempts = "max_attempts",
+    Ttl = "ttl_ms",
+    KeepResult = "keep_result_ms",
+    Body = "coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = jobs.number))",
+    Attempts = "attempts",
+    Deliveries = "deliveries",
+    Failure = "failure",
+    Checkpoint = "checkpoint",
+}
 pub(super) use job_columns;
+
+impl Column {
+    fn get<T: FromSql>(self, row: &Row<'_>) -> rusqlite::Result<T> {
+        row.get(self as usize)
+    }
+
+    /// Text that may be absent, where it is.
+    fn text<'a>(self, row: &'a Row<'_>) -> Done<Option<Cow<'a, str>>> {
+        Ok(row.get_ref(self as usize)?.as_str_or_null().map_err(no_text)?.map(Cow::Borrowed))
+    }
+}
 
 /// The running jobs of a tenant, `?1`, with a condition of their own: they stand at the head of each line, in front of
 /// the ready ones.
@@ -39,18 +77,6 @@ macro_rules! running_jobs {
     };
 }
 pub(super) use running_jobs;
-
-/// The first column after those of [`job_columns`].
-pub(super) const MORE: usize = 17;
-
-/// Stores a job's row. It leaves the room that a claim needs for worker and lease: a page is full of jobs, and one that
-/// grows has to be split.
-const INSERT: &str = "INSERT INTO jobs (number, tenant, topic, topic_number, id, state, priority, seq, delayed_until,
-                          cancelled, dead_since, attempts, deliveries, enqueued_at, due_at, unique_value,
-                          unique_window_ms, key, content_type, metadata, max_attempts, ttl_ms, keep_result_ms, failure,
-                          checkpoint, body, room)
-                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                          ?20, ?21, ?22, ?23, ?24, ?25, zeroblob(40))";
 
 /// Stores a large body.
 const INSERT_BODY: &str = "INSERT INTO bodies (number, body) VALUES (?1, ?2)";
@@ -74,7 +100,7 @@ pub(super) fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(whole(ms))
 }
 
-/// A count as it is read: never negative, whoever wrote it.
+/// A count as it is read: a negative one is 0.
 pub(super) fn whole(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
@@ -94,21 +120,16 @@ pub(super) fn limit(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The value that a job asks to hold. An empty one is none.
-pub(super) fn unique(spec: &JobSpec) -> Option<&Unique> {
-    spec.unique.as_ref().filter(|unique| !unique.value.is_empty())
-}
-
 pub(super) fn write_failure(failure: &Failure) -> Done<String> {
     serde_json::to_string(failure).map_err(|error| Fault::Refused(format!("a failure cannot be written: {error}")))
 }
 
-/// None for what a later version wrote: a failure is told, never needed.
+/// Returns `None` for what a later version wrote: a failure is shown, never needed.
 pub(super) fn read_failure(stored: Option<&str>) -> Option<Failure> {
     serde_json::from_str(stored?).ok()
 }
 
-/// None if there is none.
+/// Returns `None` if there is no metadata.
 pub(super) fn write_metadata(spec: &JobSpec) -> Done<Option<String>> {
     if spec.metadata.is_empty() {
         return Ok(None);
@@ -117,41 +138,122 @@ pub(super) fn write_metadata(spec: &JobSpec) -> Done<Option<String>> {
     serde_json::to_string(&spec.metadata).map(Some).map_err(unwritable)
 }
 
-/// Reads a job whose row begins with [`job_columns`]. Err: why it cannot be read.
+/// What a producer pushed, as the columns of a row say it, whether or not it makes sense.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Columns<'a> {
+    enqueued_at: i64,
+    due_at: i64,
+    priority: Cow<'a, str>,
+    unique_value: Option<Cow<'a, str>>,
+    unique_window_ms: Option<i64>,
+    key: Option<Cow<'a, str>>,
+    content_type: Option<Cow<'a, str>>,
+    /// As JSON; see [`write_metadata`].
+    metadata: Option<Cow<'a, str>>,
+    max_attempts: Option<i64>,
+    ttl_ms: Option<i64>,
+    keep_result_ms: Option<i64>,
+    body: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(
+        spec: &'a JobSpec,
+        metadata: Option<&'a str>,
+        (enqueued_at, due_at): (Timestamp, Timestamp),
+    ) -> Self {
+        Self {
+            enqueued_at: ms(enqueued_at),
+            due_at: ms(due_at),
+            priority: spec.priority.as_str().into(),
+            unique_value: spec.unique.as_ref().map(|unique| unique.value.as_str().into()),
+            unique_window_ms: spec.unique.as_ref().and_then(|unique| unique.window).map(wait),
+            key: spec.key.as_deref().map(Cow::Borrowed),
+            content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
+            metadata: metadata.map(Cow::Borrowed),
+            max_attempts: spec.max_attempts.map(i64::from),
+            ttl_ms: spec.ttl.map(wait),
+            keep_result_ms: spec.keep_result.map(wait),
+            body: Some(spec.body.data.as_slice().into()),
+        }
+    }
+
+    /// Reads them from a row that begins with [`job_columns`].
+    pub(super) fn read(row: &'a Row<'_>) -> Done<Self> {
+        let body = row.get_ref(Column::Body as usize)?.as_blob_or_null().map_err(no_text)?;
+        Ok(Self {
+            enqueued_at: Column::EnqueuedAt.get(row)?,
+            due_at: Column::DueAt.get(row)?,
+            priority: Column::Priority.text(row)?.unwrap_or_default(),
+            unique_value: Column::UniqueValue.text(row)?,
+            unique_window_ms: Column::UniqueWindow.get(row)?,
+            key: Column::Key.text(row)?,
+            content_type: Column::ContentType.text(row)?,
+            metadata: Column::Metadata.text(row)?,
+            max_attempts: Column::MaxAttempts.get(row)?,
+            ttl_ms: Column::Ttl.get(row)?,
+            keep_result_ms: Column::KeepResult.get(row)?,
+            body: body.map(Cow::Borrowed),
+        })
+    }
+
+    /// The value that the job asks to hold, and whether it does so for a time. An empty value is none.
+    pub(super) fn unique(&self) -> Option<(&str, bool)> {
+        let value = self.unique_value.as_deref().filter(|value| !value.is_empty())?;
+        Some((value, self.unique_window_ms.is_some()))
+    }
+
+    /// The job that they describe.
+    ///
+    /// # Errors
+    /// Why they describe none.
+    pub(super) fn job(self, id: JobId, topic: &TopicId) -> Result<Job, String> {
+        let duration = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(whole(ms)));
+        let priority = Priority::parse(&self.priority).ok_or_else(|| format!("`{}` is no priority", self.priority))?;
+        let metadata = self.metadata.as_deref().map(serde_json::from_str).transpose();
+        let window = duration(self.unique_window_ms);
+        let spec = JobSpec {
+            id,
+            topic: topic.clone(),
+            body: Payload {
+                data: self.body.ok_or("its body is missing")?.into_owned(),
+                content_type: self.content_type.map(Cow::into_owned),
+            },
+            metadata: metadata.map_err(|error| format!("its metadata: {error}"))?.unwrap_or_default(),
+            key: self.key.map(Cow::into_owned),
+            priority,
+            unique: self.unique_value.map(|value| Unique { value: value.into_owned(), window }),
+            max_attempts: self.max_attempts.map(attempts),
+            ttl: duration(self.ttl_ms),
+            keep_result: duration(self.keep_result_ms),
+        };
+        Ok(Job { spec, enqueued_at: at(self.enqueued_at), due_at: at(self.due_at) })
+    }
+
+    /// A job that stands for one that cannot be read: its body, as far as there is one, and its times.
+    pub(super) fn placeholder(self, id: JobId, topic: &TopicId) -> Job {
+        let data = self.body.map(Cow::into_owned).unwrap_or_default();
+        let mut spec = JobSpec::new(topic.clone(), Payload { data, content_type: None });
+        spec.id = id;
+        Job { spec, enqueued_at: at(self.enqueued_at), due_at: at(self.due_at) }
+    }
+}
+
+/// Reads the job of a row that begins with [`job_columns`].
+///
+/// # Errors
+/// Why it cannot be read.
 pub(super) fn read_job(row: &Row<'_>, topic: &TopicId) -> Result<Job, String> {
-    read_columns(row, topic).map_err(|error| error.to_string())
+    let id = read_id(row).map_err(|fault| fault.to_string())?;
+    Columns::read(row).map_err(|fault| fault.to_string())?.job(id, topic)
 }
 
-fn read_columns(row: &Row<'_>, topic: &TopicId) -> anyhow::Result<Job> {
-    let duration = |column| row.get::<_, Option<i64>>(column).map(|ms| ms.map(|ms| Duration::from_millis(whole(ms))));
-    let metadata = row.get_ref(8)?.as_str_or_null()?;
-    let window = duration(5)?;
-    let priority = row.get_ref(1)?.as_str()?;
-    let spec = JobSpec {
-        id: row.get_ref(0)?.as_str()?.parse()?,
-        topic: topic.clone(),
-        body: Payload {
-            data: row.get_ref(12)?.as_blob().map_err(|_| anyhow::anyhow!("its body is missing"))?.to_vec(),
-            content_type: row.get(7)?,
-        },
-        metadata: metadata.map(serde_json::from_str).transpose()?.unwrap_or_default(),
-        key: row.get(6)?,
-        priority: gristmill_core::job::Priority::parse(priority)
-            .ok_or_else(|| anyhow::anyhow!("`{priority}` is no priority"))?,
-        unique: row.get::<_, Option<String>>(4)?.map(|value| Unique { value, window }),
-        max_attempts: row.get(9)?,
-        ttl: duration(10)?,
-        keep_result: duration(11)?,
-    };
-    Ok(Job { spec, enqueued_at: at(row.get(2)?), due_at: at(row.get(3)?) })
-}
-
-/// A job that stands for one that cannot be read: what can be read of it, so that nothing is lost on people.
-pub(super) fn placeholder(row: &Row<'_>, topic: &TopicId, id: JobId) -> Done<Job> {
-    let body = row.get_ref(12)?.as_blob().unwrap_or_default().to_vec();
-    let mut spec = JobSpec::new(topic.clone(), Payload { data: body, content_type: None });
-    spec.id = id;
-    Ok(Job { spec, enqueued_at: at(row.get(2)?), due_at: at(row.get(3)?) })
+/// Reads a job to be shown to a person: one that cannot be read is shown as far as it can.
+pub(super) fn show_job(row: &Row<'_>, topic: &TopicId) -> Done<Job> {
+    match read_job(row, topic) {
+        Ok(job) => Ok(job),
+        Err(_) => Ok(Columns::read(row)?.placeholder(read_id(row)?, topic)),
+    }
 }
 
 /// What is known about a job besides itself.
@@ -166,11 +268,11 @@ pub(super) struct Known {
 impl Known {
     /// Reads it from a row that begins with [`job_columns`].
     pub(super) fn read(row: &Row<'_>) -> Done<Self> {
-        let failure = row.get_ref(15)?.as_str_or_null().unwrap_or_default();
-        let checkpoint = row.get_ref(16)?.as_blob_or_null().unwrap_or_default();
+        let failure = row.get_ref(Column::Failure as usize)?.as_str_or_null().unwrap_or_default();
+        let checkpoint = row.get_ref(Column::Checkpoint as usize)?.as_blob_or_null().unwrap_or_default();
         Ok(Self {
-            attempts: attempts(row.get(13)?),
-            deliveries: whole(row.get(14)?),
+            attempts: attempts(Column::Attempts.get(row)?),
+            deliveries: whole(Column::Deliveries.get(row)?),
             failure: read_failure(failure),
             checkpoint: checkpoint.filter(|state| !state.is_empty()).map(<[u8]>::to_vec),
         })
@@ -179,30 +281,38 @@ impl Known {
 
 /// The id that a row begins with.
 pub(super) fn read_id(row: &Row<'_>) -> Done<JobId> {
-    let id = row.get_ref(0)?.as_str().map_err(no_text)?;
+    let id = row.get_ref(Column::Id as usize)?.as_str().map_err(no_text)?;
     id.parse().map_err(|_| Fault::Unreadable { job: id.into(), problem: "its id is none".into() })
 }
 
-pub(super) fn no_text(error: FromSqlError) -> Fault {
+fn no_text(error: FromSqlError) -> Fault {
     Fault::Refused(format!("a column is not what it must be: {error}"))
 }
 
-/// Text that may be absent.
-pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Done<Option<&'a str>> {
-    match row.get_ref(column)? {
-        ValueRef::Null => Ok(None),
-        value => value.as_str().map(Some).map_err(no_text),
-    }
+/// Text that may be absent, by the name of its column.
+pub(super) fn text<'a>(row: &'a Row<'_>, column: &str) -> Done<Option<&'a str>> {
+    row.get_ref(column)?.as_str_or_null().map_err(no_text)
+}
+
+/// The value that the end of a row's job sets free, if there is one.
+pub(super) fn unique_until_done(row: &Row<'_>) -> Option<String> {
+    let until_done = row.get::<_, Option<i64>>("unique_window_ms").is_ok_and(|window| window.is_none());
+    let value = text(row, "unique_value").ok().flatten();
+    value.filter(|value| until_done && !value.is_empty()).map(str::to_owned)
+}
+
+/// The topic that a row names in its column `topic`.
+pub(super) fn topic(row: &Row<'_>, tenant: &Name) -> Done<TopicId> {
+    let name = text(row, "topic")?.unwrap_or_default();
+    let topic = name.parse().map_err(|error| Fault::Refused(format!("a topic's name is none: {error}")))?;
+    Ok(TopicId { tenant: tenant.clone(), topic })
 }
 
 /// A job as it is stored: where, and with what history.
 #[derive(Debug)]
 pub(super) struct Stored<'a> {
-    pub(super) spec: &'a JobSpec,
-    /// As JSON; see [`write_metadata`].
-    pub(super) metadata: Option<&'a str>,
-    pub(super) enqueued_at: Timestamp,
-    pub(super) due_at: Timestamp,
+    pub(super) id: &'a JobId,
+    pub(super) columns: Columns<'a>,
     pub(super) place: Place,
     pub(super) attempts: u32,
     pub(super) deliveries: u64,
@@ -216,6 +326,24 @@ pub(super) enum Place {
     Dead { since: Timestamp },
 }
 
+/// Inserts a job's row: each column beside its value. It leaves the room that a claim needs for worker and lease: a page is
+/// full of jobs, and one that grows has to be split.
+macro_rules! insert_job {
+    ($statements:expr, $($column:ident = $value:expr),+ $(,)?) => {
+        $statements
+            .get(concat!(
+                "INSERT INTO jobs (cancelled, room", $(", ", stringify!($column)),+,
+                ") VALUES (0, zeroblob(40)", $(value_of!($column)),+, ")"
+            ))?
+            .execute(params![$($value),+])
+    };
+}
+macro_rules! value_of {
+    ($column:ident) => {
+        ", ?"
+    };
+}
+
 impl Work<'_> {
     pub(super) fn exists(&mut self, spec: &JobSpec) -> Done<bool> {
         let exists = self.statements.get(EXISTS)?;
@@ -223,49 +351,52 @@ impl Work<'_> {
     }
 
     pub(super) fn insert(&mut self, topic: Number, job: &Stored<'_>) -> Done<()> {
-        let spec = job.spec;
         let (state, seq, until, dead_since) = match job.place {
             Place::Waiting(waiting) => (waiting.state(), waiting.seq(), waiting.until(), None),
             Place::Dead { since } => ("dead", None, None, Some(since)),
         };
         let number = seq.unwrap_or_else(|| self.sequence.next());
-        let body = spec.body.data.as_slice();
-        let small = body.len() <= SMALL;
-        let insert = self.statements.get(INSERT)?;
-        insert.execute(params![
-            number,
-            spec.topic.tenant.as_str(),
-            spec.topic.topic.as_str(),
-            self.topics.get(topic).number,
-            spec.id.as_str(),
-            state,
-            spec.priority.as_str(),
-            seq,
-            until.map(ms),
-            dead_since.map(ms),
-            job.attempts,
-            i64::try_from(job.deliveries).unwrap_or(i64::MAX),
-            ms(job.enqueued_at),
-            ms(job.due_at),
-            spec.unique.as_ref().map(|unique| unique.value.as_str()),
-            spec.unique.as_ref().and_then(|unique| unique.window).map(wait),
-            spec.key,
-            spec.body.content_type,
-            job.metadata,
-            spec.max_attempts,
-            spec.ttl.map(wait),
-            spec.keep_result.map(wait),
-            job.failure,
-            job.checkpoint,
-            small.then_some(body),
-        ])?;
-        if !small {
+        let Columns { body, .. } = &job.columns;
+        let (small, large) = match body {
+            Some(body) if body.len() > SMALL => (None, Some(body)),
+            small => (small.as_ref(), None),
+        };
+        let topic = self.topics.get(topic);
+        insert_job!(
+            self.statements,
+            number = number,
+            tenant = topic.id.tenant.as_str(),
+            topic = topic.id.topic.as_str(),
+            topic_number = topic.number,
+            id = job.id.as_str(),
+            state = state,
+            seq = seq,
+            delayed_until = until.map(ms),
+            dead_since = dead_since.map(ms),
+            attempts = job.attempts,
+            deliveries = i64::try_from(job.deliveries).unwrap_or(i64::MAX),
+            failure = job.failure,
+            checkpoint = job.checkpoint,
+            enqueued_at = job.columns.enqueued_at,
+            due_at = job.columns.due_at,
+            priority = job.columns.priority,
+            unique_value = job.columns.unique_value,
+            unique_window_ms = job.columns.unique_window_ms,
+            key = job.columns.key,
+            content_type = job.columns.content_type,
+            metadata = job.columns.metadata,
+            max_attempts = job.columns.max_attempts,
+            ttl_ms = job.columns.ttl_ms,
+            keep_result_ms = job.columns.keep_result_ms,
+            body = small,
+        )?;
+        if let Some(body) = large {
             self.statements.get(INSERT_BODY)?.execute(params![number, body])?;
         }
         Ok(())
     }
 
-    /// Removes a job, wherever it is. Whoever calls this counts it out.
+    /// Removes a job, wherever it is. The caller counts it out.
     pub(super) fn delete(&mut self, number: i64) -> Done<()> {
         self.statements.get(DELETE)?.execute([number])?;
         self.statements.get(DELETE_BODY)?.execute([number])?;

@@ -8,13 +8,12 @@ use super::fault::{Done, Fault};
 use super::finish::{Asked, How};
 use super::push::{Packed, chunks, pack};
 use super::request::Weight;
-use super::row::{at, ms, text, write_failure};
+use super::row::{at, attempts, ms, unique_until_done, write_failure};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{Settled, Settlement, StoreError};
-use gristmill_core::job::JobId;
 use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
@@ -143,7 +142,7 @@ impl Work<'_> {
         else {
             return Ok(false);
         };
-        let Some(topic) = self.topics.find(&lease.topic) else { return Ok(false) };
+        let Some(topic) = self.topics.find(self.connection, &lease.topic)? else { return Ok(false) };
         let ended = self.statements.get(ACK)?.execute(params![
             lease.job.as_str(),
             lease.topic.tenant.as_str(),
@@ -175,26 +174,20 @@ impl Work<'_> {
             .query_row(
                 params![lease.job.as_str(), lease.topic.tenant.as_str(), delivery, lease.worker.as_str()],
                 |row| {
-                    let until_done = row.get::<_, Option<i64>>(6)?.is_none();
                     let running = Running {
-                        number: row.get(0)?,
+                        number: row.get("number")?,
                         topic: 0,
-                        attempts: super::row::attempts(row.get(2)?),
-                        lease_until: at(row.get(3)?),
-                        cancelled: row.get(4)?,
-                        unique: text(row, 5).ok().flatten().filter(|_| until_done).map(str::to_owned),
+                        attempts: attempts(row.get("attempts")?),
+                        lease_until: at(row.get("lease_until")?),
+                        cancelled: row.get("cancelled")?,
+                        unique: unique_until_done(row),
                     };
-                    Ok((running, row.get::<_, i64>(1)?))
+                    Ok((running, row.get::<_, i64>("topic_number")?))
                 },
             )
             .optional()?;
-        found.map(|(running, number)| Ok(Running { topic: self.topic_of(number, &lease.job)?, ..running })).transpose()
-    }
-
-    /// The topic that a job's row names.
-    pub(super) fn topic_of(&self, number: i64, job: &JobId) -> Done<Number> {
-        let lost = || Fault::Unreadable { job: job.to_string(), problem: format!("its topic {number} is missing") };
-        self.topics.find_number(number).ok_or_else(lost)
+        let of_topic = |(running, number)| Ok(Running { topic: self.topics.of_job(number, &lease.job)?, ..running });
+        found.map(of_topic).transpose()
     }
 
     /// Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.

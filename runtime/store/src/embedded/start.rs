@@ -25,6 +25,9 @@ const LAST_IN_LINE: &str =
     "SELECT max(coalesce((SELECT max(seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq IS NOT NULL), 0),
                 coalesce((SELECT max(claimed_seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq <= ?3), 0))";
 
+/// The place in any line that was claimed last.
+const LAST_CLAIMED: &str = "SELECT coalesce(max(max(claimed_high, claimed_normal, claimed_low)), 0) FROM topics";
+
 /// The latest number of any job.
 const LAST: &str = "SELECT coalesce(max(number), 0) FROM jobs";
 
@@ -97,15 +100,15 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
 /// What the file says of topics, of numbers given out and of the time.
 fn remember(connection: &Connection) -> Done<(Topics, Sequence, OwnClock)> {
     let topics = Topics::load(connection)?;
-    let mut last: i64 = connection.query_row(LAST, [], |row| row.get(0))?;
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    // Never before what was claimed, were it gone long since: ready jobs are not looked for there.
+    let mut last = number(LAST)?.max(number(LAST_CLAIMED)?);
     let mut last_in_line = connection.prepare(LAST_IN_LINE)?;
     for (number, claimed) in topics.lines() {
         for priority in Priority::ALL {
             let line = (number, priority.as_str(), claimed.get(priority));
-            // Never before what was claimed, were it gone long since: nobody looks for ready jobs there.
-            last = last.max(claimed.get(priority)).max(last_in_line.query_row(line, |row| row.get(0))?);
+            last = last.max(last_in_line.query_row(line, |row| row.get(0))?);
         }
     }
-    let written = connection.query_row(WRITTEN, [], |row| row.get(0))?;
-    Ok((topics, Sequence::after(last), OwnClock::starting_at(at(written))))
+    Ok((topics, Sequence::after(last), OwnClock::starting_at(at(number(WRITTEN)?))))
 }

@@ -1,36 +1,46 @@
 //! The writer's memory of topics: their numbers, places and counts, written down once per commit.
 //!
 //! The file has one owner, so what is kept here is what is in the file, but for what the transaction under way has
-//! changed. A transaction that fails has everything read anew.
+//! changed. A transaction that fails has everything read anew. Every topic with jobs is in memory; of those without jobs, a
+//! bounded number, and the others are read when they are asked for.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, named_params, params};
 
-use super::fault::Done;
-use super::row::{at, ms, whole};
-use gristmill_core::job::{Name, Priority, TopicId};
+use super::fault::{Done, Fault};
+use super::row::{at, ms, text, whole};
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
-/// Reads every topic.
-const LOAD: &str = "SELECT number, tenant, topic, used, active, paused, turn, next_due, ready, delayed, running, dead,
-                        claimed_high, claimed_normal, claimed_low
-                    FROM topics ORDER BY number";
+/// How many topics without jobs stay in memory. Those that are used now and then need not be read each time.
+const EMPTY: usize = 4096;
+
+/// Every topic with jobs.
+const LOAD: &str = "SELECT * FROM topics WHERE ready > 0 OR delayed > 0 OR running > 0 OR dead > 0 ORDER BY number";
+
+/// A topic by its name.
+const FIND: &str = "SELECT * FROM topics WHERE tenant = ?1 AND topic = ?2";
+
+/// The number that was given out last.
+const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
 
 /// Writes a topic down.
 const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
                         running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
-                    ON CONFLICT (number) DO UPDATE SET used = ?4, active = ?5, paused = ?6, turn = ?7, next_due = ?8,
-                        ready = ?9, delayed = ?10, running = ?11, dead = ?12, claimed_high = ?13,
-                        claimed_normal = ?14, claimed_low = ?15, changed_at = max(changed_at, ?16)";
+                    VALUES (:number, :tenant, :topic, :used, :active, :paused, :turn, :next_due, :ready, :delayed,
+                        :running, :dead, :claimed_high, :claimed_normal, :claimed_low, :changed_at)
+                    ON CONFLICT (number) DO UPDATE SET used = :used, active = :active, paused = :paused, turn = :turn,
+                        next_due = :next_due, ready = :ready, delayed = :delayed, running = :running, dead = :dead,
+                        claimed_high = :claimed_high, claimed_normal = :claimed_normal, claimed_low = :claimed_low,
+                        changed_at = max(changed_at, :changed_at)";
 
 /// Adds to a total.
 const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3)
                    ON CONFLICT (topic_number, name) DO UPDATE SET n = n + ?3";
 
-/// A topic's place in the memory. Good for as long as the store is open.
+/// A topic's place in the memory. Good until the end of the transaction.
 pub(super) type Number = usize;
 
 #[derive(Debug, Clone)]
@@ -44,17 +54,20 @@ pub(super) struct Topic {
     pub(super) active: bool,
     pub(super) paused: bool,
     pub(super) turn: usize,
-    pub(super) next_due: Option<Timestamp>,
+    /// See [`Topics::set_next_due`].
+    next_due: Option<Timestamp>,
     /// How many of its jobs are where.
     pub(super) ready: u64,
     pub(super) delayed: u64,
     pub(super) running: u64,
     pub(super) dead: u64,
     pub(super) claimed: Lines,
+    /// It is in [`Topics::empty`].
+    listed: bool,
 }
 
-/// The place in line that was claimed last, of each priority. Whoever lines up gets a later one, so ready jobs stand
-/// behind it; running jobs keep theirs, at it or before.
+/// The place in line that was claimed last, of each priority. A job that becomes ready gets a later one, so ready jobs
+/// stand behind it; running jobs keep theirs, at it or before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lines {
     high: i64,
@@ -63,8 +76,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) const fn new(high: i64, normal: i64, low: i64) -> Self {
-        Self { high, normal, low }
+    /// Reads them from a row of `topics`.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { high: row.get("claimed_high")?, normal: row.get("claimed_normal")?, low: row.get("claimed_low")? })
     }
 
     pub(super) fn get(self, priority: Priority) -> i64 {
@@ -84,75 +98,11 @@ impl Lines {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Topics {
-    topics: Vec<Topic>,
-    by_id: HashMap<TopicId, Number>,
-    by_number: HashMap<i64, Number>,
-    /// To be written down at the end of the transaction.
-    dirty: BTreeSet<Number>,
-    /// What is to be added to which total.
-    tally: HashMap<(Number, Cow<'static, str>), u64>,
-}
-
-impl Topics {
-    pub(super) fn load(connection: &Connection) -> Done<Self> {
-        let mut all = Self::default();
-        let mut select = connection.prepare(LOAD)?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            let count = |column| row.get(column).map(whole);
-            let (tenant, topic): (String, String) = (row.get(1)?, row.get(2)?);
-            // A name that is none was not written by us, and nobody can ask for it.
-            let (Ok(tenant), Ok(topic)) = (tenant.parse(), topic.parse()) else { continue };
-            all.add(Topic {
-                number: row.get(0)?,
-                id: TopicId { tenant, topic },
-                used: row.get(3)?,
-                active: row.get(4)?,
-                paused: row.get(5)?,
-                turn: usize::try_from(row.get::<_, i64>(6)?).unwrap_or(0),
-                next_due: row.get::<_, Option<i64>>(7)?.map(at),
-                ready: count(8)?,
-                delayed: count(9)?,
-                running: count(10)?,
-                dead: count(11)?,
-                claimed: Lines { high: row.get(12)?, normal: row.get(13)?, low: row.get(14)? },
-            });
-        }
-        Ok(all)
-    }
-
-    fn add(&mut self, topic: Topic) -> Number {
-        let place = self.topics.len();
-        self.by_id.insert(topic.id.clone(), place);
-        self.by_number.insert(topic.number, place);
-        self.topics.push(topic);
-        place
-    }
-
-    /// None: nobody has ever used it.
-    pub(super) fn find(&self, id: &TopicId) -> Option<Number> {
-        self.by_id.get(id).copied()
-    }
-
-    pub(super) fn find_number(&self, number: i64) -> Option<Number> {
-        self.by_number.get(&number).copied()
-    }
-
-    /// Every topic's number in the file, and how far its lines were claimed.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (i64, Lines)> {
-        self.topics.iter().map(|topic| (topic.number, topic.claimed))
-    }
-
-    pub(super) fn find_or_add(&mut self, id: &TopicId) -> Number {
-        if let Some(place) = self.find(id) {
-            return place;
-        }
-        let number = self.topics.iter().map(|topic| topic.number).max().unwrap_or(0) + 1;
-        self.add(Topic {
+impl Topic {
+    fn new(number: i64, id: TopicId) -> Self {
+        Self {
             number,
-            id: id.clone(),
+            id,
             used: false,
             active: false,
             paused: false,
@@ -163,16 +113,144 @@ impl Topics {
             running: 0,
             dead: 0,
             claimed: Lines::default(),
-        })
+            listed: false,
+        }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "numbers come from this memory, which never shrinks")]
+    /// Returns `None` for a name that is none: this program did not write it, and no caller can ask for it.
+    fn read(row: &Row<'_>) -> Done<Option<Self>> {
+        let name = |column| Ok::<_, Fault>(text(row, column)?.and_then(|name| name.parse::<Name>().ok()));
+        let count = |column: &str| row.get(column).map(whole);
+        let (Some(tenant), Some(topic)) = (name("tenant")?, name("topic")?) else { return Ok(None) };
+        Ok(Some(Self {
+            number: row.get("number")?,
+            id: TopicId { tenant, topic },
+            used: row.get("used")?,
+            active: row.get("active")?,
+            paused: row.get("paused")?,
+            turn: usize::try_from(row.get::<_, i64>("turn")?).unwrap_or(0),
+            next_due: row.get::<_, Option<i64>>("next_due")?.map(at),
+            ready: count("ready")?,
+            delayed: count("delayed")?,
+            running: count("running")?,
+            dead: count("dead")?,
+            claimed: Lines::read(row)?,
+            listed: false,
+        }))
+    }
+
+    fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
+        save.execute(named_params! {
+            ":number": self.number,
+            ":tenant": self.id.tenant.as_str(),
+            ":topic": self.id.topic.as_str(),
+            ":used": self.used,
+            ":active": self.active,
+            ":paused": self.paused,
+            ":turn": i64::try_from(self.turn).unwrap_or(0),
+            ":next_due": self.next_due.map(ms),
+            ":ready": row_count(self.ready),
+            ":delayed": row_count(self.delayed),
+            ":running": row_count(self.running),
+            ":dead": row_count(self.dead),
+            ":claimed_high": self.claimed.high,
+            ":claimed_normal": self.claimed.normal,
+            ":claimed_low": self.claimed.low,
+            ":changed_at": ms(now),
+        })?;
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ready == 0 && self.delayed == 0 && self.running == 0 && self.dead == 0
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Topics {
+    topics: Vec<Topic>,
+    /// Places of `topics` that are used again.
+    free: Vec<Number>,
+    by_id: HashMap<TopicId, Number>,
+    by_number: HashMap<i64, Number>,
+    /// The topics of each tenant that have delayed jobs, with the time of the first.
+    due: HashMap<Name, BTreeSet<(Timestamp, Name, Number)>>,
+    /// The number in the file that was given out last.
+    last: i64,
+    /// Topics that were without jobs, the longest ago first. Some have jobs by now.
+    empty: VecDeque<Number>,
+    /// To be written down at the end of the transaction.
+    dirty: BTreeSet<Number>,
+    /// What is to be added to which total.
+    tally: HashMap<(Number, Cow<'static, str>), u64>,
+}
+
+impl Topics {
+    pub(super) fn load(connection: &Connection) -> Done<Self> {
+        let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, ..Self::default() };
+        let mut select = connection.prepare(LOAD)?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            if let Some(topic) = Topic::read(row)? {
+                all.add(topic);
+            }
+        }
+        Ok(all)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "free places are places of this memory, which never shrinks")]
+    fn add(&mut self, topic: Topic) -> Number {
+        let place = self.free.pop().unwrap_or(self.topics.len());
+        self.by_id.insert(topic.id.clone(), place);
+        self.by_number.insert(topic.number, place);
+        if let Some(due) = topic.next_due {
+            self.due.entry(topic.id.tenant.clone()).or_default().insert((due, topic.id.topic.clone(), place));
+        }
+        if place == self.topics.len() {
+            self.topics.push(topic);
+        } else {
+            self.topics[place] = topic;
+        }
+        self.list_empty(place);
+        place
+    }
+
+    /// The topic; `None` if it has never been used.
+    pub(super) fn find(&mut self, connection: &Connection, id: &TopicId) -> Done<Option<Number>> {
+        if let Some(place) = self.by_id.get(id) {
+            return Ok(Some(*place));
+        }
+        let mut find = connection.prepare_cached(FIND)?;
+        let found = find.query_row([id.tenant.as_str(), id.topic.as_str()], |row| Ok(Topic::read(row))).optional()?;
+        Ok(found.transpose()?.flatten().map(|topic| self.add(topic)))
+    }
+
+    /// The topic that the row of a job names.
+    pub(super) fn of_job(&self, number: i64, job: &JobId) -> Done<Number> {
+        let lost = || Fault::Unreadable { job: job.to_string(), problem: format!("its topic {number} is missing") };
+        self.by_number.get(&number).copied().ok_or_else(lost)
+    }
+
+    /// The number in the file of every topic with jobs, and how far its lines were claimed.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (i64, Lines)> {
+        self.topics.iter().map(|topic| (topic.number, topic.claimed))
+    }
+
+    pub(super) fn find_or_add(&mut self, connection: &Connection, id: &TopicId) -> Done<Number> {
+        if let Some(place) = self.find(connection, id)? {
+            return Ok(place);
+        }
+        self.last += 1;
+        Ok(self.add(Topic::new(self.last, id.clone())))
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
     pub(super) fn get(&self, topic: Number) -> &Topic {
         &self.topics[topic]
     }
 
     /// The topic, to be changed.
-    #[expect(clippy::indexing_slicing, reason = "numbers come from this memory, which never shrinks")]
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
     pub(super) fn change(&mut self, topic: Number) -> &mut Topic {
         self.dirty.insert(topic);
         &mut self.topics[topic]
@@ -183,44 +261,70 @@ impl Topics {
         self.dirty.insert(topic);
     }
 
-    /// The topics of a tenant that have delayed jobs, with the time of the first.
-    pub(super) fn due(&self, tenant: &Name) -> impl Iterator<Item = (Timestamp, Number)> {
-        let topics = self.topics.iter().enumerate().filter(move |(_, topic)| topic.id.tenant == *tenant);
-        topics.filter_map(|(number, topic)| Some((topic.next_due?, number)))
+    /// When the first of the topic's delayed jobs is due.
+    pub(super) fn next_due(&self, topic: Number) -> Option<Timestamp> {
+        self.get(topic).next_due
     }
 
-    /// Writes down what has changed.
+    pub(super) fn set_next_due(&mut self, topic: Number, next: Option<Timestamp>) {
+        let changed = self.change(topic);
+        let before = std::mem::replace(&mut changed.next_due, next);
+        let TopicId { tenant, topic: name } = changed.id.clone();
+        let due = self.due.entry(tenant.clone()).or_default();
+        if let Some(before) = before {
+            due.remove(&(before, name.clone(), topic));
+        }
+        due.extend(next.map(|next| (next, name, topic)));
+        if due.is_empty() {
+            self.due.remove(&tenant);
+        }
+    }
+
+    /// The topics of a tenant that have delayed jobs, each with the time of the first: those that are due first come first.
+    pub(super) fn due(&self, tenant: &Name) -> impl Iterator<Item = (Timestamp, Number)> {
+        self.due.get(tenant).into_iter().flatten().map(|(due, _, topic)| (*due, *topic))
+    }
+
+    /// Writes down what has changed, and forgets topics without jobs that are too many.
     pub(super) fn save(&mut self, connection: &Connection, now: Timestamp) -> Done<()> {
-        if self.dirty.is_empty() {
-            return Ok(());
+        let dirty = std::mem::take(&mut self.dirty);
+        if !dirty.is_empty() {
+            let mut save = connection.prepare_cached(SAVE)?;
+            for place in dirty {
+                self.get(place).save(&mut save, now)?;
+                self.list_empty(place);
+            }
+            let mut add = connection.prepare_cached(ADD)?;
+            for ((place, what), n) in std::mem::take(&mut self.tally) {
+                add.execute(params![self.get(place).number, what, row_count(n)])?;
+            }
         }
-        let mut save = connection.prepare_cached(SAVE)?;
-        for place in std::mem::take(&mut self.dirty) {
-            let topic = self.get(place);
-            save.execute(params![
-                topic.number,
-                topic.id.tenant.as_str(),
-                topic.id.topic.as_str(),
-                topic.used,
-                topic.active,
-                topic.paused,
-                i64::try_from(topic.turn).unwrap_or(0),
-                topic.next_due.map(ms),
-                row_count(topic.ready),
-                row_count(topic.delayed),
-                row_count(topic.running),
-                row_count(topic.dead),
-                topic.claimed.high,
-                topic.claimed.normal,
-                topic.claimed.low,
-                ms(now),
-            ])?;
-        }
-        let mut add = connection.prepare_cached(ADD)?;
-        for ((place, what), n) in std::mem::take(&mut self.tally) {
-            add.execute(params![self.get(place).number, what, row_count(n)])?;
+        while self.empty.len() > EMPTY
+            && let Some(place) = self.empty.pop_front()
+        {
+            self.forget_empty(place);
         }
         Ok(())
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
+    fn list_empty(&mut self, place: Number) {
+        let topic = &mut self.topics[place];
+        if topic.is_empty() && !std::mem::replace(&mut topic.listed, true) {
+            self.empty.push_back(place);
+        }
+    }
+
+    /// Forgets a topic that was listed as empty, if it still is.
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
+    fn forget_empty(&mut self, place: Number) {
+        let topic = &mut self.topics[place];
+        topic.listed = false;
+        if topic.is_empty() {
+            self.by_id.remove(&topic.id);
+            self.by_number.remove(&topic.number);
+            self.free.push(place);
+        }
     }
 }
 

@@ -8,17 +8,19 @@ use super::fault::{Done, Fault};
 use super::push::chunks;
 use super::request::Weight;
 use super::row::{
-    Known, MORE, Place, Stored, at, job_columns, limit as limited, ms, read_id, read_job, text, unique, write_failure,
-    write_metadata,
+    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, text, write_failure, write_metadata,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::unique::held_until;
 use super::work::Work;
 use crate::clock::{point_ms, wait_ms};
-use crate::{Imported, StoreError, StoredJob, StoredPlace};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
+
+/// What a sealed job is known by that this store can keep: its [`Columns`] as JSON.
+const KIND: &str = "sqlite";
 
 /// Jobs of one state: first what all share, then the order.
 macro_rules! exported {
@@ -53,7 +55,7 @@ const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2 AND enqu
 const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
 
 /// A job of a topic that is not running.
-const FIND: &str = "SELECT number, state = 'dead', delayed_until, unique_value FROM jobs
+const FIND: &str = "SELECT number, state = 'dead' AS dead, delayed_until, unique_value FROM jobs
                     WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state <> 'running'";
 
 impl EmbeddedStore {
@@ -77,7 +79,7 @@ impl EmbeddedStore {
     pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let (topic, ids) = (topic.clone(), ids.to_vec());
         let weight = Weight { jobs: ids.len(), bytes: 0 };
-        self.write("let go of jobs", weight, move |work| match work.topics.find(&topic) {
+        self.write("let go of jobs", weight, move |work| match work.topics.find(work.connection, &topic)? {
             Some(topic) => ids.iter().map(|id| work.remove_exported(topic, id)).collect(),
             None => Ok(vec![false; ids.len()]),
         })
@@ -110,20 +112,26 @@ fn export(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp
 }
 
 fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp) -> Done<StoredJob> {
-    let id = read_id(row)?;
-    let job = read_job(row, topic).map_err(|problem| Fault::Unreadable { job: id.to_string(), problem })?;
-    let known = Known::read(row)?;
-    let place = match text(row, MORE + 1)?.unwrap_or_default() {
-        "delayed" => StoredPlace::Delayed { until: at(row.get(MORE + 2)?) },
-        "dead" => StoredPlace::Dead { since: at(row.get(MORE + 3)?) },
+    let (id, columns, known) = (read_id(row)?, Columns::read(row)?, Known::read(row)?);
+    let place = match text(row, "state")?.unwrap_or_default() {
+        "delayed" => StoredPlace::Delayed { until: at(row.get("delayed_until")?) },
+        "dead" => StoredPlace::Dead { since: at(row.get("dead_since")?) },
         _ => StoredPlace::Ready,
     };
-    let held = match unique(&job.spec) {
-        Some(unique) => held_until(connection, row.get(MORE)?, &unique.value, &id)?,
+    let held = match columns.unique() {
+        Some((value, _)) => held_until(connection, row.get("topic_number")?, value, &id)?,
         None => None,
+    };
+    let (job, sealed) = match columns.clone().job(id.clone(), topic) {
+        Ok(job) => (job, None),
+        Err(problem) => {
+            let bytes = serde_json::to_vec(&columns).map_err(|error| Fault::Refused(error.to_string()))?;
+            (columns.placeholder(id, topic), Some(Sealed { kind: KIND, bytes, problem }))
+        }
     };
     Ok(StoredJob {
         job,
+        sealed,
         place,
         attempts: known.attempts,
         deliveries: known.deliveries,
@@ -136,6 +144,14 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
 impl Work<'_> {
     fn import(&mut self, stored: &StoredJob) -> Done<Imported> {
         let spec = &stored.job.spec;
+        let metadata = write_metadata(spec)?;
+        let columns = match &stored.sealed {
+            None => Columns::of(spec, metadata.as_deref(), (stored.job.enqueued_at, stored.job.due_at)),
+            Some(sealed) => match sealed.open(KIND).map(serde_json::from_slice) {
+                Some(Ok(columns)) => columns,
+                _ => return Ok(Imported::Unreadable),
+            },
+        };
         let (tenant, id) = (spec.topic.tenant.as_str(), spec.id.as_str());
         let enqueued_at = ms(stored.job.enqueued_at);
         if self.connection.prepare_cached(MARKED)?.exists(params![tenant, id, enqueued_at])? {
@@ -145,8 +161,8 @@ impl Work<'_> {
             return Ok(Imported::IdTaken);
         }
         self.connection.prepare_cached(MARK)?.execute(params![tenant, id, enqueued_at])?;
-        let topic = self.topics.find_or_add(&spec.topic);
-        self.take_unique(topic, stored)?;
+        let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
+        self.take_unique(topic, &columns, stored)?;
         let place = match stored.place {
             StoredPlace::Ready => Place::Waiting(self.line_up(topic)),
             StoredPlace::Delayed { until } => {
@@ -159,14 +175,11 @@ impl Work<'_> {
                 Place::Dead { since }
             }
         };
-        let metadata = write_metadata(spec)?;
         self.insert(
             topic,
             &Stored {
-                spec,
-                metadata: metadata.as_deref(),
-                enqueued_at: stored.job.enqueued_at,
-                due_at: stored.job.due_at,
+                id: &spec.id,
+                columns,
                 place,
                 attempts: stored.attempts,
                 deliveries: stored.deliveries,
@@ -178,15 +191,15 @@ impl Work<'_> {
     }
 
     /// A value that is free goes to the job, if it held it where it comes from.
-    fn take_unique(&mut self, topic: Number, stored: &StoredJob) -> Done<()> {
-        let Some(unique) = unique(&stored.job.spec) else { return Ok(()) };
-        let until = match (unique.window, stored.unique_for) {
-            (Some(_), Some(left)) => Some(self.now().plus(Duration::from_millis(wait_ms(left)))),
-            (None, _) if !matches!(stored.place, StoredPlace::Dead { .. }) => None,
+    fn take_unique(&mut self, topic: Number, columns: &Columns<'_>, stored: &StoredJob) -> Done<()> {
+        let Some((value, for_a_time)) = columns.unique() else { return Ok(()) };
+        let until = match (for_a_time, stored.unique_for) {
+            (true, Some(left)) => Some(self.now().plus(Duration::from_millis(wait_ms(left)))),
+            (false, _) if !matches!(stored.place, StoredPlace::Dead { .. }) => None,
             _ => return Ok(()),
         };
-        if self.holder(topic, &unique.value)?.is_none() {
-            self.hold(topic, &unique.value, &stored.job.spec.id, until)?;
+        if self.holder(topic, value)?.is_none() {
+            self.hold(topic, value, &stored.job.spec.id, until)?;
         }
         Ok(())
     }
@@ -197,8 +210,9 @@ impl Work<'_> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let row = find
             .query_row(params![id.as_str(), tenant, found.number], |row| {
-                let value: Option<String> = row.get(3)?;
-                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<i64>>(2)?, value))
+                let value: Option<String> = row.get("unique_value")?;
+                let until: Option<i64> = row.get("delayed_until")?;
+                Ok((row.get::<_, i64>("number")?, row.get::<_, bool>("dead")?, until, value))
             })
             .optional()?;
         let Some((number, dead, until, value)) = row else { return Ok(false) };

@@ -38,7 +38,7 @@ impl Work<'_> {
         let mut holder = self.connection.prepare_cached(HOLDER)?;
         let found = holder
             .query_row(params![self.topics.get(topic).number, value], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?))
+                Ok((row.get::<_, String>("holder")?, row.get::<_, Option<i64>>("until")?))
             })
             .optional()?;
         match found {
@@ -91,6 +91,6 @@ pub(super) fn held_until(
     job: &JobId,
 ) -> Done<Option<Timestamp>> {
     let mut held = connection.prepare_cached(HELD_UNTIL)?;
-    let until = held.query_row(params![topic_number, value, job.as_str()], |row| row.get::<_, Option<i64>>(0));
+    let until = held.query_row(params![topic_number, value, job.as_str()], |row| row.get::<_, Option<i64>>("until"));
     Ok(until.optional()?.flatten().map(at))
 }

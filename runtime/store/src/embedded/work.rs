@@ -123,19 +123,18 @@ impl<'a> Work<'a> {
             None => changed.ready = changed.ready.saturating_sub(1),
             Some(_) => changed.delayed = changed.delayed.saturating_sub(1),
         }
-        until.is_some_and(|until| changed.next_due.is_none_or(|next| until <= next))
+        until.is_some_and(|until| self.topics.next_due(topic).is_none_or(|next| until <= next))
     }
 
     /// Ends a request that succeeded: notes the new due times, and wakes whoever waits for one that is later.
     pub(super) fn announce_due(&mut self) {
         for (topic, next) in std::mem::take(&mut self.later) {
             let tenant = self.topics.get(topic).id.tenant.clone();
-            let earliest = self.topics.due(&tenant).map(|(due, _)| due).min();
-            let changed = self.topics.change(topic);
-            if changed.next_due.is_none_or(|due| next < due) {
-                changed.next_due = Some(next);
+            let earliest = self.topics.due(&tenant).next();
+            if self.topics.next_due(topic).is_none_or(|due| next < due) {
+                self.topics.set_next_due(topic, Some(next));
             }
-            if earliest.is_none_or(|earliest| next < earliest) {
+            if earliest.is_none_or(|(earliest, _)| next < earliest) {
                 self.signals.push(Signal::Due(tenant, self.time.until(next)));
             }
         }

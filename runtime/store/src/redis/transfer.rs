@@ -14,13 +14,16 @@ use super::reply::Reply;
 use super::script::{ADOPT_WAITING, Call, IMPORT, REMOVE_EXPORTED};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
 use crate::clock::point_ms;
-use crate::{Imported, StoreError, StoredJob, StoredPlace};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
 const READ: &str = "read jobs to be moved";
 const TAKE: &str = "take jobs in";
 const LET: &str = "let go of jobs";
+
+/// What a sealed job is known by that this store can keep: its stamp and envelope.
+const KIND: &str = "redis";
 
 /// How many elements of each List one call of the script looks at.
 const ADOPTED: usize = 1000;
@@ -101,24 +104,33 @@ impl RedisStore {
     ) -> Result<Vec<StoredJob>, StoreError> {
         let ids: Vec<&str> = part.iter().map(|(id, _)| id.as_str()).collect();
         let mut ask = pipe();
-        for key in [keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()] {
+        for key in [keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints(), keys.priorities()] {
             ask.cmd("HMGET").arg(key).arg(&ids);
         }
         ask.cmd("TIME");
-        type Parts = (Vec<Bytes>, Vec<Option<String>>, Vec<Bytes>, Vec<Bytes>, TimeReply);
-        let (stored, claims, failures, checkpoints, time): Parts = self.link.query(READ, &ask).await?;
+        type Texts = Vec<Option<String>>;
+        type Parts = (Vec<Bytes>, Texts, Vec<Bytes>, Vec<Bytes>, Texts, TimeReply);
+        let (stored, claims, failures, checkpoints, priorities, time): Parts = self.link.query(READ, &ask).await?;
 
         let mut jobs = Vec::with_capacity(part.len());
-        let known = part.iter().zip(stored).zip(claims).zip(failures.into_iter().zip(checkpoints));
-        for ((((id, place), stored), claim), (failure, checkpoint)) in known {
+        let known =
+            part.iter().zip(stored).zip(claims.iter().zip(&priorities)).zip(failures.into_iter().zip(checkpoints));
+        for ((((id, place), stored), (claim, priority)), (failure, checkpoint)) in known {
             let (deliveries, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
             // Claimed, or gone, between the two questions.
             let Some(stored) = stored.filter(|_| worker.is_empty()) else { continue };
-            let job = envelope::read(&topic.tenant, id.clone(), &stored)
-                .unwrap_or_else(|_| envelope::placeholder(topic, id.clone(), &stored));
+            let (job, sealed) = match envelope::read(&topic.tenant, id.clone(), &stored) {
+                Ok(job) => (job, None),
+                Err(problem) => {
+                    let mut job = envelope::placeholder(topic, id.clone(), &stored);
+                    job.spec.priority = priority.as_deref().and_then(Priority::parse).unwrap_or_default();
+                    (job, Some(Sealed { kind: KIND, bytes: stored, problem: problem.to_string() }))
+                }
+            };
             let last_failure = failure.as_deref().and_then(read_failure);
             jobs.push(StoredJob {
                 job,
+                sealed,
                 place: *place,
                 attempts,
                 deliveries,
@@ -165,6 +177,8 @@ impl RedisStore {
         let mut answers = Vec::with_capacity(jobs.len());
         for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
             let keys = self.keys(tenant);
+            let (group, foreign): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, stored)| can_keep(stored));
+            answers.extend(foreign.into_iter().map(|(place, _)| (place, Imported::Unreadable)));
             for parts in chunk(group).chunks(CALLS_AT_ONCE) {
                 let calls = parts.iter().map(|part| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
                 for (part, reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
@@ -202,7 +216,7 @@ impl RedisStore {
             call.arg(priority(&job.spec)).arg(still_held(stored).unwrap_or_default());
             call.arg(if *deliveries == 0 { String::new() } else { format!("{deliveries}:{attempts}:") });
             call.arg(failure.unwrap_or_default()).arg(checkpoint.as_deref().unwrap_or_default());
-            call.arg(envelope::write_stored(job).map_err(unwritable)?);
+            call.arg(body(stored).map_err(unwritable)?);
         }
         Ok(call)
     }
@@ -237,6 +251,19 @@ impl RedisStore {
             self.link.query::<Value>("forget moved jobs", &forget).await?;
         }
         Ok(())
+    }
+}
+
+/// Whether this store can keep the form of the job; it can keep any that can be read.
+fn can_keep(stored: &StoredJob) -> bool {
+    stored.sealed.as_ref().is_none_or(|sealed| sealed.open(KIND).is_some())
+}
+
+/// Stamp and envelope of a job that this store [can keep](can_keep).
+fn body(stored: &StoredJob) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    match stored.sealed.as_ref().and_then(|sealed| sealed.open(KIND)) {
+        Some(bytes) => Ok(bytes.to_vec()),
+        None => envelope::write_stored(&stored.job),
     }
 }
 

@@ -6,7 +6,7 @@
 //! not claimed while it is on its way. The marks by which the new store knows what it has taken in are kept for a while: a process that was stopped in
 //! the middle of a batch and wakes when another one has done it, finds them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ impl Driver {
     async fn carry_topic(&mut self, from: &Arc<Shard>, places: &Places, topic: &TopicId) -> Result<(), StoreError> {
         let Some(first) = places.members.first() else { return Ok(()) };
         let to = Arc::clone(self.several.member(*first));
-        let (mut kept, mut moved) = (HashSet::new(), 0);
+        let (mut kept, mut moved) = (BTreeMap::new(), 0);
         loop {
             let turn = self.several.turn(&topic.tenant);
             let _turn = turn.write().await;
@@ -182,7 +182,7 @@ impl Driver {
             let begun = Instant::now();
             from.ask(from.store.set_paused(topic, true)).await?;
             let mut batch = from.ask(from.store.export(topic, BATCH + kept.len())).await?;
-            batch.retain(|stored| !kept.contains(&stored.job.spec.id));
+            batch.retain(|stored| !kept.contains_key(&stored.job.spec.id));
             if batch.is_empty() {
                 break;
             }
@@ -195,13 +195,12 @@ impl Driver {
         if kept.is_empty() {
             self.warned.remove(topic);
         }
-        if let Some(id) = kept.iter().next()
+        if let Some((id, problem)) = kept.first_key_value()
             && self.warned.insert(topic.clone())
         {
             tracing::warn!(
-                %topic, store = %from.name, jobs = kept.len(), first = %id,
-                "jobs wait in the store that the tenant has left: in `{}` there are others by their ids; they follow when \
-                 those are over", to.name
+                %topic, from = %from.name, to = %to.name, jobs = kept.len(), first = %id, %problem,
+                "jobs stay in the store that the tenant has left: the new one cannot take them"
             );
         }
         if moved > 0 {
@@ -216,16 +215,21 @@ impl Driver {
         to: &Arc<Shard>,
         topic: &TopicId,
         batch: &[StoredJob],
-        kept: &mut HashSet<JobId>,
+        kept: &mut BTreeMap<JobId, String>,
     ) -> Result<usize, StoreError> {
         let taken_in = to.ask(to.store.import(batch)).await?;
         let mut ids = Vec::with_capacity(batch.len());
         for (stored, taken_in) in batch.iter().zip(taken_in) {
             let id = &stored.job.spec.id;
-            if taken_in == Imported::IdTaken {
-                kept.insert(id.clone());
-            } else {
-                ids.push(id.clone());
+            match taken_in {
+                Imported::Stored | Imported::Before => ids.push(id.clone()),
+                Imported::IdTaken => {
+                    kept.insert(id.clone(), "it has another job by this id; they follow when that is over".into());
+                }
+                Imported::Unreadable => {
+                    let problem = stored.sealed.as_ref().map_or("", |sealed| &sealed.problem);
+                    kept.insert(id.clone(), format!("it is of another kind, and the job cannot be read: {problem}"));
+                }
             }
         }
         let gone = from.ask(from.store.remove_exported(topic, &ids)).await?;
