@@ -22,6 +22,8 @@ mod error;
 mod inspect;
 mod list;
 mod placement;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod transfer;
 mod watched;

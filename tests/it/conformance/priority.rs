@@ -18,6 +18,7 @@ super::cases![
     a_delayed_job_keeps_its_priority,
     a_job_that_comes_back_keeps_its_priority,
     a_respawned_job_keeps_its_priority,
+    follow_ups_have_their_own_priority,
     a_topic_is_drained_only_when_all_priorities_are,
     jobs_of_every_priority_are_counted_as_ready,
 ];
@@ -142,6 +143,14 @@ async fn a_respawned_job_keeps_its_priority(queue: TestStore) {
     queue.store.respawn(&topic, std::slice::from_ref(&claim.lease.job)).await.unwrap();
     queue.push(&many(High, 2)).await;
     assert_eq!(priorities(&queue.claim(3).await), [High, High, Low]);
+}
+
+async fn follow_ups_have_their_own_priority(queue: TestStore) {
+    let claim = queue.running().await;
+    let mut ack = settlement(&claim, Verdict::Ack(None));
+    ack.follow_ups = vec![of_priority(Low), of_priority(High)];
+    queue.settle_with(ack).await;
+    assert_eq!(priorities(&queue.claim(2).await), [High, Low]);
 }
 
 async fn a_topic_is_drained_only_when_all_priorities_are(queue: TestStore) {

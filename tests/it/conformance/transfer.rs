@@ -17,6 +17,7 @@ super::cases![
     jobs_arrive_with_all_that_is_known_about_them,
     arrived_jobs_keep_their_order,
     arrived_jobs_are_not_counted_as_pushed,
+    a_job_that_became_due_on_the_way_is_delayed_until_it_is_migrated,
     a_job_is_taken_in_once_even_if_it_is_over_by_then,
     an_id_that_is_taken_is_not_taken_in,
     forgotten_marks_let_a_job_come_again,
@@ -143,6 +144,17 @@ async fn arrived_jobs_are_not_counted_as_pushed(queue: TestStore) {
     let wanted = there.store.poll_work(&tenant(), &[]).await.unwrap();
     assert_eq!((wanted.ready, wanted.next_due_in), (vec![topic("mail")], Some(Duration::from_millis(30))));
     assert_eq!(there.store.tenants().await.unwrap(), [tenant()]);
+}
+
+async fn a_job_that_became_due_on_the_way_is_delayed_until_it_is_migrated(queue: TestStore) {
+    queue.push(&[delayed("mail", 5)]).await;
+    let out = exported(&queue).await;
+    queue.pass(50);
+    let there = queue.another().await;
+    import(&there, &out).await;
+    assert_eq!(there.places().await, [0, 1, 0, 0]);
+    assert_eq!(there.migrate().await.moved, 1);
+    assert_eq!(there.places().await, [1, 0, 0, 0]);
 }
 
 async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: TestStore) {

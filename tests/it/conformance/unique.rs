@@ -19,6 +19,7 @@ super::cases![
     a_cancelled_job_sets_its_value_free,
     respawn_takes_the_value_again,
     respawn_respects_a_value_that_is_taken,
+    respawn_does_not_ask_for_a_value_that_was_held_for_a_time,
     a_window_holds_the_value_for_its_time,
     a_window_holds_the_value_whatever_becomes_of_the_job,
     a_window_ends_though_the_job_still_waits,
@@ -131,6 +132,16 @@ async fn respawn_respects_a_value_that_is_taken(queue: TestStore) {
     assert_eq!(queue.places().await, [1, 0, 0, 1]);
     settle(&queue, Verdict::Ack(None)).await;
     assert!(respawn(&queue, &dead).await);
+}
+
+async fn respawn_does_not_ask_for_a_value_that_was_held_for_a_time(queue: TestStore) {
+    queue.push(&[unique_for("mail", "u", 5)]).await;
+    let dead = settle(&queue, Verdict::Bury(failure(Reason::Trap))).await.lease.job;
+    queue.pass(5);
+    let holder = unique("mail", "u");
+    queue.push(std::slice::from_ref(&holder)).await;
+    assert!(respawn(&queue, &dead).await);
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(holder.spec.id));
 }
 
 async fn a_window_holds_the_value_for_its_time(queue: TestStore) {

@@ -5,12 +5,13 @@ use std::sync::mpsc;
 
 use tokio::sync::oneshot;
 
-use super::mill::{Mill, job, tenant};
+use super::file::TestFile;
 use crate::embedded::fault::{Done, Fault};
 use crate::embedded::push::pack;
 use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
+use crate::tests::{job, tenant};
 use crate::{Inspect, Pushed, StoreError};
 use gristmill_core::job::NewJob;
 
@@ -52,77 +53,77 @@ fn fail(work: &mut Work<'_>, job: &NewJob) -> Done<()> {
 
 #[tokio::test]
 async fn what_queues_up_during_a_commit_goes_into_the_next_one() {
-    let mill = Mill::on_disk(Durability::Power).await;
-    mill.push(&[job("mail")]).await;
-    let before = commits(&mill.file());
-    let go_on = hold_up(&mill.store).await;
+    let store = TestFile::on_disk(Durability::Power).await;
+    store.push(&[job("mail")]).await;
+    let before = commits(&store.file());
+    let go_on = hold_up(&store.store).await;
     let mut answers = Vec::new();
     for _ in 0..500 {
-        answers.push(ask_push(&mill.store, &[job("mail")]).await);
+        answers.push(ask_push(&store.store, &[job("mail")]).await);
     }
     drop(go_on);
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap(), [Pushed::Stored]);
     }
-    assert_eq!(mill.counts("mail").await.ready, 501);
-    assert_eq!(commits(&mill.file()) - before, 1);
+    assert_eq!(store.counts("mail").await.ready, 501);
+    assert_eq!(commits(&store.file()) - before, 1);
 }
 
 #[tokio::test]
 async fn a_request_that_fails_does_not_spoil_its_neighbours() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    let go_on = hold_up(&mill.store).await;
-    let first = ask_push(&mill.store, &[job("mail")]).await;
+    let store = TestFile::on_disk(Durability::Process).await;
+    let go_on = hold_up(&store.store).await;
+    let first = ask_push(&store.store, &[job("mail")]).await;
     let lost = job("lost");
     let (pushed, refused) = (job("mail"), lost.clone());
-    let failing = mill.store.ask(Weight::default(), move |work| fail(work, &refused)).await;
-    let last = ask_push(&mill.store, std::slice::from_ref(&pushed)).await;
+    let failing = store.store.ask(Weight::default(), move |work| fail(work, &refused)).await;
+    let last = ask_push(&store.store, std::slice::from_ref(&pushed)).await;
     drop(go_on);
     assert!(matches!(failing.await.unwrap(), Err(Fault::Refused(_))));
     for answer in [first, last] {
         assert_eq!(answer.await.unwrap().unwrap(), [Pushed::Stored]);
     }
-    assert_eq!(mill.store.job(&tenant(), &lost.spec.id).await.unwrap(), None);
-    let counts = mill.store.counts(&tenant()).await.unwrap();
+    assert_eq!(store.store.job(&tenant(), &lost.spec.id).await.unwrap(), None);
+    let counts = store.store.counts(&tenant()).await.unwrap();
     assert_eq!((counts.len(), counts[0].ready, counts[0].totals["pushed"]), (1, 2, 2), "nothing of it is counted");
     // The topic that only the failed request named is as good as any other.
-    mill.push(&[lost]).await;
-    assert_eq!(mill.counts("lost").await.ready, 1);
+    store.push(&[lost]).await;
+    assert_eq!(store.counts("lost").await.ready, 1);
 }
 
 #[tokio::test]
 async fn a_request_that_fails_alone_changes_nothing() {
-    let mill = Mill::new().await;
+    let store = TestFile::in_memory().await;
     let refused = job("mail");
-    let failing = mill.store.write("fail", Weight::default(), move |work| fail(work, &refused)).await;
+    let failing = store.store.write("fail", Weight::default(), move |work| fail(work, &refused)).await;
     assert!(matches!(failing, Err(StoreError::Refused { .. })));
-    assert!(mill.store.counts(&tenant()).await.unwrap().is_empty());
-    mill.push(&[job("mail")]).await;
-    assert_eq!(mill.counts("mail").await.ready, 1);
+    assert!(store.store.counts(&tenant()).await.unwrap().is_empty());
+    store.push(&[job("mail")]).await;
+    assert_eq!(store.counts("mail").await.ready, 1);
 }
 
 #[tokio::test]
 async fn if_the_commit_fails_everybody_is_told_and_nothing_is_done() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    mill.push(&[job("mail")]).await;
-    mill.raw("ALTER TABLE totals RENAME TO hidden").await;
-    let go_on = hold_up(&mill.store).await;
-    let answers = [ask_push(&mill.store, &[job("mail")]).await, ask_push(&mill.store, &[job("mail")]).await];
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.push(&[job("mail")]).await;
+    store.raw("ALTER TABLE totals RENAME TO hidden").await;
+    let go_on = hold_up(&store.store).await;
+    let answers = [ask_push(&store.store, &[job("mail")]).await, ask_push(&store.store, &[job("mail")]).await];
     drop(go_on);
     for answer in answers {
         assert!(answer.await.unwrap().is_err());
     }
-    mill.raw("ALTER TABLE hidden RENAME TO totals").await;
-    assert_eq!((mill.counts("mail").await.ready, mill.total("pushed").await), (1, 1));
-    mill.push(&[job("mail")]).await;
-    assert_eq!((mill.claim(9).await.len(), mill.total("pushed").await), (2, 2));
+    store.raw("ALTER TABLE hidden RENAME TO totals").await;
+    assert_eq!((store.counts("mail").await.ready, store.total("pushed").await), (1, 1));
+    store.push(&[job("mail")]).await;
+    assert_eq!((store.claim(9).await.len(), store.total("pushed").await), (2, 2));
 }
 
 #[tokio::test]
 async fn what_is_queued_when_the_last_clone_is_dropped_is_done() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    let clone = mill.store.clone();
-    let go_on = hold_up(&mill.store).await;
+    let store = TestFile::on_disk(Durability::Process).await;
+    let clone = store.store.clone();
+    let go_on = hold_up(&store.store).await;
     let mut answers = Vec::new();
     for _ in 0..100 {
         answers.push(ask_push(&clone, &[job("mail")]).await);
@@ -130,9 +131,10 @@ async fn what_is_queued_when_the_last_clone_is_dropped_is_done() {
     drop(answers);
     drop(clone);
     drop(go_on);
-    let file = mill.file();
-    let mill = mill.reopen().await;
-    assert_eq!(mill.counts("mail").await.ready, 100);
-    drop(mill.store);
+    let file = store.file();
+    let store = store.reopen().await;
+    assert_eq!(store.counts("mail").await.ready, 100);
+    let folder = store.close();
     assert!(!Path::new(&format!("{}-wal", file.display())).exists(), "everything is in the one file");
+    drop(folder);
 }

@@ -12,11 +12,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use rusqlite::Connection;
 
+use super::file::TestFile;
 use super::invariants::{broken, content};
-use super::mill::{Mill, bury, delayed, job, retry, tenant, topic, unique, urgent, with};
 use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
+use crate::tests::{bury, delayed, job, retry, tenant, topic, unique, with};
 use crate::{DeadLimits, Inspect, Produce, Settlement, Store};
 use gristmill_core::job::{Claim, JobId, NewJob, Payload, Priority};
 use gristmill_core::outcome::Verdict;
@@ -101,7 +102,7 @@ impl Load {
             0 => delayed(of, self.rng.u64(1..50)),
             1 => unique(of, ["u", "v"][self.rng.usize(..2)], None),
             2 => unique(of, ["u", "v"][self.rng.usize(..2)], Some(self.rng.u64(1..50))),
-            3 => urgent(of, Priority::High),
+            3 => with(of, |spec| spec.priority = Priority::High),
             4 => with(of, |spec| spec.keep_result = Some(Duration::from_millis(40))),
             5 => with(of, |spec| spec.body = Payload { data: vec![7; 9000], content_type: None }),
             _ => job(of),
@@ -123,47 +124,47 @@ impl Load {
     }
 
     /// One step, which is one commit or none.
-    async fn step(&mut self, mill: &Mill) {
-        mill.pass(self.rng.u64(..10));
+    async fn step(&mut self, store: &TestFile) {
+        store.pass(self.rng.u64(..10));
         let of = ["mail", "audit"][self.rng.usize(..2)];
         let some: Vec<JobId> = (0..3).map(|_| self.known[self.rng.usize(..self.known.len())].clone()).collect();
         match self.rng.u8(..17) {
             0..=3 => {
                 let jobs: Vec<NewJob> = (0..self.rng.usize(1..6)).map(|_| self.fresh()).collect();
-                mill.push(&jobs).await;
+                store.push(&jobs).await;
             }
             4..=6 => {
                 let max = self.rng.usize(1..8);
-                self.claims.extend(mill.claim_as(&super::mill::worker(), of, max).await.claims);
+                self.claims.extend(store.claim_as(&crate::tests::worker(), of, max).await.claims);
             }
-            7..=9 => self.settle(mill).await,
+            7..=9 => self.settle(store).await,
             10 => {
-                mill.migrate().await;
+                store.migrate().await;
             }
-            11 => drop(mill.store.respawn(&topic(of), &self.dead(mill, of).await).await.unwrap()),
-            12 => drop(mill.store.cancel(&tenant(), &some).await.unwrap()),
+            11 => drop(store.store.respawn(&topic(of), &self.dead(store, of).await).await.unwrap()),
+            12 => drop(store.store.cancel(&tenant(), &some).await.unwrap()),
             13 => {
                 let limits =
                     DeadLimits { topic: topic(of), keep: 3, retention: Duration::from_millis(self.rng.u64(50..200)) };
                 // Without what a sweep does besides, which is a commit of its own.
                 let sweep = move |work: &mut Work<'_>| work.sweep_dead(&limits);
-                mill.store.write("sweep", Weight::default(), sweep).await.unwrap();
+                store.store.write("sweep", Weight::default(), sweep).await.unwrap();
             }
             14 => {
                 if let Some(claim) = self.claims.first() {
-                    mill.store.checkpoint(&claim.lease, &[3; 500]).await.unwrap();
+                    store.store.checkpoint(&claim.lease, &[3; 500]).await.unwrap();
                 }
             }
             15 => {
-                mill.store.sweep(&[]).await.unwrap();
+                store.store.sweep(&[]).await.unwrap();
             }
             _ => {
-                mill.store.set_paused(&topic(of), self.rng.bool()).await.unwrap();
+                store.store.set_paused(&topic(of), self.rng.bool()).await.unwrap();
             }
         }
     }
 
-    async fn settle(&mut self, mill: &Mill) {
+    async fn settle(&mut self, store: &TestFile) {
         let ends: Vec<Claim> = self.claims.drain(..self.claims.len().min(4)).collect();
         let mut settlements = Vec::new();
         for claim in &ends {
@@ -171,11 +172,11 @@ impl Load {
             let follow_ups = (0..self.rng.usize(..3)).map(|_| self.fresh()).collect();
             settlements.push(Settlement { follow_ups, ..Settlement::of(claim, verdict, Duration::ZERO) });
         }
-        mill.store.settle(&settlements).await.unwrap();
+        store.store.settle(&settlements).await.unwrap();
     }
 
-    async fn dead(&self, mill: &Mill, of: &str) -> Vec<JobId> {
-        let dead = mill.store.dead(&topic(of), 0, 2).await.unwrap();
+    async fn dead(&self, store: &TestFile, of: &str) -> Vec<JobId> {
+        let dead = store.store.dead(&topic(of), 0, 2).await.unwrap();
         dead.into_iter().map(|dead| dead.job.spec.id).collect()
     }
 }
@@ -191,29 +192,29 @@ fn recovered(image: &Image, at: &Path) -> String {
     content(&connection)
 }
 
-async fn now(mill: &Mill) -> String {
+async fn now(store: &TestFile) -> String {
     let (broken, content) =
-        mill.store.read("test", |connection, _| Ok((broken(connection), content(connection)))).await.unwrap();
+        store.store.read("test", |connection, _| Ok((broken(connection), content(connection)))).await.unwrap();
     assert_eq!(broken, None);
     content
 }
 
 #[tokio::test]
 async fn whatever_a_crash_leaves_is_the_state_before_the_step_or_after_it() {
-    let mill = Mill::on_disk(Durability::Power).await;
+    let store = TestFile::on_disk(Durability::Power).await;
     // Many small checkpoints instead of few large ones.
-    mill.raw("PRAGMA wal_autocheckpoint = 50").await;
+    store.raw("PRAGMA wal_autocheckpoint = 50").await;
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("copy.db");
     let mut load = Load { rng: Rng::with_seed(3), claims: Vec::new(), known: Vec::new() };
     let first = load.fresh();
-    mill.push(&[first]).await;
+    store.push(&[first]).await;
 
-    let (mut image, mut before) = (Image::of(&mill.file()), now(&mill).await);
+    let (mut image, mut before) = (Image::of(&store.file()), now(&store).await);
     let (mut looked, mut checkpoints) = (0, 0);
     for step in 0..STEPS {
-        load.step(&mill).await;
-        let (next, after) = (Image::of(&mill.file()), now(&mill).await);
+        load.step(&store).await;
+        let (next, after) = (Image::of(&store.file()), now(&store).await);
         let share = if step % THOROUGH == 0 { 1.0 } else { 0.05 };
         for cut in cuts(&image.log, &next.log, LOG_HEADER, FRAME, &mut load.rng) {
             if load.rng.f64() <= share {
@@ -240,25 +241,25 @@ async fn whatever_a_crash_leaves_is_the_state_before_the_step_or_after_it() {
 
 #[tokio::test]
 async fn what_a_crash_leaves_is_a_store_that_goes_on() {
-    let mill = Mill::on_disk(Durability::Power).await;
+    let store = TestFile::on_disk(Durability::Power).await;
     let mut load = Load { rng: Rng::with_seed(4), claims: Vec::new(), known: Vec::new() };
     let first = load.fresh();
-    mill.push(&[first]).await;
+    store.push(&[first]).await;
     for step in 0..60 {
-        load.step(&mill).await;
+        load.step(&store).await;
         if step % 10 != 0 {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("copy.db");
-        let image = Image::of(&mill.file());
+        let image = Image::of(&store.file());
         let torn = Image { log: image.log[..image.log.len() - 1].to_vec(), ..image };
         torn.write(&at);
         let copy = EmbeddedStore::open(&at, Durability::Process).await.unwrap();
         let fresh = job("fresh");
         copy.push(std::slice::from_ref(&fresh)).await.unwrap();
         let line = crate::ClaimFrom { topic: topic("fresh"), max: 1, lease: Duration::from_secs(1) };
-        let claim = copy.claim(&super::mill::worker(), &[line]).await.unwrap().claims.pop().unwrap();
+        let claim = copy.claim(&crate::tests::worker(), &[line]).await.unwrap().claims.pop().unwrap();
         copy.settle(&[Settlement::new(claim.lease, Verdict::Ack(None))]).await.unwrap();
         drop(copy);
         assert_eq!(broken(&Connection::open(&at).unwrap()), None);

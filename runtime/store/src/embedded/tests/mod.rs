@@ -1,9 +1,9 @@
+//! What only a file does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
+
 mod concurrency;
 mod crash;
+mod file;
 mod invariants;
-mod life;
-mod looking;
-mod mill;
-mod moving;
+mod leftovers;
 mod opening;
 mod outage;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::mill::{Mill, job};
+use super::file::TestFile;
 use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
+use crate::tests::job;
 use crate::{Store, StoreError};
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
@@ -30,14 +31,14 @@ fn assert_says(text: &str, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    let file = mill.file();
+    let store = TestFile::on_disk(Durability::Process).await;
+    let file = store.file();
     let ours = |http: Option<std::net::SocketAddr>| {
         Some(Owner { pid: std::process::id(), http, secret: http.map(|_| "hush".to_owned().into()) })
     };
     assert_eq!(owner(&file).unwrap(), ours(None));
     let http = "127.0.0.1:7777".parse().unwrap();
-    mill.store.announce(http, "hush").unwrap();
+    store.store.announce(http, "hush").unwrap();
     let note = std::fs::metadata(file.with_file_name("jobs.db.owner")).unwrap();
     assert_eq!(note.permissions().mode() & 0o777, 0o600, "nobody else reads the secret");
     assert_eq!(owner(&file).unwrap(), ours(Some(http)));
@@ -48,8 +49,8 @@ async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
         let refused = open(name).await.unwrap_err();
         assert!(matches!(refused, StoreError::Owned { owner, .. } if owner == std::process::id()), "{refused:?}");
     }
-    let clone = mill.store.clone();
-    drop(mill.store);
+    let clone = store.store.clone();
+    let folder = store.close();
     assert!(owner(&file).unwrap().is_some());
     drop(clone);
     assert_eq!(owner(&file).unwrap(), None, "what it wrote down is stale now");
@@ -57,6 +58,7 @@ async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
     assert_eq!(owner(&file).unwrap(), ours(None), "and is not believed of the next owner");
     drop(again);
     assert_eq!(owner(Path::new("/no/such/file.db")).unwrap(), None);
+    drop(folder);
 }
 
 #[tokio::test]
@@ -78,20 +80,20 @@ async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_newer_file_is_refused() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    let file = mill.file();
-    mill.raw("PRAGMA user_version = 99").await;
-    let closed = mill.close();
+    let store = TestFile::on_disk(Durability::Process).await;
+    let file = store.file();
+    store.raw("PRAGMA user_version = 99").await;
+    let closed = store.close();
     assert_says(&refusal(&file).await, &["jobs.db", "format 99", "later version"]);
     drop(closed);
 }
 
 #[tokio::test]
 async fn a_damaged_file_is_refused_with_a_way_out_and_left_as_it_is() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    mill.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
-    let file = mill.file();
-    let closed = mill.close();
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    let file = store.file();
+    let closed = store.close();
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 8192].fill(0xa5);
@@ -138,13 +140,13 @@ async fn an_empty_file_is_a_new_one() {
 
 #[tokio::test]
 async fn the_next_owner_need_not_wait_for_the_silence_of_the_last_ones_workers() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    let running = mill.running().await;
-    mill.store.heartbeat(&running.lease.worker).await.unwrap();
-    let mill = mill.reopen().await;
-    let overdue = async || mill.store.overdue(&running.lease.topic.tenant, Duration::from_secs(7), 10).await.unwrap();
+    let store = TestFile::on_disk(Durability::Process).await;
+    let running = store.running().await;
+    store.store.heartbeat(&running.lease.worker).await.unwrap();
+    let store = store.reopen().await;
+    let overdue = async || store.store.overdue(&running.lease.topic.tenant, Duration::from_secs(7), 10).await.unwrap();
     assert!(overdue().await.is_empty(), "it may have been opened just to look");
-    mill.store.presume_workers_dead().await.unwrap();
+    store.store.presume_workers_dead().await.unwrap();
     let found = overdue().await;
     assert_eq!((found.len(), found[0].worker_died), (1, true));
     assert_eq!(found[0].claim.lease, running.lease);

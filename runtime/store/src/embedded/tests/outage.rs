@@ -3,9 +3,10 @@
 use rusqlite::Connection;
 
 use super::concurrency::hold_up;
-use super::mill::{Mill, job, tenant, with};
+use super::file::TestFile;
 use crate::embedded::Durability;
 use crate::embedded::request::Weight;
+use crate::tests::{job, tenant, with};
 use crate::{Inspect, Produce, Pushed, Store};
 use gristmill_core::job::{NewJob, Payload};
 
@@ -14,45 +15,45 @@ fn large() -> NewJob {
 }
 
 /// No page more than there are.
-async fn fill_disk(mill: &Mill) {
-    let pages = mill.number("PRAGMA page_count").await;
-    limit(mill, pages + 8).await;
+async fn fill_disk(store: &TestFile) {
+    let pages = store.number("PRAGMA page_count").await;
+    limit(store, pages + 8).await;
 }
 
-async fn limit(mill: &Mill, pages: i64) {
+async fn limit(store: &TestFile, pages: i64) {
     let limit = format!("PRAGMA max_page_count = {pages}");
-    mill.store.write("test", Weight::default(), move |work| Ok(work.connection.execute_batch(&limit)?)).await.unwrap();
+    store.store.write("test", Weight::default(), move |work| Ok(work.connection.execute_batch(&limit)?)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
-    let mill = Mill::on_disk(Durability::Power).await;
+    let store = TestFile::on_disk(Durability::Power).await;
     let kept = job("mail");
-    mill.push(std::slice::from_ref(&kept)).await;
-    fill_disk(&mill).await;
-    let refused = mill.store.push(&[large()]).await.unwrap_err();
+    store.push(std::slice::from_ref(&kept)).await;
+    fill_disk(&store).await;
+    let refused = store.store.push(&[large()]).await.unwrap_err();
     assert!(refused.is_unavailable());
     let text = format!("{:#}", anyhow::Error::from(refused));
     assert!(text.contains("jobs.db") && text.contains("make room"), "{text}");
 
-    assert_eq!(mill.counts("mail").await.ready, 1, "it goes on answering");
-    assert!(mill.state(&kept.spec).await.is_some());
-    let claim = mill.claim(1).await.pop().unwrap();
+    assert_eq!(store.counts("mail").await.ready, 1, "it goes on answering");
+    assert!(store.state(&kept.spec).await.is_some());
+    let claim = store.claim(1).await.pop().unwrap();
     assert_eq!(claim.job.spec, kept.spec, "and working, as far as there is room");
-    limit(&mill, 1 << 20).await;
-    assert_eq!(mill.store.push(&[large()]).await.unwrap(), [Pushed::Stored]);
-    let counts = mill.counts("mail").await;
+    limit(&store, 1 << 20).await;
+    assert_eq!(store.store.push(&[large()]).await.unwrap(), [Pushed::Stored]);
+    let counts = store.counts("mail").await;
     assert_eq!((counts.ready, counts.running, counts.totals["pushed"]), (1, 1, 2));
 }
 
 #[tokio::test]
 async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    mill.push(&[job("mail")]).await;
-    fill_disk(&mill).await;
-    let go_on = hold_up(&mill.store).await;
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.push(&[job("mail")]).await;
+    fill_disk(&store).await;
+    let go_on = hold_up(&store.store).await;
     let (first, big, last) = (job("mail"), large(), job("mail"));
-    let pushes = [&first, &big, &last].map(|job| mill.store.push(std::slice::from_ref(job)));
+    let pushes = [&first, &big, &last].map(|job| store.store.push(std::slice::from_ref(job)));
     let [first_pushed, big_pushed, last_pushed] = pushes;
     // Polled last: by then the three are queued, and go into one commit.
     let release = async { drop(go_on) };
@@ -60,33 +61,33 @@ async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
     assert_eq!(first_pushed.unwrap(), [Pushed::Stored]);
     assert!(big_pushed.unwrap_err().is_unavailable());
     assert_eq!(last_pushed.unwrap(), [Pushed::Stored]);
-    assert_eq!(mill.store.job(&tenant(), &big.spec.id).await.unwrap(), None);
-    assert_eq!((mill.counts("mail").await.ready, mill.total("pushed").await), (3, 3));
+    assert_eq!(store.store.job(&tenant(), &big.spec.id).await.unwrap(), None);
+    assert_eq!((store.counts("mail").await.ready, store.total("pushed").await), (3, 3));
 }
 
 #[tokio::test]
 async fn a_lock_that_another_process_holds_is_waited_for_and_then_told() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    mill.push(&[job("mail")]).await;
-    mill.raw("PRAGMA busy_timeout = 20").await;
-    let other = Connection::open(mill.file()).unwrap();
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.push(&[job("mail")]).await;
+    store.raw("PRAGMA busy_timeout = 20").await;
+    let other = Connection::open(store.file()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let busy = mill.store.push(&[job("mail")]).await.unwrap_err();
+    let busy = store.store.push(&[job("mail")]).await.unwrap_err();
     assert!(busy.is_unavailable(), "{busy:?}");
-    assert_eq!(mill.counts("mail").await.ready, 1, "readers wait for nobody");
+    assert_eq!(store.counts("mail").await.ready, 1, "readers wait for nobody");
     other.execute_batch("COMMIT").unwrap();
-    assert_eq!(mill.store.push(&[job("mail")]).await.unwrap(), [Pushed::Stored]);
+    assert_eq!(store.store.push(&[job("mail")]).await.unwrap(), [Pushed::Stored]);
 }
 
 #[tokio::test]
 async fn a_reader_that_stays_does_not_stop_the_work() {
-    let mill = Mill::on_disk(Durability::Process).await;
-    mill.raw("PRAGMA wal_autocheckpoint = 10").await;
-    let other = Connection::open(mill.file()).unwrap();
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.raw("PRAGMA wal_autocheckpoint = 10").await;
+    let other = Connection::open(store.file()).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
     for _ in 0..20 {
-        mill.push(&[large()]).await;
+        store.push(&[large()]).await;
     }
-    assert_eq!(mill.claim(99).await.len(), 20);
-    assert_eq!(mill.store.poll_work(&tenant(), &[]).await.unwrap().ready.len(), 0);
+    assert_eq!(store.claim(99).await.len(), 20);
+    assert_eq!(store.store.poll_work(&tenant(), &[]).await.unwrap().ready.len(), 0);
 }

@@ -1,14 +1,8 @@
-//! What only Redis does. What every store does is told in the conformance suite, `tests/it/conformance/`.
+//! What only Redis does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
 
-mod cancel;
 mod finding;
-mod mill;
-mod moving;
+mod leftovers;
 mod outage;
-mod pause;
-mod priority;
 mod raw;
-mod results;
-mod sweep;
+mod server;
 mod waking;
-mod windows;

@@ -4,124 +4,126 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::mill::{LEASE, Mill, delayed, failure, job, retry, tenant, topic, until, worker};
+use super::leftovers::limits;
+use super::server::{TestRedis, until};
 use crate::redis::RedisStore;
+use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
 use crate::{Cancelled, Inspect, Produce, Settled, Signal, Store, StoreError};
 use gristmill_core::job::NewJob;
 use gristmill_core::outcome::{Reason, Verdict};
 
 #[tokio::test]
 async fn a_lost_server_is_away_at_once_and_found_again() {
-    let mut mill = Mill::new().await;
-    mill.push(&[job("mail")]).await;
-    mill.server.kill();
+    let mut store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    store.server.kill();
     for jobs in [[job("mail")], [job("mail")], [job("mail")]] {
-        let push = timeout(Duration::from_secs(5), mill.store.push(&jobs));
+        let push = timeout(Duration::from_secs(5), store.store.push(&jobs));
         assert!(push.await.expect("an answer well before any timeout").unwrap_err().is_unavailable());
     }
-    mill.server.replace().await;
-    until("the store answers", async || mill.store.heartbeat(&worker()).await.is_ok()).await;
+    store.server.replace().await;
+    until("the store answers", async || store.store.heartbeat(&worker()).await.is_ok()).await;
     // The new server knows no script yet.
-    mill.push(&[job("mail")]).await;
-    let claim = mill.claim(1).await.pop().unwrap();
-    assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+    store.push(&[job("mail")]).await;
+    let claim = store.claim(1).await.pop().unwrap();
+    assert_eq!(store.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
 #[tokio::test]
 async fn a_call_in_flight_fails_when_the_server_dies() {
-    let mut mill = Mill::new().await;
-    let store = mill.store.clone();
-    mill.raw(redis::cmd("CLIENT").arg("PAUSE").arg(60_000)).await;
-    let call = tokio::spawn(async move { store.push(&[job("mail")]).await });
+    let mut store = TestRedis::new().await;
+    let clone = store.store.clone();
+    store.raw(redis::cmd("CLIENT").arg("PAUSE").arg(60_000)).await;
+    let call = tokio::spawn(async move { clone.push(&[job("mail")]).await });
     // The paused server answers nobody, so wherever the call has got to by now, it is not done.
     tokio::task::yield_now().await;
-    mill.server.kill();
+    store.server.kill();
     let answer = timeout(Duration::from_secs(4), call).await.expect("an answer before the response timeout").unwrap();
     assert!(answer.unwrap_err().is_unavailable());
 }
 
 #[tokio::test]
 async fn forgotten_scripts_are_loaded_again() {
-    let mill = Mill::new().await;
-    mill.push(&[job("mail"), job("mail")]).await;
-    mill.raw(redis::cmd("SCRIPT").arg("FLUSH")).await;
-    mill.push(&(0..1200).map(|_| job("mail")).collect::<Vec<_>>()).await;
-    mill.raw(redis::cmd("SCRIPT").arg("FLUSH")).await;
-    assert_eq!(mill.claim(2000).await.len(), 1202);
+    let store = TestRedis::new().await;
+    store.push(&[job("mail"), job("mail")]).await;
+    store.raw(redis::cmd("SCRIPT").arg("FLUSH")).await;
+    store.push(&(0..1200).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    store.raw(redis::cmd("SCRIPT").arg("FLUSH")).await;
+    assert_eq!(store.claim(2000).await.len(), 1202);
 }
 
 #[tokio::test]
 async fn a_server_that_knows_no_script_is_taught_before_the_first_call() {
-    let mill = Mill::new().await;
+    let store = TestRedis::new().await;
     let jobs: Vec<NewJob> = (0..1200).map(|_| job("mail")).collect();
-    mill.push(&jobs).await;
-    assert_eq!(mill.claim(2000).await.len(), 1200);
+    store.push(&jobs).await;
+    assert_eq!(store.claim(2000).await.len(), 1200);
     // Were its first calls refused, and only those, they would be repeated behind the others: not in their order.
-    let refused = mill.raw(redis::cmd("INFO").arg("errorstats")).await;
+    let refused = store.raw(redis::cmd("INFO").arg("errorstats")).await;
     let refused: String = redis::from_redis_value(refused).unwrap();
     assert!(!refused.contains("NOSCRIPT"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_listener_reconnects_and_says_that_signals_may_be_lost() {
-    let mut mill = Mill::new().await;
-    let mut signals = mill.store.signals(&[tenant()]).await.unwrap();
-    mill.server.replace().await;
+    let mut store = TestRedis::new().await;
+    let mut signals = store.store.signals(&[tenant()]).await.unwrap();
+    store.server.replace().await;
     let heard = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
     assert_eq!(heard, Some(Signal::Lost));
-    until("the store answers", async || mill.store.push(&[job("mail")]).await.is_ok()).await;
+    until("the store answers", async || store.store.push(&[job("mail")]).await.is_ok()).await;
     let heard = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
     assert!(matches!(heard, Some(Signal::Ready(_))), "{heard:?}");
 }
 
 #[tokio::test]
 async fn a_full_server_refuses_and_nothing_is_half_done() {
-    let mill = Mill::new().await;
-    mill.push(&[job("mail")]).await;
-    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
-    let error = mill.store.push(&[job("mail")]).await.unwrap_err();
+    let store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+    let error = store.store.push(&[job("mail")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
-    let counts = mill.counts("mail").await;
+    let counts = store.counts("mail").await;
     assert_eq!((counts.ready, counts.totals["pushed"]), (1, 1));
-    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0)).await;
-    assert_eq!(mill.claim(9).await.len(), 1);
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0)).await;
+    assert_eq!(store.claim(9).await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_full_server_lets_its_jobs_be_worked_off() {
-    let mill = Mill::new().await;
-    mill.push(&[job("mail"), delayed("mail", 10)]).await;
-    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+    let store = TestRedis::new().await;
+    store.push(&[job("mail"), delayed("mail", 10)]).await;
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
 
-    mill.store.heartbeat(&worker()).await.unwrap();
-    let claim = mill.claim(1).await.pop().unwrap();
-    assert_eq!(mill.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
-    mill.pass(10);
-    assert_eq!(mill.migrate().await, 1);
-    assert_eq!(mill.settle(&claim, retry(0)).await, Settled::Done);
-    for claim in mill.claim(2).await {
-        assert_eq!(mill.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+    store.store.heartbeat(&worker()).await.unwrap();
+    let claim = store.claim(1).await.pop().unwrap();
+    assert_eq!(store.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [true]);
+    store.pass(10);
+    assert_eq!(store.migrate().await, 1);
+    assert_eq!(store.settle(&claim, retry(0)).await, Settled::Done);
+    for claim in store.claim(2).await {
+        assert_eq!(store.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     }
-    assert_eq!(mill.total("acked").await, 2);
+    assert_eq!(store.total("acked").await, 2);
 }
 
 #[tokio::test]
 async fn a_full_server_lets_people_clear_it_out() {
-    let mill = Mill::new().await;
+    let store = TestRedis::new().await;
     let waiting = delayed("mail", 10);
-    mill.push(&[job("mail"), job("mail"), waiting.clone()]).await;
-    let claims = mill.claim(2).await;
-    mill.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+    store.push(&[job("mail"), job("mail"), waiting.clone()]).await;
+    let claims = store.claim(2).await;
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
 
-    assert_eq!(mill.settle(&claims[0], Verdict::Bury(failure(Reason::Trap))).await, Settled::Done);
+    assert_eq!(store.settle(&claims[0], Verdict::Bury(failure(Reason::Trap))).await, Settled::Done);
     let ids = [waiting.spec.id, claims[1].lease.job.clone()];
-    assert_eq!(mill.store.cancel(&tenant(), &ids).await.unwrap(), [Cancelled::Gone, Cancelled::Stopping]);
-    assert_eq!(mill.settle(&claims[1], retry(0)).await, Settled::Cancelled);
-    assert_eq!(mill.store.sweep(&[super::sweep::limits(0, Duration::MAX)]).await.unwrap(), [1]);
-    assert!(mill.store.set_paused(&topic("mail"), true).await.unwrap());
+    assert_eq!(store.store.cancel(&tenant(), &ids).await.unwrap(), [Cancelled::Gone, Cancelled::Stopping]);
+    assert_eq!(store.settle(&claims[1], retry(0)).await, Settled::Cancelled);
+    assert_eq!(store.store.sweep(&[limits(0)]).await.unwrap(), [1]);
+    assert!(store.store.set_paused(&topic("mail"), true).await.unwrap());
     let mail = topic("mail").topic;
-    assert_eq!(mill.store.poll_work(&tenant(), &[mail]).await.unwrap().next_due_in, None);
-    assert_eq!((mill.total("cancelled").await, mill.total("discarded").await), (2, 1));
+    assert_eq!(store.store.poll_work(&tenant(), &[mail]).await.unwrap().next_due_in, None);
+    assert_eq!((store.total("cancelled").await, store.total("discarded").await), (2, 1));
 }
 
 #[tokio::test]
@@ -132,9 +134,9 @@ async fn a_prefix_that_breaks_the_hash_tags_is_refused() {
 
 #[tokio::test]
 async fn a_wrong_password_is_refused_and_not_away() {
-    let mill = Mill::new().await;
-    mill.raw(redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("right")).await;
-    let error = RedisStore::connect(&format!("{}?pass=wrong", mill.server.url()), "gm").await.unwrap_err();
+    let store = TestRedis::new().await;
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("right")).await;
+    let error = RedisStore::connect(&format!("{}?pass=wrong", store.server.url()), "gm").await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
-    RedisStore::connect(&format!("{}?pass=right", mill.server.url()), "gm").await.unwrap();
+    RedisStore::connect(&format!("{}?pass=right", store.server.url()), "gm").await.unwrap();
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use super::mill::{Mill, tenant, until};
+use super::server::{TestRedis, until};
+use crate::tests::tenant;
 use crate::{Produce, Signal};
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
@@ -14,10 +15,10 @@ pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
 
 #[tokio::test]
 async fn listening_ends_with_the_receiver() {
-    let mill = Mill::new().await;
-    let signals = mill.store.signals(&[tenant()]).await.unwrap();
-    let wake = mill.store.keys(&tenant()).wake_channel();
-    let listeners = async || mill.raw(redis::cmd("PUBSUB").arg("NUMSUB").arg(&wake)).await;
+    let store = TestRedis::new().await;
+    let signals = store.store.signals(&[tenant()]).await.unwrap();
+    let wake = store.store.keys(&tenant()).wake_channel();
+    let listeners = async || store.raw(redis::cmd("PUBSUB").arg("NUMSUB").arg(&wake)).await;
     let count = |n| redis::Value::Array(vec![redis::Value::BulkString(wake.clone().into()), redis::Value::Int(n)]);
     assert_eq!(listeners().await, count(1));
     drop(signals);
