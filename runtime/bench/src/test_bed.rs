@@ -17,7 +17,7 @@ use super::progress::Progress;
 use super::stopwatch::Stopwatch;
 use gristmill_config::{JournalSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
-use gristmill_core::topic::Grants;
+use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
@@ -195,7 +195,7 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
         settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);
         settings.reuse = reuse;
         // The operator who measures a component trusts it.
-        settings.grants = Arc::new(Grants { clock: true, random: true, ..Grants::default() });
+        settings.grants = Arc::new(Grants { switches: Capability::switches().collect(), ..Grants::default() });
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, component });
     }

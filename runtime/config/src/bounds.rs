@@ -7,9 +7,11 @@ use super::diagnostic::Span;
 use super::http_grant::{self, Written};
 use super::read::Section;
 use gristmill_core::http_grant::{HostPattern, IpNet};
+use gristmill_core::topic::Capability;
 
-/// Grants that are there or not: the key says which, in a topic and in the bounds alike.
-const SWITCHES: [&str; 5] = ["clock", "random", "env", "secrets", "config"];
+/// Grants that a bound allows or refuses as a whole, besides the capabilities that are granted or not. The key is the same
+/// in a topic and in the bounds.
+const WHOLE: [&str; 3] = ["env", "secrets", "config"];
 
 /// What a tenant's topics are held to.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ pub(super) fn bounds(tenant: &mut Section<'_>) -> Option<Bounds> {
     let http = http_grant::patterns(&mut section, "http").map(values);
     let networks = http_grant::networks(&mut section, "networks").unwrap_or_default();
     let networks = networks.into_iter().map(|(network, _)| network).collect();
-    let refused = SWITCHES.into_iter().filter(|key| !switch(&mut section, key)).collect();
+    let refused =
+        Capability::switches().map(Capability::name).chain(WHOLE).filter(|key| !switch(&mut section, key)).collect();
     section.finish();
     Some(Bounds { name, http, networks, refused, seen: BTreeSet::new() })
 }

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::diagnostic::Span;
 use super::read::{Problems, Section, Value, name};
 use gristmill_core::job::Name;
-use gristmill_core::topic::Grants;
+use gristmill_core::topic::{Capability, Grants};
 
 /// Keys and certificates are shorter by far; a path to a disk image is a mistake.
 const SECRET_BYTES: u64 = 1 << 20;
@@ -24,8 +24,15 @@ pub(super) enum Secrets {
 
 /// The capabilities that are either there or not.
 pub(super) fn switches(section: &mut Section<'_>, grants: &mut Grants) {
-    section.boolean("clock", &mut grants.clock);
-    section.boolean("random", &mut grants.random);
+    for capability in Capability::switches() {
+        let mut granted = grants.switches.contains(&capability);
+        section.boolean(capability.name(), &mut granted);
+        if granted {
+            grants.switches.insert(capability)
+        } else {
+            grants.switches.remove(&capability)
+        };
+    }
 }
 
 /// Strings by name, from `[… .config]`.

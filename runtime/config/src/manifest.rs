@@ -199,18 +199,14 @@ impl Manifest {
 
 /// The lines that grant these, below the section of their topic.
 fn lines_that_grant(section: &str, lacking: &[Capability]) -> String {
-    let line = |capability: &Capability| match capability {
-        Capability::Clock | Capability::Random => format!("\n  {capability} = true"),
-        Capability::Http => String::new(),
-    };
-    let lines: String = lacking.iter().map(line).collect();
-    let switches = if lines.is_empty() { lines } else { format!("\n  [{section}]{lines}") };
-    let http = if lacking.contains(&Capability::Http) {
-        format!("\n  [{section}.http]\n  allow = [\"the.host.it.asks\"]")
-    } else {
-        String::new()
-    };
-    switches + &http
+    let (mut switches, mut sections) = (String::new(), String::new());
+    for capability in lacking {
+        match capability.section() {
+            None => switches += &format!("\n  {capability} = true"),
+            Some(line) => sections += &format!("\n  [{section}.{capability}]\n  {line}"),
+        }
+    }
+    if switches.is_empty() { sections } else { format!("\n  [{section}]{switches}{sections}") }
 }
 
 fn text_of(path: &Path) -> Result<String, ManifestError> {

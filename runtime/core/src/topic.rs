@@ -1,11 +1,12 @@
 //! What a topic allows: its handler, limits, retry policy and grants. Resolved and validated; how it is written down
 //! in a manifest is the business of `gristmill-config`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::capability::Capability;
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 
@@ -99,29 +100,12 @@ pub enum BackoffKind {
     Exponential,
 }
 
-/// What a component imports and a topic must grant before it runs there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Capability {
-    Clock,
-    Random,
-    Http,
-}
-
-impl Capability {
-    /// The key in the manifest.
-    pub const fn name(self) -> &'static str {
-        self.into_str()
-    }
-}
-
 /// What a topic's handler may reach beyond its job. Nothing by default, but for enqueueing within its tenant.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// The machine's clocks, fine enough to time other guests by. The store's time, to the millisecond, needs no grant.
-    pub clock: bool,
-    /// Random numbers that nobody can foresee.
-    pub random: bool,
+    /// The capabilities that are either granted or not: `clock` (the machine's clocks, fine enough to time other guests by;
+    /// the store's time, to the millisecond, needs no grant) and `random` (unpredictable numbers).
+    pub switches: BTreeSet<Capability>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
     pub config: BTreeMap<String, String>,
@@ -140,9 +124,8 @@ impl Grants {
 
     fn has(&self, capability: Capability) -> bool {
         match capability {
-            Capability::Clock => self.clock,
-            Capability::Random => self.random,
             Capability::Http => self.http.is_some(),
+            switch => self.switches.contains(&switch),
         }
     }
 }
@@ -151,8 +134,7 @@ impl fmt::Debug for Grants {
     /// Names only, of what may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grants")
-            .field("clock", &self.clock)
-            .field("random", &self.random)
+            .field("switches", &self.switches)
             .field("env", &self.env.keys())
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys())

@@ -10,7 +10,7 @@ use wasmtime::{Engine, ResourcesRequired};
 use super::attempt::Version;
 use super::bindings::types::{Failure, Job, Outcome};
 use super::error::LoadError;
-use super::host::{ALLOWED_IMPORTS, needed};
+use super::host::allowed_imports;
 use super::idle::IdleInstances;
 use super::state::State;
 use super::validate::Kind;
@@ -58,13 +58,13 @@ impl Component {
     ) -> Result<Self, LoadError> {
         let pre = linker
             .instantiate_pre(component)
-            .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: ALLOWED_IMPORTS })?;
+            .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: allowed_imports() })?;
         let handle = export::<(Job<'_>,), (Result<Outcome, Failure>,)>(&pre, HANDLER, "handle")?
             .ok_or_else(|| LoadError::Exports { problem: format!("the component does not export `{HANDLER}`") })?;
         let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
         let imports = import_names(component, linker.engine());
         let exports = component.component_type().exports(linker.engine()).map(|(name, _)| name.to_owned()).collect();
-        let capabilities = needed(&imports);
+        let capabilities = Capability::needed(&imports);
         let resources = component.resources_required();
         let idle = Arc::clone(idle);
         Ok(Self(Arc::new(Loaded {

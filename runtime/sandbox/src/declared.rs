@@ -1,14 +1,13 @@
-//! What a component's file says that it imports, for who only looks: nothing is compiled.
+//! The imports that a component's file declares. Nothing is compiled.
 
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
-use super::host::needed;
 use gristmill_core::topic::Capability;
 
 /// What a topic must grant before this component runs there. Of a file that is broken, or a core module, whose imports are
 /// not yet those of the component that it will be made: nothing.
 pub fn declared_needs(wasm: &[u8]) -> Vec<Capability> {
-    needed(&imports(wasm).unwrap_or_default())
+    Capability::needed(&imports(wasm).unwrap_or_default())
 }
 
 /// Of the outermost component; those of components in it are its own business.

@@ -87,7 +87,7 @@ pub enum LoadError {
     #[error("the compiled component does not fit this sandbox: {problem}")]
     Unfit { problem: String },
     #[error("{problem}; a handler may import {allowed}")]
-    Imports { problem: String, allowed: &'static str },
+    Imports { problem: String, allowed: String },
     #[error(
         "{problem}; a handler exports `gristmill:job/handler@0.1.0`, and may export `gristmill:job/self-test@0.1.0`"
     )]

@@ -1,14 +1,48 @@
 //! What a guest can call: one file per interface of `wit/`, and WASI.
 
-mod capability;
 mod config;
 mod context;
 mod http;
-mod linker;
 mod log;
 mod queue;
 mod wasi;
 
-pub(super) use capability::needed;
-pub(super) use linker::{ALLOWED_IMPORTS, linker};
+use wasmtime::Engine;
+use wasmtime::component::{HasSelf, Linker};
+
+use super::bindings;
+use super::outbound::Outbound;
+use super::state::State;
+
 pub(super) use wasi::GuestWasi;
+
+type Add = fn(&mut Linker<State>, &Outbound) -> wasmtime::Result<()>;
+
+/// The interfaces of `gristmill:job` that a handler may import. All are linked, and one that the topic is not granted
+/// refuses each call: a toolchain's imports say little about what its guest will call.
+const INTERFACES: [(&str, Add); 6] = [
+    ("types", |linker, _| bindings::types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
+    ("context", |linker, _| context::add_to_linker(linker)),
+    ("queue", |linker, _| bindings::queue::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
+    ("log", |linker, _| bindings::log::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
+    ("config", |linker, _| bindings::config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
+    ("http", http::add_to_linker),
+];
+
+/// Everything that any handler may import.
+pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    for (_, add) in INTERFACES {
+        add(&mut linker, outbound)?;
+    }
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    Ok(linker)
+}
+
+/// What a handler may import, for the author of a component that imports more.
+pub(super) fn allowed_imports() -> String {
+    let names = INTERFACES.map(|(name, _)| name).join(",");
+    format!("`gristmill:job/{{{names}}}@0.1` and `wasi:{{cli,io,clocks,random,filesystem,sockets}}@0.2`")
+}
+
+impl bindings::types::Host for State {}
