@@ -1,9 +1,10 @@
 //! A server of a test's own, for handlers that send requests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -78,7 +79,7 @@ impl Server {
 
     /// As they came, with their bodies.
     pub fn requests(&self) -> Vec<String> {
-        self.shared.requests.lock().unwrap().clone()
+        self.shared.requests.lock().clone()
     }
 
     /// Waits until so many requests wait for their answer.
@@ -110,7 +111,7 @@ impl Shared {
         loop {
             let request = read(&mut stream).await?;
             let answer = answer(&request);
-            self.requests.lock().unwrap().push(request);
+            self.requests.lock().push(request);
             let text = match answer {
                 Answer::Now(status, headers, body) => written(status, headers, &body),
                 Answer::Held => {

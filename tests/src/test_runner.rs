@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill::config::{LmstfySettings, Manifest};
@@ -16,6 +16,7 @@ use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::ShardedStore;
 use gristmill::store::{JobState, JobView, Store, Watched};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -109,7 +110,7 @@ impl TestRunner {
             concurrency: 64,
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
-            observer: Some(Arc::new(move |record| records.lock().unwrap().push(record.clone()))),
+            observer: Some(Arc::new(move |record| records.lock().push(record.clone()))),
             metrics: metrics.clone(),
             tenants: door.tenants(),
         };
@@ -188,7 +189,7 @@ impl TestRunner {
 
     /// Every attempt settled so far, in order.
     pub fn records(&self) -> Vec<AttemptRecord> {
-        self.records.lock().unwrap().clone()
+        self.records.lock().clone()
     }
 
     /// The attempts at one job.

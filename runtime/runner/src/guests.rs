@@ -6,10 +6,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
@@ -60,7 +61,7 @@ impl Guests {
     /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's slots let it be.
     pub(super) fn hand_over(&self, work: Vec<Work>) {
         let jobs = work.len();
-        let mut queue = self.0.queue();
+        let mut queue = self.0.queue.lock();
         for work in work {
             let topic = work.claim.lease.topic.clone();
             queue.join(&topic, work);
@@ -78,10 +79,6 @@ impl Drop for Guests {
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, RunQueue<Work>> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// One job wakes one thread that sleeps; more of them, or none asleep, and all are called: whoever comes first takes.
     fn call(&self, jobs: usize) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.threads.len();
@@ -95,7 +92,7 @@ impl Shared {
 
     /// A share of what is in line, and no more than the thread's part of it.
     fn take(&self) -> Vec<Work> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let share = queue.len().div_ceil(self.threads.len()).min(SHARE);
         (0..share).map_while(|_| queue.next()).collect()
     }

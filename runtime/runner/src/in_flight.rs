@@ -2,14 +2,15 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::store_retry::StoreRetry;
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
 use gristmill_core::outcome::Verdict;
 use gristmill_store::{Settlement, Store};
+use parking_lot::Mutex;
 
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
 /// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
@@ -28,7 +29,7 @@ struct Delivery {
 impl InFlight {
     /// Takes jobs up, and gives each the flag that says whether it is still wanted.
     pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
-        let mut jobs = self.jobs();
+        let mut jobs = self.0.lock();
         let take = |claim: &Claim| {
             let unwanted = Arc::<AtomicBool>::default();
             jobs.insert(
@@ -41,7 +42,7 @@ impl InFlight {
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {
-        let mut jobs = self.jobs();
+        let mut jobs = self.0.lock();
         for Settlement { lease, .. } in settlements {
             if let Entry::Occupied(held) = jobs.entry(key(lease))
                 && held.get().delivery == lease.delivery
@@ -53,17 +54,13 @@ impl InFlight {
 
     /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
-        if let Some(held) = self.jobs().get(&(tenant.clone(), job.clone())) {
+        if let Some(held) = self.0.lock().get(&(tenant.clone(), job.clone())) {
             held.unwanted.store(true, Ordering::Relaxed);
         }
     }
 
     fn of(&self, tenant: &Name) -> HashSet<JobId> {
-        self.jobs().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
-    }
-
-    fn jobs(&self) -> MutexGuard<'_, HashMap<(Name, JobId), Delivery>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
     }
 }
 
@@ -134,7 +131,7 @@ mod tests {
         in_flight.put_down(&settled(&first));
         assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
         in_flight.put_down(&settled(&second));
-        assert!(in_flight.jobs().is_empty());
+        assert!(in_flight.0.lock().is_empty());
     }
 
     #[test]

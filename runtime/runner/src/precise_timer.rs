@@ -2,10 +2,11 @@
 //! delayed job's lateness. A thread that waits on a condition variable wakes within a tenth of a millisecond.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 /// An timer clock with a thread of its own, which sleeps until it has to ring.
@@ -57,31 +58,22 @@ impl Drop for PreciseTimer {
 
 impl Shared {
     fn set(&self, setting: Setting) {
-        *self.lock() = setting;
+        *self.setting.lock() = setting;
         self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Setting> {
-        self.setting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The thread: until the timer is dropped.
     fn ring(&self) {
-        let mut setting = self.lock();
+        let mut setting = self.setting.lock();
         loop {
-            setting = match *setting {
+            match *setting {
                 Setting::Ended => return,
-                Setting::Off => self.changed.wait(setting).unwrap_or_else(|poisoned| poisoned.into_inner()),
-                Setting::At(then) => {
-                    let wait = then.saturating_duration_since(Instant::now());
-                    if wait.is_zero() {
-                        *setting = Setting::Off;
-                        self.rang.notify_one();
-                        continue;
-                    }
-                    let woken = self.changed.wait_timeout(setting, wait);
-                    woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                Setting::Off => self.changed.wait(&mut setting),
+                Setting::At(then) if then <= Instant::now() => {
+                    *setting = Setting::Off;
+                    self.rang.notify_one();
                 }
+                Setting::At(then) => drop(self.changed.wait_until(&mut setting, then)),
             }
         }
     }

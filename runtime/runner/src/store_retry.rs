@@ -1,8 +1,8 @@
 //! What happens while the store is away: it is said once, tried again with growing pauses, and said once when it is back.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use gristmill_store::StoreError;
@@ -61,7 +61,7 @@ impl StoreRetry {
     }
 
     pub(super) fn note_away(&self, error: StoreError) {
-        let Ok(mut since) = self.away_since.lock() else { return };
+        let mut since = self.away_since.lock();
         if since.is_none() {
             *since = Some(Instant::now());
             tracing::error!("{:#}; running attempts go on, trying again until it is back", anyhow::Error::from(error));
@@ -69,7 +69,7 @@ impl StoreRetry {
     }
 
     fn note_back(&self) {
-        let Ok(mut since) = self.away_since.lock() else { return };
+        let mut since = self.away_since.lock();
         if let Some(since) = since.take() {
             tracing::info!(away_for = ?since.elapsed(), "the store is back");
             self.returns.send_modify(|count| *count += 1);

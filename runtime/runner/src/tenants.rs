@@ -3,9 +3,10 @@
 //! A topic needs no handler here: its jobs may be claimed over HTTP. They must become due and be taken back all the same.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +66,7 @@ impl Tenants {
         let grains = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX) / GRAIN_MS;
         let lease = Duration::from_millis(grains.saturating_add(1).saturating_mul(GRAIN_MS));
         let Some(end) = Instant::now().checked_add(lease) else { return };
-        let mut ends = self.ends();
+        let mut ends = self.0.ends.lock();
         if ends.len() >= ENDS {
             return;
         }
@@ -80,13 +81,13 @@ impl Tenants {
     /// The tenant whose lease is the next to end, when it does. Cancel-safe. One waiter at a time.
     pub(super) async fn next_end(&self) -> Name {
         loop {
-            let first = self.ends().first().cloned();
+            let first = self.0.ends.lock().first().cloned();
             match first {
                 None => self.0.earlier.notified().await,
                 Some((end, tenant)) if end <= Instant::now() => {
                     // All that ended of this tenant: one look finds them together.
                     let now = Instant::now();
-                    self.ends().retain(|(end, other)| *other != tenant || *end > now);
+                    self.0.ends.lock().retain(|(end, other)| *other != tenant || *end > now);
                     return tenant;
                 }
                 Some((end, _)) => tokio::select! {
@@ -137,10 +138,6 @@ impl Tenants {
             }
             changed
         });
-    }
-
-    fn ends(&self) -> MutexGuard<'_, BTreeSet<(Instant, Name)>> {
-        self.0.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,7 +198,11 @@ mod tests {
         tenants.note_lease(&name("next"), Duration::from_millis(50));
         assert_eq!(tenants.next_end().await, name("next"));
         assert!(begun.elapsed() > Duration::from_millis(50));
-        assert_eq!(tenants.ends().first().map(|(_, tenant)| tenant.clone()), Some(name("late")), "it is still to come");
+        assert_eq!(
+            tenants.0.ends.lock().first().map(|(_, tenant)| tenant.clone()),
+            Some(name("late")),
+            "it is still to come"
+        );
     }
 
     #[tokio::test]

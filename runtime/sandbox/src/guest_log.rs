@@ -166,7 +166,7 @@ impl GuestLog {
     fn forward(&self, line: LogLine) {
         match &self.sink {
             LogSink::Trace => self.trace(&line),
-            LogSink::Collect(lines) => lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line),
+            LogSink::Collect(lines) => lines.lock().push(line),
         }
     }
 

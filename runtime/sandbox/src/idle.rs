@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -60,20 +61,20 @@ impl IdleInstances {
     }
 
     pub(super) fn open_pool(&self) -> PoolId {
-        let mut content = self.content();
+        let mut content = self.content.lock();
         content.next_pool += 1;
         PoolId(content.next_pool)
     }
 
     /// The one used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
     pub(super) fn take(&self, pool: PoolId) -> Option<GuestInstance> {
-        self.content().take(pool, VecDeque::pop_back).map(|idle| idle.instance)
+        self.content.lock().take(pool, VecDeque::pop_back).map(|idle| idle.instance)
     }
 
     /// Keeps an instance, and frees whatever is then too much. Needs a tokio runtime with time enabled.
     pub(super) fn put(self: &Arc<Self>, pool: PoolId, instance: GuestInstance) {
         let bytes = instance.memory_bytes();
-        let mut content = self.content();
+        let mut content = self.content.lock();
         content.put(pool, Idle { instance, bytes, since: Instant::now() });
         let mut surplus = Vec::new();
         while content.instances > self.limits.instances || content.bytes > self.limits.bytes {
@@ -89,25 +90,25 @@ impl IdleInstances {
 
     /// Frees the instance that has been idle longest, at once; false if there is none.
     pub(super) fn free_oldest(&self) -> bool {
-        let oldest = self.content().take_oldest();
+        let oldest = self.content.lock().take_oldest();
         oldest.is_some()
     }
 
     /// How many lie here, and the bytes of their memories.
     pub(super) fn kept(&self) -> (u64, u64) {
-        let content = self.content();
+        let content = self.content.lock();
         (content.instances as u64, content.bytes)
     }
 
     /// Frees all instances of a pool.
     pub(super) fn clear(&self, pool: PoolId) {
-        let all = self.content().take_all(pool);
+        let all = self.content.lock().take_all(pool);
         free(all.into());
     }
 
     /// Frees what has been idle too long at `now`, and says when to look again; none if nothing is left.
     fn free_idle(&self, now: Instant) -> Option<Instant> {
-        let mut content = self.content();
+        let mut content = self.content.lock();
         let mut old = Vec::new();
         let next = loop {
             match content.oldest().map(|(_, since)| since + self.limits.idle) {
@@ -119,10 +120,6 @@ impl IdleInstances {
         drop(content);
         free(old);
         next
-    }
-
-    fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -192,14 +189,14 @@ impl Drop for Watcher {
     /// Dropped with its runtime: whoever keeps an instance next watches again.
     fn drop(&mut self) {
         if let (false, Some(idle)) = (self.ended, self.idle.upgrade()) {
-            idle.content().watched = false;
+            idle.content.lock().watched = false;
         }
     }
 }
 
 impl fmt::Debug for IdleInstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Content { instances, bytes, .. } = &*self.content();
+        let Content { instances, bytes, .. } = &*self.content.lock();
         f.debug_struct("IdleInstances").field("instances", instances).field("bytes", bytes).finish_non_exhaustive()
     }
 }
@@ -211,7 +208,7 @@ mod tests {
     impl IdleInstances {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
-            let content = self.content();
+            let content = self.content.lock();
             assert_eq!(content.idle.values().map(VecDeque::len).sum::<usize>(), content.instances);
             assert_eq!(content.idle.values().flatten().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
             content.instances

@@ -1,8 +1,9 @@
 //! What the host knows about one attempt while its guest runs.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
 use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version};
@@ -107,7 +108,7 @@ impl State {
     }
 
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
-        self.guest_log.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.guest_log.lock()
     }
 }
 
@@ -165,8 +166,8 @@ mod tests {
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
         assert_eq!((follow_ups.len(), follow_ups_bytes, http_requests), (0, 0, 0));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
-        assert_eq!(lines.lock().unwrap().len(), 1);
-        assert_eq!(guest_log.lock().unwrap().close(), 0);
+        assert_eq!(lines.lock().len(), 1);
+        assert_eq!(guest_log.lock().close(), 0);
         assert_eq!((resources.is_empty(), wasi.is_none()), (false, true));
     }
 

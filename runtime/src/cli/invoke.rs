@@ -1,10 +1,11 @@
 //! `gristmill invoke`: one attempt of one component, here and now, with no queue.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -78,7 +79,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)));
     let began = Timestamp::now();
     let report = component.invoke(attempt).await;
-    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    let lines = std::mem::take(&mut *lines.lock());
     tell(global, &topic.limits, &report, &lines, began)
 }
 

@@ -197,12 +197,12 @@ mod tests {
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
-    struct Told(std::sync::Mutex<Vec<Option<JobView>>>);
+    struct Told(parking_lot::Mutex<Vec<Option<JobView>>>);
 
     #[async_trait]
     impl Inspect for Told {
         async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
-            let mut views = self.0.lock().unwrap();
+            let mut views = self.0.lock();
             Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
         }
 
@@ -261,7 +261,7 @@ mod tests {
         for signal in signals {
             sender.send(signal.clone()).await.unwrap();
         }
-        let store = Told(std::sync::Mutex::new(views));
+        let store = Told(parking_lot::Mutex::new(views));
         let end = for_end(&store, &tenant(), &id(), receiver, patience).await.unwrap();
         drop(sender);
         end

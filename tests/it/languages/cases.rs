@@ -1,7 +1,7 @@
 //! What every language's handler makes of a signup.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -12,6 +12,7 @@ use gristmill::outcome::Outcome;
 use gristmill::sandbox::{Attempt, Cancellation, Component, LogLine, LogSink, Report};
 use gristmill::time::Timestamp;
 use gristmill::topic::Topic;
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -73,7 +74,7 @@ impl Case {
         let began = Timestamp::now();
         let report = component.invoke(self.attempt(topic, LogSink::Collect(Arc::clone(&lines)))).await;
         let ended = Timestamp::now();
-        let lines = std::mem::take(&mut *lines.lock().unwrap());
+        let lines = std::mem::take(&mut *lines.lock());
         let mut seen = seen(&report, &lines);
         // The wait begins somewhere within the attempt.
         if let (Some(NewJob { due: Due::At(at), .. }), Some(follow_up)) =

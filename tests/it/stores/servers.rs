@@ -1,8 +1,8 @@
 //! Whole servers on two stores: one that goes away, and a tenant that moves under load while processes are killed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gristmill::job::{Due, JobId, JobSpec, NewJob};
@@ -15,6 +15,7 @@ use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::spec;
 use gristmill_tests::wait::{SOON, until};
+use parking_lot::Mutex;
 use puppet::{End, Script};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -109,8 +110,8 @@ impl Producers {
     }
 
     async fn until_more(&self, count: usize) {
-        let enough = self.acknowledged.lock().unwrap().len() + count;
-        let enough = || (self.acknowledged.lock().unwrap().len() >= enough).then_some(());
+        let enough = self.acknowledged.lock().len() + count;
+        let enough = || (self.acknowledged.lock().len() >= enough).then_some(());
         until("more pushes", 4 * SOON, async || enough()).await;
     }
 
@@ -119,7 +120,7 @@ impl Producers {
         for task in self.tasks {
             task.await.unwrap();
         }
-        self.acknowledged.lock().unwrap().clone()
+        self.acknowledged.lock().clone()
     }
 }
 
@@ -129,7 +130,7 @@ async fn produce(project: Arc<TestProject>, acknowledged: Arc<Mutex<BTreeSet<Job
         // Again and again, as a producer does whose server may be killed at any moment.
         let pushed = tokio::time::timeout(4 * SOON, push(&project, &job)).await.expect("somebody takes the push");
         assert!(matches!(pushed[..], [Pushed::Stored | Pushed::Exists]), "{pushed:?}");
-        acknowledged.lock().unwrap().insert(job.spec.id);
+        acknowledged.lock().insert(job.spec.id);
     }
 }
 

@@ -1,8 +1,9 @@
 //! From the loops that settle to the writer: bounded, and never waited for by a loop that fills it.
 
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::line::Line;
 
@@ -61,7 +62,7 @@ impl Queue {
 
     /// Takes the lines that it has room for and drops the rest. Returns how many were ever dropped if a warning is due.
     pub(super) fn append(&self, lines: impl ExactSizeIterator<Item = Line>) -> Option<u64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.lines.len();
         let fits = lines.len().min(self.max.saturating_sub(before));
         let dropped = (lines.len() - fits) as u64;
@@ -82,47 +83,42 @@ impl Queue {
     /// Waits for lines, gathers for a moment, and returns them all, with how many were dropped behind them. Returns
     /// `None` once the queue is closed and empty.
     pub(super) fn take(&self) -> Option<(Vec<Line>, u64)> {
-        let idle = |state: &mut State| state.lines.is_empty() && !state.closed;
-        let state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.wake.wait_while(&mut state, |state| state.lines.is_empty() && !state.closed);
         let few = |state: &mut State| state.lines.len() < self.early() && !state.closed;
-        let gathered = self.wake.wait_timeout_while(state, GATHER, few);
-        let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        self.wake.wait_while_for(&mut state, few, GATHER);
         let lines = mem::take(&mut state.lines);
         (!lines.is_empty()).then(|| (lines, mem::take(&mut state.dropped)))
     }
 
     /// Waits for this long, or until closed.
     pub(super) fn pause(&self, pause: Duration) {
-        drop(self.wake.wait_timeout_while(self.lock(), pause, |state| !state.closed));
+        self.wake.wait_while_for(&mut self.state.lock(), |state| !state.closed, pause);
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.state.lock().closed
     }
 
     /// No more will come.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.wake.notify_one();
     }
 
     /// Lines that wait, with those that were dropped behind them.
     pub(super) fn waiting(&self) -> u64 {
-        let state = self.lock();
+        let state = self.state.lock();
         state.lines.len() as u64 + state.dropped
     }
 
     /// How many were ever dropped.
     pub(super) fn lost(&self) -> u64 {
-        self.lock().lost
+        self.state.lock().lost
     }
 
     /// From so many on the writer does not wait for more.
     fn early(&self) -> usize {
         self.max / 4
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
@@ -95,7 +96,7 @@ impl GuestStream {
     }
 
     fn print(&self, bytes: &[u8]) {
-        self.guest_log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).print(self.stream, bytes);
+        self.guest_log.lock().print(self.stream, bytes);
     }
 }
 

@@ -18,8 +18,9 @@ mod roots;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -83,7 +84,7 @@ impl Outbound {
 
     /// The topic's client; a new one if the grant is another than before, which closes what the old one kept open.
     fn client(&self, topic: &TopicId, grant: &Arc<HttpGrant>) -> Arc<Client> {
-        let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.clients.lock();
         if let Some(client) = clients.get(topic).filter(|client| client.has_grant(grant)) {
             return Arc::clone(client);
         }

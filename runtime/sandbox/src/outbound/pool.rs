@@ -1,10 +1,11 @@
 //! Connections of one topic that wait for its next request.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::connect::{Connection, Origin};
+use parking_lot::Mutex;
 
 /// Connections that are kept, over all origins; the one that waited longest makes room.
 const IDLE_MAX: usize = 32;
@@ -25,7 +26,7 @@ struct Idle {
 impl Pool {
     /// The connection that was used last, if one to this origin is still open.
     pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
-        let mut idle = self.idle();
+        let mut idle = self.0.lock();
         idle.connections.retain(|(since, _, connection)| since.elapsed() < IDLE_TIME && connection.is_open());
         let place = idle.connections.iter().rposition(|(_, kept, _)| kept == origin)?;
         idle.connections.remove(place).map(|(_, _, connection)| connection)
@@ -33,7 +34,7 @@ impl Pool {
 
     /// Keeps a connection that has brought its answer whole. Needs a tokio runtime.
     pub(super) fn put(self: &Arc<Self>, origin: Origin, connection: Connection) {
-        let mut idle = self.idle();
+        let mut idle = self.0.lock();
         idle.connections.push_back((Instant::now(), origin, connection));
         if idle.connections.len() > IDLE_MAX {
             idle.connections.pop_front();
@@ -45,11 +46,7 @@ impl Pool {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.idle().connections.is_empty()
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().connections.is_empty()
     }
 }
 
@@ -58,7 +55,7 @@ async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(IDLE_TIME / 2).await;
         let Some(pool) = pool.upgrade() else { return };
-        let mut idle = pool.idle();
+        let mut idle = pool.0.lock();
         idle.connections.retain(|(since, _, connection)| since.elapsed() < IDLE_TIME && connection.is_open());
         if idle.connections.is_empty() {
             idle.swept = false;

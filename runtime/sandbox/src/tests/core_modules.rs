@@ -77,7 +77,7 @@ async fn what_a_core_module_prints_becomes_log_lines() {
     let mut attempt = attempt("");
     let lines = listen(&mut attempt);
     assert_eq!(result(component.invoke(attempt).await), [5, 0, 0, 0]);
-    let lines = lines.lock().unwrap();
+    let lines = lines.lock();
     let lines: Vec<_> = lines.iter().map(|line| (line.source, line.message.as_str())).collect();
     assert_eq!(lines, [("stdout", "first"), ("stdout", "second"), ("stderr", "third")]);
 }
@@ -93,7 +93,7 @@ async fn a_long_line_is_written_whole_and_the_modules_memory_is_left_as_it_was()
     let mut attempt = attempt("");
     let lines = listen(&mut attempt);
     assert_eq!(result(component.invoke(attempt).await), b"twelve bytes");
-    assert_eq!(lines.lock().unwrap().iter().map(|line| line.message.len()).sum::<usize>(), 10_000);
+    assert_eq!(lines.lock().iter().map(|line| line.message.len()).sum::<usize>(), 10_000);
 }
 
 #[tokio::test]

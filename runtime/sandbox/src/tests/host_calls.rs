@@ -87,7 +87,7 @@ async fn progress_is_a_log_line() {
     let mut attempt = attempt("");
     let lines = listen(&mut attempt);
     load(&handler("", progress)).await.invoke(attempt).await;
-    let lines = lines.lock().unwrap();
+    let lines = lines.lock();
     assert_eq!((lines[0].source, lines[0].message.as_str()), ("progress", "abc"));
     assert_eq!(lines[0].fields, [("basis-points".to_owned(), "10000".to_owned())]);
 }

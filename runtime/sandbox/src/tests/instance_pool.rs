@@ -327,7 +327,7 @@ async fn a_stream_that_a_guest_holds_on_to_writes_each_jobs_lines_into_its_own_l
         let mut attempt = Attempt { clock_offset_ms, ..attempt(body) };
         let lines = listen(&mut attempt);
         times.push(count(&pool.invoke(&component, attempt).await));
-        let lines: Vec<_> = lines.lock().unwrap().iter().map(|line| (line.source, line.message.clone())).collect();
+        let lines: Vec<_> = lines.lock().iter().map(|line| (line.source, line.message.clone())).collect();
         assert_eq!(lines, [("stdout", body.to_owned())]);
     }
     assert!(times[1] - times[0] >= 400_000, "the clock is the attempt's: {times:?}");

@@ -126,7 +126,7 @@ async fn log_lines_over_the_limit_are_dropped_and_counted() {
     let report = component.invoke(attempt).await;
     assert!(done(&report.outcome));
     assert_eq!(report.log_lines_dropped, 2);
-    let messages: Vec<String> = lines.lock().unwrap().iter().map(|line| line.message.clone()).collect();
+    let messages: Vec<String> = lines.lock().iter().map(|line| line.message.clone()).collect();
     assert_eq!(messages, ["abchi", "abchi", "2 log lines dropped"]);
 }
 

@@ -104,7 +104,7 @@ async fn an_exit_is_a_trap_with_the_guests_last_words() {
         message: message.into(),
         fields: Vec::new(),
     };
-    assert_eq!(*lines.lock().unwrap(), [line("first"), line("panicked at x.rs")]);
+    assert_eq!(*lines.lock(), [line("first"), line("panicked at x.rs")]);
 }
 
 #[tokio::test]

@@ -10,12 +10,13 @@ mod lives;
 mod refusals;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Attempt, CompilerSettings, Component, LogLine, LogSink, Sandbox, SandboxSettings};
 use gristmill_core::job::{JobSpec, Payload};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Limits;
+use parking_lot::Mutex;
 
 /// A sandbox for one attempt at a time, which compiles in this process.
 fn sandbox(cache: &Path) -> Sandbox {

@@ -1,9 +1,9 @@
 //! How fast jobs come and go: what was counted when somebody last asked, about a minute ago, against what is counted now.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use gristmill_core::job::{Name, TopicId};
@@ -46,7 +46,7 @@ impl Rates {
     }
 
     fn at(&self, now: Instant, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.samples.lock();
         if samples.len() >= TENANTS && !samples.contains_key(tenant) {
             samples.clear();
         }

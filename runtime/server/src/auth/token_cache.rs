@@ -1,10 +1,11 @@
 //! The tokens that this door knows: asked of the store, and remembered for as long as the store tells of changes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +85,7 @@ impl TokenCache {
     /// The store cannot be asked.
     pub(crate) async fn has_any(&self) -> Result<bool, StoreError> {
         let (changes, any) = {
-            let remembered = self.lock();
+            let remembered = self.remembered.lock();
             (remembered.changes, remembered.any)
         };
         if let Some((any, until)) = any
@@ -105,7 +106,7 @@ impl TokenCache {
 
     /// The token is no longer what it was. The store tells of that too, but whoever has changed it need not wait.
     pub(crate) fn forget(&self, id: &TokenId) {
-        let mut remembered = self.lock();
+        let mut remembered = self.remembered.lock();
         remembered.changes += 1;
         remembered.tokens.remove(id);
         remembered.any = None;
@@ -145,12 +146,12 @@ impl TokenCache {
     }
 
     fn start_anew(&self, listening: bool) {
-        let mut remembered = self.lock();
+        let mut remembered = self.remembered.lock();
         *remembered = Remembered { listening, changes: remembered.changes + 1, ..Remembered::default() };
     }
 
     fn recall(&self, id: &TokenId) -> Option<Arc<Known>> {
-        let remembered = self.lock();
+        let remembered = self.remembered.lock();
         let (known, until) = remembered.tokens.get(id)?;
         (Instant::now() < *until).then(|| known.clone())
     }
@@ -158,7 +159,7 @@ impl TokenCache {
     async fn ask(&self, id: TokenId) -> Result<Option<Arc<Known>>, StoreError> {
         // Nobody closes it.
         let _turn = self.questions.acquire().await;
-        let changes = self.lock().changes;
+        let changes = self.remembered.lock().changes;
         let Some(FoundToken { token, hash, expires_in }) = self.store.find_token(&id).await? else { return Ok(None) };
         let known = Arc::new(Known { token: Arc::new(token), hash });
         let fresh = expires_in.unwrap_or(Duration::MAX).min(self.fresh);
@@ -173,14 +174,10 @@ impl TokenCache {
 
     /// Keeps an answer, unless something has changed since it was asked for.
     fn remember(&self, changes: u64, fresh: Duration, keep: impl FnOnce(&mut Remembered, Instant)) {
-        let mut remembered = self.lock();
+        let mut remembered = self.remembered.lock();
         if remembered.listening && remembered.changes == changes {
             keep(&mut remembered, Instant::now() + fresh);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,13 +231,14 @@ mod tests {
         let (store, token_cache) = token_cache().await;
         let stop = CancellationToken::new();
         let listening = tokio::spawn(token_cache.clone().listen(stop.clone()));
-        until("somebody to listen", async || token_cache.lock().listening).await;
+        until("somebody to listen", async || token_cache.remembered.lock().listening).await;
         assert!(!knows(&token_cache, "a").await && !token_cache.has_any().await.unwrap());
         let id = add(&store, "a").await;
         until("the token to be known", async || knows(&token_cache, "a").await && token_cache.has_any().await.unwrap())
             .await;
         // For an hour; unless the change was heard of in between, and then the next time.
-        let remembered = async || knows(&token_cache, "a").await && token_cache.lock().tokens.contains_key(&id);
+        let remembered =
+            async || knows(&token_cache, "a").await && token_cache.remembered.lock().tokens.contains_key(&id);
         until("the token to be remembered", remembered).await;
         store.revoke_token(&id).await.unwrap();
         until("the token to be gone", async || {
@@ -256,10 +254,10 @@ mod tests {
         let (store, token_cache) = token_cache().await;
         let id = add(&store, "a").await;
         token_cache.start_anew(true);
-        let before = token_cache.lock().changes;
+        let before = token_cache.remembered.lock().changes;
         token_cache.forget(&id);
         token_cache.remember(before, LONG, |remembered, until| remembered.any = Some((true, until)));
-        assert!(token_cache.lock().any.is_none());
+        assert!(token_cache.remembered.lock().any.is_none());
     }
 
     #[tokio::test]
@@ -267,10 +265,10 @@ mod tests {
         let (store, token_cache) = token_cache().await;
         add(&store, "a").await;
         token_cache.start_anew(true);
-        assert!(knows(&token_cache, "a").await && token_cache.lock().tokens.len() == 1);
+        assert!(knows(&token_cache, "a").await && token_cache.remembered.lock().tokens.len() == 1);
         token_cache.start_anew(false);
-        assert!(token_cache.lock().tokens.is_empty());
-        assert!(knows(&token_cache, "a").await && token_cache.lock().tokens.is_empty());
+        assert!(token_cache.remembered.lock().tokens.is_empty());
+        assert!(knows(&token_cache, "a").await && token_cache.remembered.lock().tokens.is_empty());
     }
 
     #[tokio::test]

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::rate::Rates;
@@ -41,7 +42,7 @@ impl TenantLimiter {
     /// # Errors
     /// It is one too many. It is told when to come again.
     pub(crate) fn enter(&self, token: &Token, limits: TenantLimits) -> Result<TenantPermit, Problem> {
-        let (mut used, now) = (self.used(), Instant::now());
+        let (mut used, now) = (self.0.lock(), Instant::now());
         if let Some(rate) = token.limits.requests {
             let counted = used.tokens.count(token.id.clone(), rate, now);
             counted.map_err(|wait| limited("the token's requests per second are used up", wait))?;
@@ -57,10 +58,6 @@ impl TenantLimiter {
         }
         *at_once += 1;
         Ok(TenantPermit { quota: self.clone(), tenant: Some(tenant.clone()) })
-    }
-
-    fn used(&self) -> MutexGuard<'_, Used> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,7 +85,7 @@ impl TenantPermit {
 impl Drop for TenantPermit {
     fn drop(&mut self) {
         let Some(tenant) = &self.tenant else { return };
-        let mut used = self.quota.used();
+        let mut used = self.quota.0.lock();
         if let Some(at_once) = used.at_once.get_mut(tenant) {
             *at_once -= 1;
             if *at_once == 0 {
@@ -130,7 +127,7 @@ mod tests {
         quota.enter(&token("c", Some("other")), at_once(1)).unwrap();
         drop(first);
         drop((quota.enter(&a, at_once(2)).unwrap(), second));
-        assert!(quota.used().at_once.is_empty(), "nobody is remembered who asks for nothing");
+        assert!(quota.0.lock().at_once.is_empty(), "nobody is remembered who asks for nothing");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! clients that share both, or that come by way of several servers, it cannot be told who acks.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gristmill_core::job::{JobId, Name, WorkerId};
+use parking_lot::Mutex;
 
 /// Jobs that are remembered in each of two generations: those that nobody has acked.
 const JOBS: usize = 32_768;
@@ -28,7 +28,7 @@ struct Generations {
 impl Holders {
     /// `worker` was given this delivery of the job.
     pub(super) fn note(&self, tenant: &Name, job: &JobId, delivery: u64, worker: &WorkerId) {
-        let (key, mut generations) = ((tenant.clone(), job.clone()), self.lock());
+        let (key, mut generations) = ((tenant.clone(), job.clone()), self.0.lock());
         let mut deliveries = generations.take(&key);
         deliveries.push((delivery, worker.clone()));
         let over = deliveries.len().saturating_sub(DELIVERIES);
@@ -41,7 +41,7 @@ impl Holders {
 
     /// Whether `worker` is known to have had an earlier delivery than this one, and not this one.
     pub(super) fn is_late(&self, tenant: &Name, job: &JobId, delivery: u64, worker: &WorkerId) -> bool {
-        let (key, generations) = ((tenant.clone(), job.clone()), self.lock());
+        let (key, generations) = ((tenant.clone(), job.clone()), self.0.lock());
         let deliveries = generations.young.get(&key).or_else(|| generations.old.get(&key));
         let mut had = deliveries.into_iter().flatten().filter(|(_, holder)| holder == worker).peekable();
         had.peek().is_some() && had.all(|(earlier, _)| *earlier < delivery)
@@ -49,11 +49,7 @@ impl Holders {
 
     /// The job is over.
     pub(super) fn forget(&self, tenant: &Name, job: &JobId) {
-        drop(self.lock().take(&(tenant.clone(), job.clone())));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(self.0.lock().take(&(tenant.clone(), job.clone())));
     }
 }
 
@@ -101,6 +97,6 @@ mod tests {
         for delivery in 2..100 {
             holders.note(&tenant, &job(2 * JOBS), delivery, &worker);
         }
-        assert_eq!(holders.lock().take(&(tenant, job(2 * JOBS))).len(), DELIVERIES);
+        assert_eq!(holders.0.lock().take(&(tenant, job(2 * JOBS))).len(), DELIVERIES);
     }
 }

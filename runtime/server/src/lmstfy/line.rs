@@ -4,9 +4,10 @@
 //! nobody's alone to find.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -107,7 +108,7 @@ async fn hear(mut listener: Listener, standing: Arc<Mutex<Standing>>) {
 }
 
 fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    standing.lock().unwrap_or_else(PoisonError::into_inner)
+    standing.lock()
 }
 
 impl Standing {

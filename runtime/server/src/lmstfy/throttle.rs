@@ -1,9 +1,10 @@
 //! lmstfy's throttler: so many successful publishes and consumes of a token in each interval. Each server counts for itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::refusal::Refusal;
@@ -65,7 +66,7 @@ impl Throttles {
         if most == 0 {
             return Ok(counted(None));
         }
-        let mut windows = self.lock();
+        let mut windows = self.0.lock();
         if windows.len() >= FORGET_FROM {
             windows.retain(|_, window| window.until > now);
         }
@@ -80,10 +81,6 @@ impl Throttles {
         window.count += 1;
         Ok(counted(Some((token.clone(), action, window.until))))
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(TokenId, Action), Window>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Counted {
@@ -96,7 +93,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let Some((token, action, until)) = self.what.take() else { return };
         // Of an interval that is over nothing is left to give back to.
-        if let Some(window) = self.throttles.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
+        if let Some(window) = self.throttles.0.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
             window.count = window.count.saturating_sub(1);
         }
     }

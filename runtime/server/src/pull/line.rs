@@ -2,8 +2,9 @@
 //! A thousand workers that wait for one topic cost no more than one of them, and are served in the order in which they came.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Code, Problem};
@@ -50,7 +51,7 @@ impl Lines {
 
     /// The line for these topics. It lasts for as long as somebody is in it.
     pub(super) fn line(&self, topics: &[TopicId]) -> Arc<Line> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if let Some(line) = lines.get(topics).and_then(Weak::upgrade) {
             return line;
         }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
@@ -73,7 +74,7 @@ impl ConnectionLimiter {
     /// Closes the connection that has been idle for the longest, if one is idle. Does nothing while another one is leaving: it
     /// has only not come to it yet.
     pub(crate) fn close_one(&self) {
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         if !idle.leaving.is_empty() {
             return;
         }
@@ -81,10 +82,6 @@ impl ConnectionLimiter {
             idle.leaving.insert(place);
             leave.cancel();
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +94,7 @@ impl Connection {
     }
 
     fn rest(&self) {
-        let mut idle = self.limiter.idle();
+        let mut idle = self.limiter.idle.lock();
         idle.last += 1;
         let place = idle.last;
         idle.by_age.insert(place, self.leave.clone());
@@ -106,7 +103,7 @@ impl Connection {
 
     fn rise(&self) {
         let place = self.idle_as.swap(0, Ordering::Relaxed);
-        let mut idle = self.limiter.idle();
+        let mut idle = self.limiter.idle.lock();
         idle.by_age.remove(&place);
         idle.leaving.remove(&place);
     }

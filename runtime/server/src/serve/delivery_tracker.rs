@@ -5,10 +5,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -60,18 +61,18 @@ impl<S: ClientStream> ClientStream for TlsStream<S> {
 impl DeliveryTracker {
     /// The answer is being written. One that was expected before has arrived: there was another request since.
     pub(crate) fn expect(&self, claims: ClaimGuard) {
-        let before = self.lock().replace(Expected { claims, sent: Instant::now() });
+        let before = self.0.lock().replace(Expected { claims, sent: Instant::now() });
         before.into_iter().for_each(|before| before.claims.arrived());
     }
 
     fn arrived(&self) {
-        let expected = self.lock().take();
+        let expected = self.0.lock().take();
         expected.into_iter().for_each(|expected| expected.claims.arrived());
     }
 
     /// Bytes were refused.
     fn lost(&self) {
-        let expected = self.lock().take();
+        let expected = self.0.lock().take();
         match expected {
             Some(Expected { claims, sent }) if sent.elapsed() > REFUSED_WITHIN => claims.arrived(),
             lost => drop(lost),
@@ -80,17 +81,13 @@ impl DeliveryTracker {
 
     /// Bytes are still being taken.
     fn renew(&self) {
-        if let Some(expected) = &mut *self.lock() {
+        if let Some(expected) = &mut *self.0.lock() {
             expected.sent = Instant::now();
         }
     }
 
     fn is_expecting(&self) -> bool {
-        self.lock().is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Expected>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().is_some()
     }
 }
 

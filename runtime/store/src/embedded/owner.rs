@@ -9,10 +9,10 @@ use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::StoreError;
 use gristmill_core::token::TokenText;
+use parking_lot::Mutex;
 
 /// Nobody but the owner's user reads what is written down: it has a secret in it.
 const PRIVATE: u32 = 0o600;
@@ -78,20 +78,16 @@ impl Lock {
     /// Writes down where the owner answers, and the secret that it knows its own commands by. Without the secret, if the
     /// file is somebody else's: it could not be kept from others.
     pub(super) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
-        let private = self.file().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
+        let private = self.file.lock().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
         let secret = if private { secret } else { "" };
         self.write(&format!("{}\n{http}\n{secret}\n", std::process::id())).map_err(|error| away(&self.path, error))
     }
 
     /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
     fn write(&self, note: &str) -> io::Result<()> {
-        let mut file = self.file();
+        let mut file = self.file.lock();
         file.rewind()?;
         file.write_all(note.as_bytes())
-    }
-
-    fn file(&self) -> MutexGuard<'_, File> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Wake-ups: the writer tells whoever listens in this process, once what it tells of is committed.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use crate::Signal;
@@ -59,7 +59,7 @@ impl Listeners {
 }
 
 fn lock<T>(listeners: &Mutex<T>) -> MutexGuard<'_, T> {
-    listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    listeners.lock()
 }
 
 impl Listener {

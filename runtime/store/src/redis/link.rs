@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -37,7 +37,7 @@ pub(super) struct Link {
 /// A connection, and the scripts that it has taught its server, by their hashes.
 struct Live {
     connection: MultiplexedConnection,
-    taught: std::sync::Mutex<HashSet<&'static str>>,
+    taught: parking_lot::Mutex<HashSet<&'static str>>,
 }
 
 impl fmt::Debug for Link {
@@ -117,7 +117,7 @@ impl Link {
                 .set_connection_timeout(Some(CONNECT_TIMEOUT))
                 .set_response_timeout(Some(RESPONSE_TIMEOUT));
             let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-            let live = Arc::new(Live { connection, taught: std::sync::Mutex::default() });
+            let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default() });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
         };
@@ -154,10 +154,10 @@ impl Live {
     /// its first calls are refused, its last ones are not, and what is repeated would come behind them.
     async fn teach(&self, script: &'static Script) -> RedisResult<()> {
         let hash = script.get_hash();
-        let known = self.taught.lock().unwrap_or_else(PoisonError::into_inner).contains(hash);
+        let known = self.taught.lock().contains(hash);
         if !known {
             script.load_async(&mut self.connection.clone()).await?;
-            self.taught.lock().unwrap_or_else(PoisonError::into_inner).insert(hash);
+            self.taught.lock().insert(hash);
         }
         Ok(())
     }

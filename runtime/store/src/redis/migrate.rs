@@ -1,9 +1,9 @@
 //! Migrate: due jobs go from delayed to ready.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::pipe;
 
 use super::clock::TimeReply;
@@ -38,7 +38,7 @@ struct Heads {
 impl RedisStore {
     pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let keys = self.keys(tenant);
-        let mut next = self.due_next().remove(tenant).unwrap_or_default();
+        let mut next = self.due_next.lock().remove(tenant).unwrap_or_default();
         let (mut moved, mut guessed) = (0, true);
         loop {
             let room = limit.saturating_sub(moved).min(JOBS);
@@ -51,7 +51,7 @@ impl RedisStore {
             // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
             let in_vain = some == 0 && heads.topics == next;
             if moved >= limit || !is_due || in_vain {
-                self.due_next().insert(tenant.clone(), heads.topics);
+                self.due_next.lock().insert(tenant.clone(), heads.topics);
                 return Ok(Migrated { moved, next_due_in: heads.due_in });
             }
             next = heads.topics;
@@ -94,9 +94,5 @@ impl RedisStore {
         let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
         let moved = Reply::new(reply).and_then(|mut reply| reply.integer()).map_err(self.misread(DOING))?;
         Ok(usize::try_from(moved).unwrap_or(0))
-    }
-
-    fn due_next(&self) -> MutexGuard<'_, HashMap<Name, Vec<Name>>> {
-        self.due_next.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,10 +1,11 @@
 //! One store of several, and whether it is there.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use parking_lot::Mutex;
 
 use crate::inspect::probe;
 use crate::{StoreError, Transfer};
@@ -72,25 +73,25 @@ impl Shard {
     }
 
     pub(super) fn away(&self) -> Option<StoreError> {
-        let health = self.health();
+        let health = self.health.lock();
         let Unavailable { store, problem, .. } = health.away.as_ref()?;
         Some(StoreError::Unavailable { store: store.clone(), source: anyhow!("{problem}") })
     }
 
     /// How often it has come back.
     pub(super) fn returns(&self) -> u64 {
-        self.health().returns
+        self.health.lock().returns
     }
 
     /// After an outage everybody's heartbeat is old. Until there was time for new ones nobody is called dead.
     pub(super) fn dead_after(&self, dead_after: Duration) -> Duration {
-        let back_since = self.health().back_since;
+        let back_since = self.health.lock().back_since;
         let judged = back_since.is_none_or(|since| since.elapsed() >= dead_after);
         if judged { dead_after } else { Duration::MAX }
     }
 
     fn note_unavailable(self: &Arc<Self>, store: &str, problem: &anyhow::Error) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         if !self.is_far || health.away.is_some() {
             return;
         }
@@ -101,16 +102,12 @@ impl Shard {
     }
 
     fn note_back(&self) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         if let Some(Unavailable { since, .. }) = health.away.take() {
             tracing::info!(store = %self.name, away_for = ?since.elapsed(), "is back");
             health.back_since = Some(Instant::now());
             health.returns += 1;
         }
-    }
-
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

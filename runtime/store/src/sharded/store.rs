@@ -1,12 +1,13 @@
 //! [`ShardedStore`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{RwLock, mpsc, watch};
 
 use super::member::{Shard, ShardSpec};
@@ -149,7 +150,7 @@ impl ShardedStore {
     }
 
     pub(super) fn topics_with_backlog(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
-        self.0.topics_with_backlog.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.topics_with_backlog.lock()
     }
 
     /// Notes topics of which a claim finds jobs in a place that is not the first.
@@ -164,7 +165,7 @@ impl ShardedStore {
 
     /// Whose turn it is with a tenant's waiting jobs: see [`Core::turns`].
     pub(super) fn turn(&self, tenant: &Name) -> Arc<RwLock<()>> {
-        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.0.turns.lock();
         Arc::clone(turns.entry(tenant.clone()).or_default())
     }
 }

@@ -1,8 +1,9 @@
 //! A server that says exactly what it is told to, right or wrong.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -67,12 +68,12 @@ impl Server {
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
-        self.seen.lock().unwrap().iter().map(|(_, request)| request.clone()).collect()
+        self.seen.lock().iter().map(|(_, request)| request.clone()).collect()
     }
 
     /// The connection that each request came on.
     pub(super) fn connections(&self) -> Vec<usize> {
-        self.seen.lock().unwrap().iter().map(|(number, _)| *number).collect()
+        self.seen.lock().iter().map(|(number, _)| *number).collect()
     }
 
     /// Waits until so many requests have come.
@@ -105,7 +106,7 @@ async fn serve(
 ) -> Option<()> {
     loop {
         let request = read(&mut stream).await?;
-        seen.lock().unwrap().push((number, request.clone()));
+        seen.lock().push((number, request.clone()));
         for piece in answer(&request) {
             match piece {
                 Piece::Text(text) => stream.write_all(text.as_bytes()).await.ok()?,
