@@ -1,11 +1,14 @@
-//! How long the store takes to answer, by what it was asked.
+//! How long the store takes to answer, by operation and result.
 
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::histogram::{Histogram, Scale};
 
-/// What a store is asked to do, one by one the methods of its traits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a store is asked to do, one by one the methods of its traits. In kebab case it is the label `operation`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Operation {
     Push,
     Signals,
@@ -29,74 +32,47 @@ pub enum Operation {
     Cancel,
     Pause,
     Tenants,
-    /// Whatever concerns tokens.
+    /// Everything about tokens.
     Token,
 }
 
-/// What it said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How the store answered. In kebab case it is the label `result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CallResult {
     Ok,
-    /// It did not answer.
+    /// The store did not answer.
+    #[strum(serialize = "away")]
     Unavailable,
-    /// Anything else that is not what was asked for.
+    /// The store answered that it did not do it.
     Refused,
 }
 
-const OPERATIONS: [(Operation, &str); 23] = [
-    (Operation::Push, "push"),
-    (Operation::Signals, "signals"),
-    (Operation::Claim, "claim"),
-    (Operation::Settle, "settle"),
-    (Operation::Migrate, "migrate"),
-    (Operation::Extend, "extend"),
-    (Operation::Checkpoint, "checkpoint"),
-    (Operation::Heartbeat, "heartbeat"),
-    (Operation::Retire, "retire"),
-    (Operation::Overdue, "overdue"),
-    (Operation::Held, "held"),
-    (Operation::Wanted, "wanted"),
-    (Operation::Sweep, "sweep"),
-    (Operation::Counts, "counts"),
-    (Operation::Job, "job"),
-    (Operation::List, "list"),
-    (Operation::Dead, "dead"),
-    (Operation::Respawn, "respawn"),
-    (Operation::DeleteDead, "delete-dead"),
-    (Operation::Cancel, "cancel"),
-    (Operation::Pause, "pause"),
-    (Operation::Tenants, "tenants"),
-    (Operation::Token, "token"),
-];
-const RESULTS: [(CallResult, &str); 3] =
-    [(CallResult::Ok, "ok"), (CallResult::Unavailable, "away"), (CallResult::Refused, "refused")];
-
-/// One histogram for each operation and answer.
+/// One histogram for each operation and result.
 #[derive(Debug)]
-pub(super) struct Calls(Box<[[Histogram; RESULTS.len()]]>);
+pub(super) struct Calls(Box<[[Histogram; CallResult::VARIANTS.len()]]>);
 
 impl Default for Calls {
     fn default() -> Self {
-        let answers = || std::array::from_fn(|_| Histogram::new(&Scale::CALL_TIMES));
-        Self(OPERATIONS.iter().map(|_| answers()).collect())
+        let results = || std::array::from_fn(|_| Histogram::new(&Scale::CALL_TIMES));
+        Self(Operation::VARIANTS.iter().map(|_| results()).collect())
     }
 }
 
 impl Calls {
-    pub(super) fn observe(&self, operation: Operation, answer: CallResult, took: Duration) {
-        let answers = self.0.get(operation as usize);
-        if let Some(histogram) = answers.and_then(|answers| answers.get(answer as usize)) {
+    pub(super) fn observe(&self, operation: Operation, result: CallResult, took: Duration) {
+        let results = self.0.get(operation as usize);
+        if let Some(histogram) = results.and_then(|results| results.get(result as usize)) {
             histogram.observe_time(took);
         }
     }
 
-    /// By operation and answer, in words.
+    /// Labels `operation` and `result` with their histograms.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &Histogram)> {
-        let answered = |operation: &'static str| {
-            move |(histogram, (_, answer)): (_, &(CallResult, &'static str))| (operation, *answer, histogram)
-        };
-        let operations = OPERATIONS.iter().zip(&self.0);
-        operations.flat_map(move |((_, name), answers)| answers.iter().zip(&RESULTS).map(answered(name)))
+        Operation::VARIANTS.iter().zip(&self.0).flat_map(|(operation, histograms)| {
+            let results = CallResult::VARIANTS.iter().zip(histograms);
+            results.map(move |(result, histogram)| (operation.into(), result.into(), histogram))
+        })
     }
 }
 
@@ -105,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operation_and_answer_has_its_own_histogram() {
+    fn each_operation_and_result_has_its_own_histogram() {
         let calls = Calls::default();
-        for (operation, name) in OPERATIONS {
-            for (answer, said) in RESULTS {
-                calls.observe(operation, answer, Duration::from_millis(1));
+        for operation in Operation::VARIANTS {
+            for result in CallResult::VARIANTS {
+                calls.observe(*operation, *result, Duration::from_millis(1));
                 let seen: Vec<_> =
                     calls.all().filter(|(.., histogram)| histogram.count() == 1).map(|(a, b, _)| (a, b)).collect();
-                assert_eq!(seen.last(), Some(&(name, said)));
+                assert_eq!(seen.last(), Some(&(operation.into(), result.into())));
             }
         }
         assert!(calls.all().all(|(.., histogram)| histogram.count() == 1));

@@ -1,13 +1,16 @@
-//! One thing that has happened, as it is told.
+//! One thing that has happened, as a stream of events shows it.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::topic::End;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
-/// What has happened. The names are stable; new ones may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What has happened. The names, in kebab case, are stable; new ones may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum EventKind {
     JobPushed,
     JobStarted,
@@ -31,35 +34,18 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [(Self, &str); 17] = [
-        (Self::JobPushed, "job-pushed"),
-        (Self::JobStarted, "job-started"),
-        (Self::JobCompleted, "job-completed"),
-        (Self::JobRetried, "job-retried"),
-        (Self::JobSnoozed, "job-snoozed"),
-        (Self::JobReleased, "job-released"),
-        (Self::JobDead, "job-dead"),
-        (Self::JobExpired, "job-expired"),
-        (Self::JobCancelled, "job-cancelled"),
-        (Self::JobRespawned, "job-respawned"),
-        (Self::JobTakenBack, "job-taken-back"),
-        (Self::HandlerLoaded, "handler-loaded"),
-        (Self::HandlerReplaced, "handler-replaced"),
-        (Self::HandlerRefused, "handler-refused"),
-        (Self::HandlerRemoved, "handler-removed"),
-        (Self::TopicPaused, "topic-paused"),
-        (Self::TopicResumed, "topic-resumed"),
-    ];
+    /// The name of every kind.
+    pub const NAMES: &[&str] = Self::VARIANTS;
 
     pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        self.into()
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
+        text.parse().ok()
     }
 
-    /// What follows for the job from a settlement that the store has carried out.
+    /// The event of a settlement. Returns `None` if the store did not carry it out.
     pub const fn of_end(end: End) -> Option<Self> {
         match end {
             End::Acked => Some(Self::JobCompleted),
@@ -74,14 +60,7 @@ impl EventKind {
     }
 }
 
-/// By name.
-impl Serialize for EventKind {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.as_str())
-    }
-}
-
-/// One event. Neither bodies nor results, nor what a handler said.
+/// One event. It holds no body, no result, and nothing that a handler wrote.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
     pub kind: EventKind,
@@ -101,10 +80,10 @@ pub struct Event {
     pub worker: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<Name>,
-    /// The beginning of the component's SHA-256.
+    /// The first digits of the component's SHA-256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Of a job its failure in a word, of a handler why it was refused.
+    /// For a job its failure in a word, for a handler why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,13 +94,13 @@ pub struct Event {
     pub fuel: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// Whose business it is besides `tenant`.
+    /// Further tenants whose streams show it.
     #[serde(skip)]
     pub concerns: Vec<Name>,
 }
 
 impl Event {
-    /// An event of which nothing else is known yet.
+    /// An event of now with nothing but its kind.
     pub fn new(kind: EventKind) -> Self {
         Self {
             kind,
@@ -158,14 +137,16 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for (kind, name) in EventKind::ALL {
-            assert_eq!((EventKind::parse(name), kind.as_str()), (Some(kind), name));
+        for name in EventKind::NAMES {
+            let kind = EventKind::parse(name).unwrap();
+            assert_eq!((kind.as_str(), serde_json::to_value(kind).unwrap()), (*name, (*name).into()));
         }
+        assert_eq!(EventKind::JobTakenBack.as_str(), "job-taken-back");
         assert_eq!(EventKind::parse("job-vanished"), None);
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn an_unknown_field_is_left_out() {
         let event = Event { at_ms: Timestamp::from_millis(7), ..Event::new(EventKind::HandlerRemoved) };
         assert_eq!(serde_json::to_string(&event).unwrap(), r#"{"kind":"handler-removed","at_ms":7}"#);
     }

@@ -1,10 +1,11 @@
 //! What happens on this node, told to whoever listens at that moment. While nobody does, an event costs one look at a
 //! number; nobody who listens is ever waited for.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::event::{Event, EventKind};
@@ -79,7 +80,8 @@ impl Events {
             let event = Arc::new(event());
             let missed = self
                 .0
-                .subscribers()
+                .subscribers
+                .lock()
                 .iter_mut()
                 .map(|subscriber| subscriber.offer(&event))
                 .filter(|received| !received)
@@ -98,7 +100,7 @@ impl Events {
     pub fn subscribe(&self, filter: Filter) -> Result<EventStream, TooManyStreams> {
         let (sender, queue) = mpsc::channel(QUEUED);
         let missed = Arc::<AtomicU64>::default();
-        let mut subscribers = self.0.subscribers();
+        let mut subscribers = self.0.subscribers.lock();
         let ours = subscribers
             .iter()
             .filter(|subscriber| subscriber.filter.tenant.is_some() && subscriber.filter.tenant == filter.tenant)
@@ -124,11 +126,7 @@ impl Events {
     }
 }
 
-impl Shared {
-    fn subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 impl Filter {
     fn wants(&self, event: &Event) -> bool {
@@ -176,7 +174,7 @@ impl EventStream {
 
     /// Something was missed, and nothing has come behind it that could have said so. Counted under the lock of the subscribers.
     fn poll_missed(&mut self) -> Poll<Received> {
-        let _lock = self.shared.subscribers();
+        let _lock = self.shared.subscribers.lock();
         if let Ok(item) = self.queue.try_recv() {
             return Poll::Ready(item);
         }
@@ -189,7 +187,7 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        let mut subscribers = self.shared.subscribers();
+        let mut subscribers = self.shared.subscribers.lock();
         subscribers.retain(|subscriber| !Arc::ptr_eq(&subscriber.missed, &self.missed));
         self.shared.count.store(subscribers.len(), Ordering::Relaxed);
     }

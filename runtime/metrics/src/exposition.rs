@@ -1,10 +1,13 @@
-//! Writes numbers down as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0.
+//! Tables of metrics, and their text for Prometheus: format 0.0.4, or OpenMetrics 1.0.
+//!
+//! A metric is one row of a table ([`Metric`]). A new number is a field that counts, and a row.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::histogram::Histogram;
 
-/// In which words.
+/// The text format of an exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Text,
@@ -12,7 +15,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a request that accepts this gets: OpenMetrics only if it asks for it by name.
+    /// The format for a request with this header `Accept`: OpenMetrics only if the header names it.
     pub fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
     }
@@ -25,48 +28,89 @@ impl Format {
     }
 }
 
-/// What sort of numbers a family holds.
+/// The type of a metric, as Prometheus knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricType {
     /// Only grows, until the process ends. Its name ends in `_total`.
     Counter,
     Gauge,
     Histogram,
-    /// Always 1: its labels are what it says. Its name ends in `_info`.
+    /// Always 1: its labels are the information. Its name ends in `_info`.
     Info,
 }
 
-/// A page that is being written.
+/// A row of a table of metrics: what users see of it, and how its samples are read from a `T`.
+#[derive(Debug)]
+pub struct Metric<T> {
+    name: &'static str,
+    metric_type: MetricType,
+    help: &'static str,
+    samples: fn(&T, &mut Family<'_>),
+}
+
+/// A row of a table of metrics. `help`: one line.
+pub const fn metric<T>(
+    name: &'static str,
+    metric_type: MetricType,
+    help: &'static str,
+    samples: fn(&T, &mut Family<'_>),
+) -> Metric<T> {
+    Metric { name, metric_type, help, samples }
+}
+
+/// Something that is measured.
+pub trait Measured {
+    /// The labels of each of its samples.
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        Vec::new()
+    }
+}
+
+/// The text that a scrape gets.
 #[derive(Debug)]
 pub struct Exposition {
     format: Format,
     text: String,
 }
 
-/// One family of series. A family without a sample leaves no trace.
+/// The samples of one metric. A metric without a sample leaves no trace.
 #[derive(Debug)]
 pub struct Family<'a> {
     exposition: &'a mut Exposition,
     name: &'static str,
     metric_type: MetricType,
     help: &'static str,
-    begun: bool,
+    /// Those of the item whose samples are being written, as text.
+    labels: String,
+    has_head: bool,
 }
 
-/// The labels of a sample. Values may hold anything.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+/// Labels of one sample besides those of its item. Values may hold anything.
+type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
     pub fn new(format: Format) -> Self {
         Self { format, text: String::new() }
     }
 
-    /// All samples of a family stand together, so each is begun once. `help`: one line.
-    pub fn family(&mut self, name: &'static str, metric_type: MetricType, help: &'static str) -> Family<'_> {
-        Family { exposition: self, name, metric_type, help, begun: false }
+    /// Writes every metric of the table, each with the samples of all items.
+    pub fn write<'a, T: Measured + 'a>(&mut self, table: &[Metric<T>], items: impl Iterator<Item = &'a T> + Clone) {
+        for metric in table {
+            let mut family = self.family(metric.name, metric.metric_type, metric.help);
+            for item in items.clone() {
+                family.labels.clear();
+                append(&mut family.labels, &item.labels());
+                (metric.samples)(item, &mut family);
+            }
+        }
     }
 
-    /// The whole page.
+    /// Begins a metric. All its samples stand together, so each is begun once.
+    pub(super) fn family(&mut self, name: &'static str, metric_type: MetricType, help: &'static str) -> Family<'_> {
+        Family { exposition: self, name, metric_type, help, labels: String::new(), has_head: false }
+    }
+
+    /// The whole text.
     pub fn end(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
@@ -80,7 +124,7 @@ impl Family<'_> {
         self.float(labels, value as f64);
     }
 
-    /// As [`Self::sample`], and nothing if there is nothing: a series that never was need not be stored.
+    /// Writes a sample unless its value is 0: a series that was never raised is left out.
     pub fn sample_if_any(&mut self, labels: Labels<'_>, value: u64) {
         if value > 0 {
             self.sample(labels, value);
@@ -88,71 +132,57 @@ impl Family<'_> {
     }
 
     pub fn float(&mut self, labels: Labels<'_>, value: f64) {
-        self.begin();
-        self.line("", labels, None, value);
+        self.head();
+        self.line("", labels, value);
     }
 
-    /// Nothing of a histogram that has seen nothing.
+    /// Writes a histogram unless it is empty.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
-        // The sum first: with observations under way the page may be a little behind in it, never ahead.
+        // The sum first: with observations under way it may be a little behind the buckets, never ahead.
         let (sum, buckets) = (histogram.total(), histogram.buckets().collect::<Vec<_>>());
-        // So that the parts fit together, whatever happens meanwhile, the count is the last bucket's.
+        // The count is the last bucket's, so that they agree whatever is observed meanwhile.
         let count = buckets.last().map_or(0, |(_, count)| *count);
         if count == 0 {
             return;
         }
-        self.begin();
+        self.head();
         for (bound, below) in buckets {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), in_full);
-            self.line("_bucket", labels, Some(&bound), below as f64);
+            self.line("_bucket", &[labels, &[("le", &bound)]].concat(), below as f64);
         }
-        self.line("_sum", labels, None, sum);
-        self.line("_count", labels, None, count as f64);
+        self.line("_sum", labels, sum);
+        self.line("_count", labels, count as f64);
     }
 
-    fn begin(&mut self) {
-        if std::mem::replace(&mut self.begun, true) {
+    /// Writes `HELP` and `TYPE` before the first sample.
+    fn head(&mut self) {
+        if std::mem::replace(&mut self.has_head, true) {
             return;
         }
-        // OpenMetrics names the family without what its sort appends.
-        let (name, metric_type) = match (self.exposition.format, self.metric_type) {
+        let Exposition { format, text } = &mut *self.exposition;
+        // OpenMetrics names the family without the suffix of its type.
+        let (name, metric_type) = match (format, self.metric_type) {
             (Format::OpenMetrics, MetricType::Counter) => (self.name.trim_end_matches("_total"), "counter"),
             (Format::OpenMetrics, MetricType::Info) => (self.name.trim_end_matches("_info"), "info"),
             (_, MetricType::Counter) => (self.name, "counter"),
             (_, MetricType::Gauge | MetricType::Info) => (self.name, "gauge"),
             (_, MetricType::Histogram) => (self.name, "histogram"),
         };
-        let text = &mut self.exposition.text;
-        text.push_str("# HELP ");
-        text.push_str(name);
-        text.push(' ');
-        escape(text, self.help);
-        text.push_str("\n# TYPE ");
-        text.push_str(name);
-        text.push(' ');
-        text.push_str(metric_type);
-        text.push('\n');
+        let help = escape(self.help);
+        // A `String` takes everything.
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {metric_type}").ok();
     }
 
-    fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: f64) {
-        let text = &mut self.exposition.text;
-        text.push_str(self.name);
-        text.push_str(suffix);
-        let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
-        let mut before = '{';
-        for (label, value) in labels {
-            text.push(before);
-            text.push_str(label);
-            text.push_str("=\"");
-            escape(text, value);
-            text.push('"');
-            before = ',';
-        }
-        if before == ',' {
-            text.push('}');
-        }
-        // A `String` takes everything.
-        writeln!(text, " {value}").ok();
+    fn line(&mut self, suffix: &str, labels: Labels<'_>, value: f64) {
+        let mut all = self.labels.clone();
+        append(&mut all, labels);
+        let (name, text) = (self.name, &mut self.exposition.text);
+        let written = if all.is_empty() {
+            writeln!(text, "{name}{suffix} {value}")
+        } else {
+            writeln!(text, "{name}{suffix}{{{all}}} {value}")
+        };
+        written.ok();
     }
 }
 
@@ -162,15 +192,19 @@ fn in_full(bound: f64) -> String {
     if text.contains('.') { text } else { text + ".0" }
 }
 
+fn append(into: &mut String, labels: Labels<'_>) {
+    for (label, value) in labels {
+        let comma = if into.is_empty() { "" } else { "," };
+        write!(into, "{comma}{label}=\"{}\"", escape(value)).ok();
+    }
+}
+
 /// Quotes need it in label values only, and may have it in help.
-fn escape(into: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '\\' => into.push_str(r"\\"),
-            '"' => into.push_str(r#"\""#),
-            '\n' => into.push_str(r"\n"),
-            other => into.push(other),
-        }
+fn escape(text: &str) -> Cow<'_, str> {
+    if text.contains(['\\', '"', '\n']) {
+        text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n").into()
+    } else {
+        text.into()
     }
 }
 

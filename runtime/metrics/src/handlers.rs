@@ -1,16 +1,18 @@
-//! What became of the handlers' folder and the manifest: counted when files change, so behind a lock.
+//! What became of the files in the handlers' folder: counted when files change, so behind a lock.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gristmill_core::job::Name;
+use parking_lot::Mutex;
+use strum::{IntoStaticStr, VariantArray};
 
-/// Handlers with series of their own; what becomes of others is not counted.
+/// Handlers with series of their own. Reloads of further handlers are not counted.
 const HANDLERS: usize = 1000;
 
-/// What became of a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What became of a component. In lower case it is the label `result`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Reload {
     /// For the first time.
     Loaded,
@@ -20,28 +22,28 @@ pub enum Reload {
     Removed,
 }
 
-pub(super) const RELOADS: [(Reload, &str); 4] = [
-    (Reload::Loaded, "loaded"),
-    (Reload::Replaced, "replaced"),
-    (Reload::Refused, "refused"),
-    (Reload::Removed, "removed"),
-];
-
-/// What is counted of all handlers.
+/// The numbers of all handlers.
 #[derive(Debug, Default)]
 pub(super) struct Handlers(Mutex<BTreeMap<Name, Handler>>);
 
-/// And of one.
+/// The numbers of one handler.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Handler {
-    pub(super) reloads: [u64; RELOADS.len()],
-    /// How long the last load took that brought a new version: compiling and linking.
+    reloads: [u64; Reload::VARIANTS.len()],
+    /// How long it took to compile and link the version that was loaded last.
     pub(super) load: Option<Duration>,
+}
+
+impl Handler {
+    /// The label `result` with its number.
+    pub(super) fn reloads(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Reload::VARIANTS.iter().map(Into::into).zip(self.reloads)
+    }
 }
 
 impl Handlers {
     pub(super) fn count(&self, handler: &Name, reload: Reload, load: Option<Duration>) {
-        let mut handlers = self.lock();
+        let mut handlers = self.0.lock();
         if handlers.len() >= HANDLERS && !handlers.contains_key(handler) {
             return;
         }
@@ -53,11 +55,7 @@ impl Handlers {
     }
 
     pub(super) fn all(&self) -> BTreeMap<Name, Handler> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Handler>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 }
 

@@ -1,9 +1,12 @@
-//! What the house tells of itself: numbers for who scrapes, events for who listens.
+//! What a runner measures: numbers for Prometheus, and events for the clients that stream them.
 //!
-//! Whoever does something counts it here, by plain atomics: no lock and no allocation a job. Nothing here knows a store, a
-//! sandbox or a door; [`page`] writes down what was counted, and `http/` shows it. Every label has a bound: topics and
-//! tenants by [`topics`], routes by their templates, everything else by a list in the code. Reference for people:
-//! `docs/metrics.md` and `docs/events.md`.
+//! The code that does something counts it here, by plain atomics: no lock and no allocation per job. This crate knows no
+//! store, sandbox or HTTP server. Every label has a bound: topics and tenants by [`topics`], routes by their templates,
+//! everything else by a list in the code. Reference for people: `docs/metrics.md` and `docs/events.md`.
+//!
+//! Why not the crate `prometheus-client`: its histograms take a mutex for each observation, and an attempt makes five; it
+//! writes OpenMetrics only, and the plain text format is served as well; its families have no bound on their labels, and no
+//! view of one tenant. Here a metric is a row in a table ([`exposition`]), which is no longer than registering it there.
 
 mod calls;
 mod event;
@@ -14,14 +17,13 @@ mod histogram;
 mod process;
 mod registry;
 mod requests;
-mod sources;
 mod topic;
 mod topics;
 
 pub use calls::{CallResult, Operation};
 pub use event::{Event, EventKind};
 pub use events::{EventStream, Events, Filter, Received, TooManyStreams};
-pub use exposition::{Exposition, Format, MetricType};
+pub use exposition::{Exposition, Family, Format, Measured, Metric, MetricType, metric};
 pub use handlers::Reload;
 pub use registry::Metrics;
 pub use requests::{Connection, Request, Requests};

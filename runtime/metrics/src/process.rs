@@ -1,14 +1,16 @@
-//! What the kernel knows of this process, as every Prometheus client tells it. Where it does not say, nothing is written.
+//! What the kernel reports about this process, under the names that every Prometheus client uses. A number that the kernel
+//! does not report is left out.
 
 use std::sync::LazyLock;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::exposition::{Exposition, MetricType};
+use super::exposition::MetricType::{Counter, Gauge};
+use super::exposition::{Family, Measured, Metric, metric};
 use gristmill_core::time::Timestamp;
 
-/// When this was first asked for, unless the kernel knows better.
+/// When this was first read.
 static BEGUN: LazyLock<Timestamp> = LazyLock::new(Timestamp::now);
 
 /// Remembers now as the process's beginning.
@@ -16,56 +18,61 @@ pub(super) fn begin() {
     LazyLock::force(&BEGUN);
 }
 
-pub(super) fn write(exposition: &mut Exposition) {
-    let cpu = clock_gettime(ClockId::ProcessCPUTime);
-    let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    exposition
-        .family("process_cpu_seconds_total", MetricType::Counter, "User and system time spent.")
-        .float(&[], seconds);
-    let begun = BEGUN.as_millis() as f64 / 1e3;
-    let mut family = exposition.family(
-        "process_start_time_seconds",
-        MetricType::Gauge,
-        "Start of the process since the Unix epoch.",
-    );
-    family.float(&[], begun);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut tell = |name, help, field: &str, unit: u64| {
-        if let Some(value) = number(&status, field) {
-            exposition.family(name, MetricType::Gauge, help).sample(&[], value * unit);
-        }
-    };
-    let address_space = "Address space; most of it is reserved for sandboxes and not used.";
-    tell("process_virtual_memory_bytes", address_space, "VmSize:", 1024);
-    tell("process_resident_memory_bytes", "Resident memory.", "VmRSS:", 1024);
-    tell("process_threads", "Threads.", "Threads:", 1);
-    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-        exposition
-            .family("process_open_fds", MetricType::Gauge, "Open file descriptors.")
-            .sample(&[], files.count() as u64);
+/// This process at one moment.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// The file `status` of proc_pid_status(5).
+    status: String,
+}
+
+impl Process {
+    pub(super) fn read() -> Self {
+        Self { status: std::fs::read_to_string("/proc/self/status").unwrap_or_default() }
     }
-    if let Some(most) = getrlimit(Resource::Nofile).current {
-        exposition
-            .family("process_max_fds", MetricType::Gauge, "File descriptors that may be open at once.")
-            .sample(&[], most);
+
+    /// Writes the number of a line of `status`, in units of so much.
+    fn write(&self, field: &str, unit: u64, family: &mut Family<'_>) {
+        let line = self.status.lines().find_map(|line| line.strip_prefix(field));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        number.into_iter().for_each(|number| family.sample(&[], number * unit));
     }
 }
 
-/// A line of proc_pid_status(5).
-fn number(status: &str, field: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    line.split_whitespace().next()?.parse().ok()
-}
+impl Measured for Process {}
+
+const VIRTUAL: &str = "Address space; most of it is reserved for sandboxes and not used.";
+
+pub(super) const METRICS: &[Metric<Process>] = &[
+    metric("process_cpu_seconds_total", Counter, "User and system time spent.", |_, family| {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        family.float(&[], cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9);
+    }),
+    metric("process_start_time_seconds", Gauge, "Start of the process since the Unix epoch.", |_, family| {
+        family.float(&[], BEGUN.as_millis() as f64 / 1e3);
+    }),
+    metric("process_virtual_memory_bytes", Gauge, VIRTUAL, |process, family| process.write("VmSize:", 1024, family)),
+    metric("process_resident_memory_bytes", Gauge, "Resident memory.", |process, family| {
+        process.write("VmRSS:", 1024, family);
+    }),
+    metric("process_threads", Gauge, "Threads.", |process, family| process.write("Threads:", 1, family)),
+    metric("process_open_fds", Gauge, "Open file descriptors.", |_, family| {
+        let files = std::fs::read_dir("/proc/self/fd").map(Iterator::count);
+        files.into_iter().for_each(|files| family.sample(&[], files as u64));
+    }),
+    metric("process_max_fds", Gauge, "File descriptors that may be open at once.", |_, family| {
+        getrlimit(Resource::Nofile).current.into_iter().for_each(|most| family.sample(&[], most));
+    }),
+];
 
 #[cfg(test)]
 mod tests {
-    use super::super::exposition::Format;
+    use super::super::exposition::{Exposition, Format};
     use super::*;
 
     #[test]
-    fn the_kernel_answers() {
+    fn the_kernel_reports_the_process() {
         let mut exposition = Exposition::new(Format::Text);
-        write(&mut exposition);
+        exposition.write(METRICS, std::iter::once(&Process::read()));
         let text = exposition.end();
         for name in
             ["process_cpu_seconds_total ", "process_resident_memory_bytes ", "process_open_fds ", "process_threads "]

@@ -1,30 +1,46 @@
-//! Where everything is counted, and the page that shows it.
+//! The registry of every number, and the tables of what it shows.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use super::calls::{CallResult, Calls, Operation};
 use super::event::Event;
 use super::events::Events;
-use super::exposition::{Exposition, MetricType};
-use super::handlers::{Handlers, RELOADS, Reload};
-use super::histogram::Histogram;
-use super::process;
+use super::exposition::MetricType::{Counter, Gauge, Histogram, Info};
+use super::exposition::{Exposition, Measured, Metric, MetricType, metric};
+use super::handlers::{Handlers, Reload};
+use super::process::{self, Process};
 use super::requests::Requests;
-use super::sources::Sources;
 use super::topic::TopicMeter;
 use super::topics::Topics;
 use gristmill_core::job::{Name, TopicId};
 
-/// The numbers and events of one process. Shared by all its rooms.
+/// The numbers and events of one process, shared by all its parts.
 #[derive(Debug)]
 pub struct Metrics {
     topics: Topics,
     calls: Calls,
     handlers: Handlers,
     requests: Requests,
-    sources: Sources,
+    readings: RwLock<Vec<Reading>>,
     events: Events,
+}
+
+/// A number that is counted elsewhere.
+struct Reading {
+    name: &'static str,
+    metric_type: MetricType,
+    help: &'static str,
+    read: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl Default for Metrics {
@@ -35,19 +51,19 @@ impl Default for Metrics {
             calls: Calls::default(),
             handlers: Handlers::default(),
             requests: Requests::default(),
-            sources: Sources::default(),
+            readings: RwLock::default(),
             events: Events::default(),
         }
     }
 }
 
 impl Metrics {
-    /// Where a topic is counted: to be kept, not to be asked for again and again.
+    /// The meter of a topic. Callers keep it: it is found by name.
     pub fn topic(&self, id: &TopicId) -> Arc<TopicMeter> {
         self.topics.of(id)
     }
 
-    /// Tenants of which something was counted, in order.
+    /// Tenants for which something was counted, in order.
     pub fn tenants(&self) -> Vec<Name> {
         self.topics.tenants()
     }
@@ -60,165 +76,141 @@ impl Metrics {
         &self.events
     }
 
-    /// Tells an event, if anybody listens.
+    /// Emits an event. It is only made if a stream is open.
     pub fn emit(&self, event: impl FnOnce() -> Event) {
         self.events.emit(event);
     }
 
-    /// A call of the store.
-    pub fn call(&self, operation: Operation, answer: CallResult, took: Duration) {
-        self.calls.observe(operation, answer, took);
+    /// Counts a call of the store.
+    pub fn call(&self, operation: Operation, result: CallResult, took: Duration) {
+        self.calls.observe(operation, result, took);
     }
 
-    /// What became of a handler's file; `load`: how long it took to make it ready, if it was.
+    /// Counts what became of a handler's file. `load`: how long it took to compile and link, if it was.
     pub fn reload(&self, handler: &Name, reload: Reload, load: Option<Duration>) {
         self.handlers.count(handler, reload, load);
     }
 
-    /// How many attempts may be in flight, and how to learn how many are. Once; so are the following.
-    pub fn set_guests(&self, most: usize, running: impl Fn() -> usize + Send + Sync + 'static) {
-        self.sources.set_guests(most as u64, Box::new(move || running() as u64));
+    /// Shows a number that is counted elsewhere: `read` is called for each exposition. A later one of the same name replaces it.
+    pub fn register(
+        &self,
+        name: &'static str,
+        metric_type: MetricType,
+        help: &'static str,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let mut readings = self.readings.write();
+        readings.retain(|known| known.name != name);
+        readings.push(Reading { name, metric_type, help, read: Box::new(read) });
     }
 
-    /// How to learn how many instances wait for their next job, and how many bytes their memories have.
-    pub fn set_kept(&self, instances_and_bytes: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
-        self.sources.set_kept(Box::new(instances_and_bytes));
-    }
-
-    /// How to learn how many attempts are missing in the journal.
-    pub fn set_journal(&self, lost: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.sources.set_journal(Box::new(lost));
-    }
-
-    /// What concerns the process as a whole, and no tenant's jobs.
+    /// Writes what concerns the process as a whole, and no tenant's jobs.
     pub fn write_process(&self, exposition: &mut Exposition) {
-        let version = env!("CARGO_PKG_VERSION");
-        exposition
-            .family("gristmill_build_info", MetricType::Info, "The version that runs.")
-            .sample(&[("version", version)], 1);
-        self.write_sources(exposition);
-        self.write_handlers(exposition);
-        self.write_calls(exposition);
-        self.write_requests(exposition);
-        process::write(exposition);
+        exposition.write(METRICS, std::iter::once(self));
+        for Reading { name, metric_type, help, read } in &*self.readings.read() {
+            exposition.family(name, *metric_type, help).sample(&[], read());
+        }
+        exposition.write(process::METRICS, std::iter::once(&Process::read()));
     }
 
-    /// What this process did for the topics of a tenant, or of all.
+    /// Writes what this process did for the topics of a tenant, or of all.
     pub fn write_topics(&self, exposition: &mut Exposition, tenant: Option<&Name>) {
         let meters = self.topics.all(tenant);
-        let help = "Attempts that this process made or took back, by how they ended.";
-        let mut family = exposition.family("gristmill_node_attempts_total", MetricType::Counter, help);
-        for meter in &meters {
-            for (outcome, count) in meter.outcomes() {
-                family.sample_if_any(&labels(meter, &[("outcome", outcome)]), count);
-            }
-        }
-        let help = "Attempts that were settled by way of this process, by what became of the job.";
-        let mut family = exposition.family("gristmill_node_jobs_total", MetricType::Counter, help);
-        for meter in &meters {
-            for ((event, reason), count) in meter.ends() {
-                family.sample_if_any(&labels(meter, &[("event", event), ("reason", reason)]), count);
-            }
-            family.sample_if_any(&labels(meter, &[("event", "pushed"), ("reason", "")]), meter.pushed_in_all());
-        }
-        let help = "Fuel that guests used in this process.";
-        let mut family = exposition.family("gristmill_node_fuel_total", MetricType::Counter, help);
-        for meter in &meters {
-            family.sample_if_any(&labels(meter, &[]), meter.fuel().sum());
-        }
-        for (name, help, of) in HISTOGRAMS {
-            let mut family = exposition.family(name, MetricType::Histogram, help);
-            for meter in &meters {
-                family.histogram(&labels(meter, &[]), of(meter));
-            }
-        }
+        exposition.write(TOPIC_METRICS, meters.iter().map(Arc::as_ref));
     }
+}
 
-    fn write_sources(&self, exposition: &mut Exposition) {
-        if let Some((most, running)) = self.sources.guests() {
-            exposition.family("gristmill_node_guests", MetricType::Gauge, "Attempts in flight.").sample(&[], running);
-            exposition
-                .family("gristmill_node_guests_max", MetricType::Gauge, "Attempts that may be in flight.")
-                .sample(&[], most);
-        }
-        if let Some((instances, bytes)) = self.sources.kept() {
-            let help = "Instances that wait for their next job.";
-            exposition.family("gristmill_node_kept_instances", MetricType::Gauge, help).sample(&[], instances);
-            let help = "Memory of the instances that wait for their next job.";
-            exposition.family("gristmill_node_kept_bytes", MetricType::Gauge, help).sample(&[], bytes);
-        }
-        if let Some(lost) = self.sources.journal() {
-            let help = "Attempts that are missing in the journal because it did not keep up.";
-            exposition.family("gristmill_node_journal_lost_total", MetricType::Counter, help).sample(&[], lost);
-        }
-        let help = "Streams of events that are open.";
-        exposition
-            .family("gristmill_node_event_streams", MetricType::Gauge, help)
-            .sample(&[], self.events.streams() as u64);
-        let help = "Events that streams have missed because their readers were too slow.";
-        exposition
-            .family("gristmill_node_events_missed_total", MetricType::Counter, help)
-            .sample(&[], self.events.missed());
-    }
+impl Measured for Metrics {}
 
-    fn write_handlers(&self, exposition: &mut Exposition) {
-        let handlers = self.handlers.all();
-        let help = "What became of the files in the handlers' folder.";
-        let mut family = exposition.family("gristmill_node_handler_reloads_total", MetricType::Counter, help);
-        for (name, handler) in &handlers {
-            for ((_, result), count) in RELOADS.into_iter().zip(handler.reloads) {
+/// What this process counts about itself.
+const METRICS: &[Metric<Metrics>] = &[
+    metric("gristmill_build_info", Info, "The version that runs.", |_, family| {
+        family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    }),
+    metric("gristmill_node_event_streams", Gauge, "Streams of events that are open.", |metrics, family| {
+        family.sample(&[], metrics.events.streams() as u64);
+    }),
+    metric("gristmill_node_events_missed_total", Counter, EVENTS_MISSED, |metrics, family| {
+        family.sample(&[], metrics.events.missed());
+    }),
+    metric("gristmill_node_handler_reloads_total", Counter, HANDLER_RELOADS, |metrics, family| {
+        for (name, handler) in metrics.handlers.all() {
+            for (result, count) in handler.reloads() {
                 family.sample_if_any(&[("handler", name.as_str()), ("result", result)], count);
             }
         }
-        let help = "How long it took to compile and link the version that was loaded last.";
-        let mut family = exposition.family("gristmill_node_handler_load_seconds", MetricType::Gauge, help);
-        for (name, load) in handlers.iter().filter_map(|(name, handler)| handler.load.map(|load| (name, load))) {
-            family.float(&[("handler", name.as_str())], load.as_secs_f64());
+    }),
+    metric("gristmill_node_handler_load_seconds", Gauge, HANDLER_LOAD, |metrics, family| {
+        for (name, handler) in metrics.handlers.all() {
+            let load = handler.load.into_iter();
+            load.for_each(|load| family.float(&[("handler", name.as_str())], load.as_secs_f64()));
         }
-    }
-
-    fn write_calls(&self, exposition: &mut Exposition) {
-        let help = "How long the store took to answer this process.";
-        let mut family = exposition.family("gristmill_node_store_call_duration_seconds", MetricType::Histogram, help);
-        for (operation, result, histogram) in self.calls.all() {
+    }),
+    metric("gristmill_node_store_call_duration_seconds", Histogram, STORE_CALLS, |metrics, family| {
+        for (operation, result, histogram) in metrics.calls.all() {
             family.histogram(&[("operation", operation), ("result", result)], histogram);
         }
-    }
-
-    fn write_requests(&self, exposition: &mut Exposition) {
-        let help = "Requests that were answered or given up.";
-        let mut family = exposition.family("gristmill_node_http_requests_total", MetricType::Counter, help);
-        self.requests.counts(|route, method, status, count| {
-            family.sample_if_any(&[("route", route), ("method", method), ("status", status)], count);
-        });
-        let help = "How long requests took until their answer began.";
-        let mut family = exposition.family("gristmill_node_http_request_duration_seconds", MetricType::Histogram, help);
-        self.requests.durations(|route, method, histogram| {
-            family.histogram(&[("route", route), ("method", method)], histogram);
-        });
-        let (open, accepted) = self.requests.connections();
-        exposition
-            .family("gristmill_node_http_connections", MetricType::Gauge, "Connections that are open.")
-            .sample(&[], open);
-        let help = "Connections that were accepted.";
-        exposition.family("gristmill_node_http_accepted_total", MetricType::Counter, help).sample(&[], accepted);
-    }
-}
-
-type OfTopic = fn(&TopicMeter) -> &Histogram;
-
-const HISTOGRAMS: [(&str, &str, OfTopic); 5] = [
-    ("gristmill_node_wait_seconds", "From due to the start of a job's first attempt.", TopicMeter::wait),
-    ("gristmill_node_attempt_duration_seconds", "How long attempts ran.", TopicMeter::duration),
-    ("gristmill_node_latency_seconds", "From due to the end of jobs that were done or died here.", TopicMeter::latency),
-    ("gristmill_node_attempt_fuel", "Fuel that an attempt used.", TopicMeter::fuel),
-    ("gristmill_node_attempt_memory_peak_bytes", "The most memory that an attempt had.", TopicMeter::memory),
+    }),
+    metric("gristmill_node_http_requests_total", Counter, HTTP_REQUESTS, |metrics, family| {
+        for (route, name, method) in metrics.requests.all() {
+            for (status, count) in method.counts() {
+                family.sample_if_any(&[("route", &route), ("method", name), ("status", &status)], count);
+            }
+        }
+    }),
+    metric("gristmill_node_http_request_duration_seconds", Histogram, HTTP_DURATION, |metrics, family| {
+        for (route, name, method) in metrics.requests.all() {
+            family.histogram(&[("route", &route), ("method", name)], &method.duration);
+        }
+    }),
+    metric("gristmill_node_http_connections", Gauge, "Connections that are open.", |metrics, family| {
+        family.sample(&[], metrics.requests.connections().0);
+    }),
+    metric("gristmill_node_http_accepted_total", Counter, "Connections that were accepted.", |metrics, family| {
+        family.sample(&[], metrics.requests.connections().1);
+    }),
 ];
 
-fn labels<'a>(meter: &'a TopicMeter, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    let (tenant, topic) = meter.labels();
-    [("tenant", tenant), ("topic", topic)].into_iter().chain(more.iter().copied()).collect()
-}
+const EVENTS_MISSED: &str = "Events that streams have missed because their readers were too slow.";
+const HANDLER_RELOADS: &str = "What became of the files in the handlers' folder.";
+const HANDLER_LOAD: &str = "How long it took to compile and link the version that was loaded last.";
+const STORE_CALLS: &str = "How long the store took to answer this process.";
+const HTTP_REQUESTS: &str = "Requests that were answered or given up.";
+const HTTP_DURATION: &str = "How long requests took until their answer began.";
+
+/// What this process counts for each topic.
+const TOPIC_METRICS: &[Metric<TopicMeter>] = &[
+    metric("gristmill_node_attempts_total", Counter, ATTEMPTS, |topic, family| {
+        for (outcome, count) in topic.outcomes() {
+            family.sample_if_any(&[("outcome", outcome)], count);
+        }
+    }),
+    metric("gristmill_node_jobs_total", Counter, JOBS, |topic, family| {
+        for ((event, reason), count) in topic.events() {
+            family.sample_if_any(&[("event", event), ("reason", reason)], count);
+        }
+    }),
+    metric("gristmill_node_fuel_total", Counter, "Fuel that guests used in this process.", |topic, family| {
+        family.sample_if_any(&[], topic.fuel.sum());
+    }),
+    metric("gristmill_node_wait_seconds", Histogram, WAIT, |topic, family| family.histogram(&[], &topic.wait)),
+    metric("gristmill_node_attempt_duration_seconds", Histogram, "How long attempts ran.", |topic, family| {
+        family.histogram(&[], &topic.duration);
+    }),
+    metric("gristmill_node_latency_seconds", Histogram, LATENCY, |topic, family| family.histogram(&[], &topic.latency)),
+    metric("gristmill_node_attempt_fuel", Histogram, "Fuel that an attempt used.", |topic, family| {
+        family.histogram(&[], &topic.fuel);
+    }),
+    metric("gristmill_node_attempt_memory_peak_bytes", Histogram, MEMORY_PEAK, |topic, family| {
+        family.histogram(&[], &topic.memory);
+    }),
+];
+
+const ATTEMPTS: &str = "Attempts that this process made or took back, by how they ended.";
+const JOBS: &str = "Attempts that were settled by way of this process, by what became of the job.";
+const WAIT: &str = "From due to the start of a job's first attempt.";
+const LATENCY: &str = "From due to the end of jobs that were done or died here.";
+const MEMORY_PEAK: &str = "The most memory that an attempt had.";
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +220,7 @@ mod tests {
     use gristmill_core::outcome::OutcomeKind;
 
     #[test]
-    fn what_is_counted_is_on_the_page() {
+    fn every_counted_number_is_in_the_exposition() {
         let metrics = Metrics::default();
         let meter = metrics.topic(&"acme/a".parse().unwrap());
         let usage = Usage { duration: Duration::from_millis(2), fuel: 500, memory_peak_bytes: 1 << 16 };
@@ -240,7 +232,8 @@ mod tests {
             usage: Some(usage),
             latency: time,
         });
-        metrics.set_guests(8, || 3);
+        metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", || 7);
+        metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", || 3);
         metrics.call(Operation::Push, CallResult::Unavailable, Duration::from_millis(1));
         let mut exposition = Exposition::new(Format::Text);
         metrics.write_process(&mut exposition);
@@ -254,14 +247,13 @@ mod tests {
             r#"gristmill_node_attempt_memory_peak_bytes_count{tenant="acme",topic="a"} 1"#,
             r#"gristmill_node_store_call_duration_seconds_count{operation="push",result="away"} 1"#,
             "gristmill_node_guests 3",
-            "gristmill_node_guests_max 8",
         ] {
             assert!(text.lines().any(|found| found == line), "no {line} in {text}");
         }
     }
 
     #[test]
-    fn of_another_tenant_nothing_is_on_a_tenants_page() {
+    fn a_tenants_exposition_shows_nothing_of_another_tenant() {
         let metrics = Metrics::default();
         for topic in ["acme/a", "mill/b"] {
             metrics.topic(&topic.parse().unwrap()).pushed(1);

@@ -1,4 +1,4 @@
-//! Requests at the door, by the route's template: never by what stands in a path.
+//! HTTP requests, by the template of their route and never by their path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,52 +9,24 @@ use arc_swap::ArcSwap;
 
 use super::histogram::{Histogram, Scale};
 
-/// Templates with series of their own: many times as many as there are.
+/// Templates with series of their own: many times the number of routes.
 const ROUTES: usize = 500;
-/// Where a request went that went nowhere, or beyond the bound.
+/// The label of requests without a route, and of templates beyond the bound.
 const NO_ROUTE: &str = "_none";
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "HEAD", "_other"];
-/// Statuses that a door may answer; any other is shown as `_other`.
-const STATUSES: [(u16, &str); 30] = [
-    (200, "200"),
-    (201, "201"),
-    (202, "202"),
-    (204, "204"),
-    (304, "304"),
-    (307, "307"),
-    (308, "308"),
-    (400, "400"),
-    (401, "401"),
-    (403, "403"),
-    (404, "404"),
-    (405, "405"),
-    (406, "406"),
-    (408, "408"),
-    (409, "409"),
-    (410, "410"),
-    (411, "411"),
-    (412, "412"),
-    (413, "413"),
-    (414, "414"),
-    (415, "415"),
-    (421, "421"),
-    (422, "422"),
-    (429, "429"),
-    (431, "431"),
-    (500, "500"),
-    (501, "501"),
-    (502, "502"),
-    (503, "503"),
-    (507, "507"),
+/// Statuses with a series of their own; any other is shown as `_other`.
+const STATUSES: [u16; 30] = [
+    200, 201, 202, 204, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 421, 422,
+    429, 431, 500, 501, 502, 503, 507,
 ];
-/// Behind them: a status that is not in the list, and a request that was given up before its answer began.
+/// Behind them: other statuses, and requests that were aborted before their answer began.
 const OTHER_STATUS: usize = STATUSES.len();
 const ABORTED: usize = OTHER_STATUS + 1;
 
 /// All routes, and the connections.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Read without a lock; a copy is swapped in for each route that is met for the first time.
+    /// Read without a lock. The first request of a route swaps a copy in.
     routes: ArcSwap<HashMap<Box<str>, Arc<Route>>>,
     connections: Arc<AtomicU64>,
     accepted: AtomicU64,
@@ -63,16 +35,16 @@ pub struct Requests {
 /// One template.
 #[derive(Debug)]
 struct Route {
-    methods: [Method; METHODS.len()],
+    methods: [Arc<Method>; METHODS.len()],
 }
 
 #[derive(Debug)]
-struct Method {
+pub(super) struct Method {
     statuses: [AtomicU64; ABORTED + 1],
-    duration: Histogram,
+    pub(super) duration: Histogram,
 }
 
-/// A request that is being answered. Dropped without [`Request::answered`], it was given up.
+/// A request that is being answered. Dropped without [`Request::answered`], it was aborted.
 #[derive(Debug)]
 pub struct Request {
     route: Arc<Route>,
@@ -86,7 +58,7 @@ pub struct Request {
 pub struct Connection(Arc<AtomicU64>);
 
 impl Requests {
-    /// `route`: the template; none if the path fits none.
+    /// Begins to measure a request. `route`: the template; `None` if no route fits the path.
     pub fn begin(&self, route: Option<&str>, method: &str) -> Request {
         let route = self.route(route.unwrap_or(NO_ROUTE));
         let method = METHODS.iter().position(|known| *known == method).unwrap_or(METHODS.len() - 1);
@@ -99,7 +71,7 @@ impl Requests {
         Connection(Arc::clone(&self.connections))
     }
 
-    /// Connections that are open, and how many ever were.
+    /// How many connections are open, and how many ever were.
     pub(super) fn connections(&self) -> (u64, u64) {
         (self.connections.load(Ordering::Relaxed), self.accepted.load(Ordering::Relaxed))
     }
@@ -119,30 +91,18 @@ impl Requests {
         routes.get(template).or_else(|| routes.get(NO_ROUTE)).map_or(made, Arc::clone)
     }
 
-    /// By route, method and status, how many.
-    pub(super) fn counts(&self, mut each: impl FnMut(&str, &str, &str, u64)) {
-        self.each(|route, name, method| {
-            let statuses = STATUSES.iter().map(|(_, text)| *text).chain(["_other", "aborted"]);
-            for (status, count) in statuses.zip(&method.statuses) {
-                each(route, name, status, count.load(Ordering::Relaxed));
-            }
-        });
-    }
-
-    /// By route and method, until the answer began.
-    pub(super) fn durations(&self, mut each: impl FnMut(&str, &str, &Histogram)) {
-        self.each(|route, name, method| each(route, name, &method.duration));
-    }
-
-    fn each(&self, mut each: impl FnMut(&str, &'static str, &Method)) {
+    /// Every route and method with what was counted of it, in order.
+    pub(super) fn all(&self) -> Vec<(String, &'static str, Arc<Method>)> {
         let routes = self.routes.load();
-        let mut routes: Vec<_> = routes.iter().collect();
-        routes.sort_unstable_by_key(|(template, _)| *template);
-        for (template, route) in routes {
-            for (name, method) in METHODS.into_iter().zip(&route.methods) {
-                each(template, name, method);
-            }
-        }
+        let each = routes.iter().flat_map(|(template, route)| {
+            METHODS
+                .into_iter()
+                .zip(&route.methods)
+                .map(|(name, method)| (template.to_string(), name, Arc::clone(method)))
+        });
+        let mut all: Vec<_> = each.collect();
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
     }
 }
 
@@ -152,13 +112,22 @@ impl Default for Route {
             statuses: std::array::from_fn(|_| AtomicU64::new(0)),
             duration: Histogram::new(&Scale::CALL_TIMES),
         };
-        Self { methods: std::array::from_fn(|_| method()) }
+        Self { methods: std::array::from_fn(|_| Arc::new(method())) }
+    }
+}
+
+impl Method {
+    /// The label `status` with its number.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (String, u64)> {
+        let statuses = STATUSES.iter().map(u16::to_string).chain(["_other", "aborted"].map(str::to_owned));
+        statuses.zip(self.statuses.iter().map(|count| count.load(Ordering::Relaxed)))
     }
 }
 
 impl Request {
+    /// The answer begins.
     pub fn answered(mut self, status: u16) {
-        self.status = STATUSES.iter().position(|(known, _)| *known == status).unwrap_or(OTHER_STATUS);
+        self.status = STATUSES.iter().position(|known| *known == status).unwrap_or(OTHER_STATUS);
     }
 }
 
@@ -184,16 +153,15 @@ mod tests {
 
     fn counts(requests: &Requests) -> Vec<String> {
         let mut counts = Vec::new();
-        requests.counts(|route, method, status, count| {
-            if count > 0 {
-                counts.push(format!("{method} {route} {status} {count}"));
-            }
-        });
+        for (route, method, counted) in requests.all() {
+            let answered = counted.counts().filter(|(_, count)| *count > 0);
+            counts.extend(answered.map(|(status, count)| format!("{method} {route} {status} {count}")));
+        }
         counts
     }
 
     #[test]
-    fn requests_are_counted_by_what_became_of_them() {
+    fn requests_are_counted_by_route_method_and_status() {
         let requests = Requests::default();
         requests.begin(Some("/a/{id}"), "GET").answered(200);
         requests.begin(Some("/a/{id}"), "GET").answered(299);

@@ -1,8 +1,9 @@
-//! What is counted of one topic, in this process.
+//! What this process counts for one topic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::exposition::Measured;
 use super::histogram::{Histogram, Scale};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
 use strum::VariantArray;
@@ -12,9 +13,9 @@ use strum::VariantArray;
 pub struct Attempt {
     pub outcome: OutcomeKind,
     pub end: End,
-    /// From due to start; none if it was not the job's first delivery, for which alone this is a wait.
+    /// From due to start; `None` unless this was the job's first delivery.
     pub waited: Option<Duration>,
-    /// None: no guest ran, or how it ran is not known.
+    /// `None` if no guest ran, or if its usage is not known.
     pub usage: Option<Usage>,
     /// From due to the end of the job, if this was its end.
     pub latency: Option<Duration>,
@@ -80,7 +81,7 @@ impl End {
         Self::Dead(Reason::WorkerDied),
     ];
 
-    /// In a word, the store's where it has one, and the reason if there is one.
+    /// The labels `event`, which is the store's word where it has one, and `reason`.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Acked => ("acked", ""),
@@ -96,7 +97,7 @@ impl End {
     }
 }
 
-/// A topic's numbers. Whoever works for the topic holds it, so that counting looks nothing up.
+/// A topic's numbers. The code that works for the topic keeps it, so that counting looks nothing up.
 #[derive(Debug)]
 pub struct TopicMeter {
     tenant: Box<str>,
@@ -104,11 +105,11 @@ pub struct TopicMeter {
     outcomes: [AtomicU64; OutcomeKind::VARIANTS.len()],
     ends: [AtomicU64; End::ALL.len()],
     pushed: AtomicU64,
-    wait: Histogram,
-    duration: Histogram,
-    latency: Histogram,
-    fuel: Histogram,
-    memory: Histogram,
+    pub(super) wait: Histogram,
+    pub(super) duration: Histogram,
+    pub(super) latency: Histogram,
+    pub(super) fuel: Histogram,
+    pub(super) memory: Histogram,
 }
 
 impl TopicMeter {
@@ -127,12 +128,12 @@ impl TopicMeter {
         }
     }
 
-    /// Whose series: the labels `tenant` and `topic`.
-    pub fn labels(&self) -> (&str, &str) {
+    /// The labels `tenant` and `topic` of its series.
+    pub fn names(&self) -> (&str, &str) {
         (&self.tenant, &self.topic)
     }
 
-    /// Waits for nothing, allocates nothing: a dozen relaxed additions.
+    /// Counts an attempt by a dozen relaxed additions: it never waits or allocates.
     pub fn attempt(&self, attempt: &Attempt) {
         add(self.outcomes.get(attempt.outcome as usize));
         self.ended(attempt.end);
@@ -149,12 +150,12 @@ impl TopicMeter {
         }
     }
 
-    /// Of an attempt about which nothing else is known: another process made it.
+    /// Counts the end of an attempt that another process made, about which nothing else is known.
     pub fn ended(&self, end: End) {
         add(End::ALL.iter().position(|known| *known == end).and_then(|end| self.ends.get(end)));
     }
 
-    /// So many jobs were stored through this process's door.
+    /// Counts jobs that were stored through this process's HTTP server.
     pub fn pushed(&self, jobs: u64) {
         self.pushed.fetch_add(jobs, Ordering::Relaxed);
     }
@@ -163,33 +164,16 @@ impl TopicMeter {
         OutcomeKind::VARIANTS.iter().map(Into::into).zip(self.outcomes.iter().map(read))
     }
 
-    /// In words, with their numbers.
-    pub(super) fn ends(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
-        End::ALL.into_iter().map(End::words).zip(self.ends.iter().map(read))
+    /// The labels `event` and `reason`, with their numbers.
+    pub(super) fn events(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
+        let ends = End::ALL.into_iter().map(End::words).zip(self.ends.iter().map(read));
+        ends.chain([(("pushed", ""), read(&self.pushed))])
     }
+}
 
-    pub(super) fn pushed_in_all(&self) -> u64 {
-        read(&self.pushed)
-    }
-
-    pub(super) fn wait(&self) -> &Histogram {
-        &self.wait
-    }
-
-    pub(super) fn duration(&self) -> &Histogram {
-        &self.duration
-    }
-
-    pub(super) fn latency(&self) -> &Histogram {
-        &self.latency
-    }
-
-    pub(super) fn fuel(&self) -> &Histogram {
-        &self.fuel
-    }
-
-    pub(super) fn memory(&self) -> &Histogram {
-        &self.memory
+impl Measured for TopicMeter {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        vec![("tenant", &self.tenant), ("topic", &self.topic)]
     }
 }
 
@@ -208,10 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_its_own_words_and_counter() {
+    fn every_end_has_its_own_labels_and_counter() {
         let meter = TopicMeter::new("t", "a");
         End::ALL.into_iter().for_each(|end| meter.ended(end));
-        let mut words: Vec<_> = meter.ends().collect();
+        let mut words: Vec<_> = meter.events().filter(|((event, _), _)| *event != "pushed").collect();
         assert!(words.iter().all(|(_, count)| *count == 1), "{words:?}");
         words.sort_unstable();
         words.dedup();
@@ -220,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_run_is_in_no_histogram() {
+    fn an_attempt_that_did_not_run_is_in_no_histogram() {
         let meter = TopicMeter::new("t", "a");
         let attempt =
             Attempt { outcome: OutcomeKind::Expired, end: End::Expired, waited: None, usage: None, latency: None };
         meter.attempt(&attempt);
         assert!(meter.outcomes().any(|outcome| outcome == ("expired", 1)));
-        for histogram in [meter.wait(), meter.duration(), meter.latency(), meter.fuel(), meter.memory()] {
+        for histogram in [&meter.wait, &meter.duration, &meter.latency, &meter.fuel, &meter.memory] {
             assert_eq!(histogram.count(), 0);
         }
     }

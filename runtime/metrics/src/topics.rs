@@ -1,20 +1,22 @@
-//! Which topics have series of their own: the first so many, for as long as the process lives. What comes later is counted
-//! with its tenant's other topics, so that no number of topics makes a page without end.
+//! Which topics have series of their own: the first so many, for as long as the process lives. Later ones are counted with
+//! the other topics of their tenant, so that the exposition stays bounded whatever the number of topics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use super::topic::TopicMeter;
 use gristmill_core::job::{Name, TopicId};
 
 /// Topics with series of their own.
 pub(super) const TOPICS: usize = 1000;
-/// Tenants whose further topics are counted together; those of further tenants are counted in one.
+/// Tenants whose further topics are counted together. Those of further tenants are counted as one.
 pub(super) const TENANTS: usize = 100;
-/// What stands for the rest. No [`Name`] begins like this.
+/// The label of everything beyond a bound. It is not a valid [`Name`].
 const OTHER: &str = "_other";
 
-/// Everybody's meters.
+/// The meters of all topics.
 #[derive(Debug)]
 pub(super) struct Topics {
     known: RwLock<Known>,
@@ -24,9 +26,9 @@ pub(super) struct Topics {
 
 #[derive(Debug, Default)]
 struct Known {
-    topics: BTreeMap<TopicId, Arc<TopicMeter>>,
-    others: BTreeMap<Name, Arc<TopicMeter>>,
-    rest: Option<Arc<TopicMeter>>,
+    own: BTreeMap<TopicId, Arc<TopicMeter>>,
+    /// By tenant, or [`OTHER`].
+    shared: BTreeMap<String, Arc<TopicMeter>>,
 }
 
 impl Default for Topics {
@@ -40,32 +42,26 @@ impl Topics {
         Self { known: RwLock::default(), bounds: (topics, tenants) }
     }
 
-    /// Where this topic is counted; the same for ever. For whoever keeps it: it looks a name up.
+    /// The meter of this topic, the same as long as the process lives. Looks a name up: callers keep it.
     pub(super) fn of(&self, id: &TopicId) -> Arc<TopicMeter> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(meter) = known.topics.get(id) {
+        if let Some(meter) = self.known.read().own.get(id) {
             return Arc::clone(meter);
         }
-        drop(known);
-        self.known.write().unwrap_or_else(PoisonError::into_inner).find_or_make(id, self.bounds)
+        self.known.write().find_or_make(id, self.bounds)
     }
 
-    /// Those of one tenant, or all; in order.
+    /// The meters of one tenant, or all, in order. Those that tenants share are only among all.
     pub(super) fn all(&self, tenant: Option<&Name>) -> Vec<Arc<TopicMeter>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let ours = |whose: &Name| tenant.is_none_or(|tenant| tenant == whose);
-        let topics = known.topics.iter().filter(|(id, _)| ours(&id.tenant)).map(|(_, meter)| meter);
-        let others = known.others.iter().filter(|(whose, _)| ours(whose)).map(|(_, meter)| meter);
-        // Of several tenants together: for nobody who may see one.
-        let rest = known.rest.iter().filter(|_| tenant.is_none());
-        topics.chain(others).chain(rest).cloned().collect()
+        let known = self.known.read();
+        let meters = known.own.values().chain(known.shared.values());
+        meters.filter(|meter| tenant.is_none_or(|tenant| tenant.as_str() == meter.names().0)).cloned().collect()
     }
 
-    /// Tenants of which something was counted, in order.
+    /// Tenants with a meter, in order.
     pub(super) fn tenants(&self) -> Vec<Name> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut tenants: Vec<Name> =
-            known.topics.keys().map(|id| &id.tenant).chain(known.others.keys()).cloned().collect();
+        let known = self.known.read();
+        let shared = known.shared.keys().filter_map(|tenant| tenant.parse().ok());
+        let mut tenants: Vec<Name> = known.own.keys().map(|id| id.tenant.clone()).chain(shared).collect();
         tenants.sort();
         tenants.dedup();
         tenants
@@ -74,19 +70,15 @@ impl Topics {
 
 impl Known {
     fn find_or_make(&mut self, id: &TopicId, (topics, tenants): (usize, usize)) -> Arc<TopicMeter> {
-        let TopicId { tenant, topic } = id;
-        if let Some(meter) = self.topics.get(id) {
-            return Arc::clone(meter);
+        let tenant = id.tenant.as_str();
+        if self.own.len() < topics || self.own.contains_key(id) {
+            let make = || Arc::new(TopicMeter::new(tenant, id.topic.as_str()));
+            return Arc::clone(self.own.entry(id.clone()).or_insert_with(make));
         }
-        if self.topics.len() < topics {
-            let meter = Arc::new(TopicMeter::new(tenant.as_str(), topic.as_str()));
-            return Arc::clone(self.topics.entry(id.clone()).or_insert(meter));
-        }
-        if self.others.contains_key(tenant) || self.others.len() < tenants {
-            let make = || Arc::new(TopicMeter::new(tenant.as_str(), OTHER));
-            return Arc::clone(self.others.entry(tenant.clone()).or_insert_with(make));
-        }
-        Arc::clone(self.rest.get_or_insert_with(|| Arc::new(TopicMeter::new(OTHER, OTHER))))
+        let has_place = self.shared.contains_key(tenant) || self.shared.len() < tenants;
+        let tenant = if has_place { tenant } else { OTHER };
+        let make = || Arc::new(TopicMeter::new(tenant, OTHER));
+        Arc::clone(self.shared.entry(tenant.to_owned()).or_insert_with(make))
     }
 }
 
@@ -100,30 +92,30 @@ mod tests {
 
     fn labels(topics: &Topics, tenant: Option<&str>) -> Vec<(String, String)> {
         let tenant = tenant.map(|tenant| tenant.parse().unwrap());
-        let owned = |meter: Arc<TopicMeter>| (meter.labels().0.to_owned(), meter.labels().1.to_owned());
+        let owned = |meter: Arc<TopicMeter>| (meter.names().0.to_owned(), meter.names().1.to_owned());
         topics.all(tenant.as_ref()).into_iter().map(owned).collect()
     }
 
     #[test]
     fn topics_have_their_own_series_up_to_the_bound_and_share_from_there_on() {
         let topics = Topics::bounded(2, 1);
-        let of = |name: &str| topics.of(&id(name)).labels().1.to_owned();
+        let of = |name: &str| topics.of(&id(name)).names().1.to_owned();
         assert_eq!(["a/1", "a/2", "a/3", "a/1"].map(of), ["1", "2", OTHER, "1"]);
         assert!(Arc::ptr_eq(&topics.of(&id("a/3")), &topics.of(&id("a/4"))));
     }
 
     #[test]
-    fn what_several_tenants_share_is_shown_to_none_of_them() {
+    fn series_that_several_tenants_share_are_shown_to_none_of_them() {
         let topics = Topics::bounded(1, 1);
         ["a/1", "b/1", "c/1", "d/1"].into_iter().for_each(|name| drop(topics.of(&id(name))));
         let of = |tenant, topic: &str| (str::to_owned(tenant), topic.to_owned());
-        assert_eq!(labels(&topics, None), [of("a", "1"), of("b", OTHER), of(OTHER, OTHER)]);
+        assert_eq!(labels(&topics, None), [of("a", "1"), of(OTHER, OTHER), of("b", OTHER)]);
         assert_eq!(labels(&topics, Some("b")), [of("b", OTHER)]);
         assert_eq!(labels(&topics, Some("c")), []);
     }
 
     #[test]
-    fn no_number_of_topics_makes_more_series_than_the_bounds_allow() {
+    fn any_number_of_topics_makes_no_more_series_than_the_bounds_allow() {
         let topics = Topics::default();
         for number in 0..TOPICS + 2 * TENANTS {
             topics.of(&id(&format!("t{number}/x")));

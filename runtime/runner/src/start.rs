@@ -26,6 +26,7 @@ use super::tenants::Tenants;
 use super::{lease_extender, migrate};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
+use gristmill_metrics::MetricType::{Counter, Gauge};
 use gristmill_metrics::Metrics;
 use gristmill_store::Store;
 
@@ -112,9 +113,12 @@ impl Runner {
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let metrics = settings.metrics.clone();
         let running = slots.clone();
-        metrics.set_guests(settings.concurrency, move || running.running());
+        let most = settings.concurrency as u64;
+        metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.running() as u64);
+        metrics.register("gristmill_node_guests_max", Gauge, "Attempts that may be in flight.", move || most);
         if let Some(journal) = &journal {
-            metrics.set_journal(journal.lost());
+            let help = "Attempts that are missing in the journal because it did not keep up.";
+            metrics.register("gristmill_node_journal_lost_total", Counter, help, journal.lost());
         }
         let context =
             Arc::new(ExecutorContext { finished, checkpoints, extensions, ending, abort, metrics: metrics.clone() });

@@ -15,7 +15,7 @@ use super::uploads::ComponentUploads;
 use super::watch::Hints;
 use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use gristmill_core::job::{DEFAULT_TENANT, Name};
-use gristmill_metrics::{self as metrics, Event, Metrics, Reload};
+use gristmill_metrics::{self as metrics, Event, MetricType, Metrics, Reload};
 use gristmill_sandbox::{Kind, Sandbox};
 
 /// Events of one change come together within this time.
@@ -73,8 +73,11 @@ impl Reloader {
     /// # Errors
     /// Those of [`Reloader::start`].
     pub async fn start_measured(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let kept = sandbox.clone();
-        metrics.set_kept(move || kept.kept());
+        let (instances, memories) = (sandbox.clone(), sandbox.clone());
+        let help = "Instances that wait for their next job.";
+        metrics.register("gristmill_node_kept_instances", MetricType::Gauge, help, move || instances.kept().0);
+        let help = "Memory of the instances that wait for their next job.";
+        metrics.register("gristmill_node_kept_bytes", MetricType::Gauge, help, move || memories.kept().1);
         let mut folder = Folder::new(manifest.handlers.folder.clone());
         std::fs::create_dir_all(folder.path())?;
         report(&folder.look(&sandbox)?, &manifest, &metrics);

@@ -1,4 +1,4 @@
-//! The page that Prometheus reads: of the whole server, or of one tenant.
+//! The metrics endpoint: of the whole server, or of one tenant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,20 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::api::queue_depths::{Look, TENANTS};
+use crate::api::queue_depths::TENANTS;
 use crate::auth::identity::{Identity, Scope};
 use crate::extract::Head;
 use crate::problem::Problem;
 use crate::state::AppState;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::time::Timestamp;
-use gristmill_metrics::{Exposition, Format, MetricType, Metrics};
+use gristmill_core::topic::Topic;
+use gristmill_metrics::MetricType::{Counter, Gauge, Info};
+use gristmill_metrics::{Exposition, Format, Measured, Metric, Metrics, metric};
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
-/// Not among those who wait their turn: a server that is busy wants to be looked at.
+/// Never waits for a place among other requests: a server is watched most when it is busy.
 pub(crate) fn routes() -> Router<AppState> {
     Router::new().route("/metrics", get(all))
 }
@@ -31,17 +33,9 @@ pub(crate) fn tenant_routes() -> Router<AppState> {
 
 async fn all(State(state): State<AppState>, identity: Identity, headers: HeaderMap) -> Result<Response, Problem> {
     identity.may_everywhere(Scope::Read)?;
-    let registry = state.registry().ok();
-    let tenants = tenants(&state.metrics, registry.as_deref());
-    let look = state.queue_depths.look(&*state.store, tenants.get(..TENANTS).unwrap_or(&tenants)).await;
-    let format = accepted(&headers);
-    let mut exposition = Exposition::new(format);
-    state.metrics.write_process(&mut exposition);
-    let help = "Tenants whose jobs were not counted because there are too many tenants.";
-    let mut family = exposition.family("gristmill_store_tenants_left_out", MetricType::Gauge, help);
-    family.sample(&[], tenants.len().saturating_sub(TENANTS) as u64);
-    write_rest(&mut exposition, &state.metrics, registry.as_deref(), &look, None);
-    Ok(answer(format, exposition))
+    let tenants = tenants(&state.metrics, state.registry().ok().as_deref());
+    let (read, left_out) = tenants.split_at(TENANTS.min(tenants.len()));
+    Ok(exposition(&state, &headers, read, Some(left_out.len()), None).await)
 }
 
 async fn of_tenant(
@@ -51,94 +45,140 @@ async fn of_tenant(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     identity.may(Scope::Admin, &tenant)?;
-    let look = state.queue_depths.look(&*state.store, std::slice::from_ref(&tenant)).await;
-    let format = accepted(&headers);
+    Ok(exposition(&state, &headers, std::slice::from_ref(&tenant), None, Some(&tenant)).await)
+}
+
+/// The metrics of one tenant, or without one those of all and of the process.
+async fn exposition(
+    state: &AppState,
+    headers: &HeaderMap,
+    tenants: &[Name],
+    tenants_left_out: Option<usize>,
+    tenant: Option<&Name>,
+) -> Response {
+    let (metrics, registry) = (&state.metrics, state.registry().ok());
+    let look = state.queue_depths.look(&*state.store, tenants).await;
+    let format =
+        Format::accepted(headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default());
     let mut exposition = Exposition::new(format);
-    write_rest(&mut exposition, &state.metrics, state.registry().ok().as_deref(), &look, Some(&tenant));
-    Ok(answer(format, exposition))
+    if tenant.is_none() {
+        metrics.write_process(&mut exposition);
+    }
+    metrics.write_topics(&mut exposition, tenant);
+    exposition.write(HANDLER_METRICS, handlers(metrics, registry.as_deref(), tenant).iter());
+    exposition.write(STORE_METRICS, std::iter::once(&StoreState { tenants_left_out, is_up: look.is_up }));
+    exposition.write(DEPTH_METRICS, depths(metrics, &look.counts, tenant).iter());
+    ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response()
 }
 
-/// What concerns tenants: of all of them, or of one.
-fn write_rest(
-    exposition: &mut Exposition,
-    metrics: &Metrics,
-    registry: Option<&HandlerRegistry>,
-    look: &Look,
-    tenant: Option<&Name>,
-) {
-    metrics.write_topics(exposition, tenant);
-    write_handlers(exposition, metrics, registry, tenant);
-    let help = "Whether the store answered for every tenant that was asked for.";
-    exposition.family("gristmill_store_up", MetricType::Gauge, help).sample(&[], u64::from(look.is_up));
-    write_counts(exposition, metrics, &look.counts, tenant);
+/// The store as a whole.
+#[derive(Debug)]
+struct StoreState {
+    /// `None` for the metrics of one tenant.
+    tenants_left_out: Option<usize>,
+    is_up: bool,
 }
 
-fn write_handlers(
-    exposition: &mut Exposition,
-    metrics: &Metrics,
-    registry: Option<&HandlerRegistry>,
-    tenant: Option<&Name>,
-) {
-    let ours = |entry: &&Arc<TopicHandler>| tenant.is_none_or(|tenant| *tenant == entry.topic.id.tenant);
-    let mut entries: Vec<_> = registry.into_iter().flat_map(HandlerRegistry::entries).filter(ours).collect();
-    entries.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
-    let help = "Which version of which handler does a topic's jobs.";
-    let mut family = exposition.family("gristmill_node_handler_info", MetricType::Info, help);
-    for entry in entries {
-        let meter = metrics.topic(&entry.topic.id);
-        let (tenant, topic) = meter.labels();
-        // Those that have no series of their own have no line here.
-        if topic != entry.topic.id.topic.as_str() {
-            continue;
-        }
-        let version = entry.handler.as_ref().map_or_else(|| "none".to_owned(), |handler| handler.version().to_string());
-        let handler = entry.topic.handler.as_str();
-        family.sample(&[("tenant", tenant), ("topic", topic), ("handler", handler), ("version", &version)], 1);
+impl Measured for StoreState {}
+
+const STORE_METRICS: &[Metric<StoreState>] = &[
+    metric("gristmill_store_tenants_left_out", Gauge, TENANTS_LEFT_OUT, |store, family| {
+        store.tenants_left_out.into_iter().for_each(|count| family.sample(&[], count as u64));
+    }),
+    metric("gristmill_store_up", Gauge, STORE_UP, |store, family| family.sample(&[], u64::from(store.is_up))),
+];
+
+const TENANTS_LEFT_OUT: &str = "Tenants whose jobs were not counted because there are too many tenants.";
+const STORE_UP: &str = "Whether the store answered for every tenant that was asked for.";
+
+/// A topic and its handler, where the topic has series of its own.
+#[derive(Debug)]
+struct HandlerState {
+    topic: Topic,
+    version: Option<String>,
+}
+
+impl Measured for HandlerState {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        let (id, handler) = (&self.topic.id, self.topic.handler.as_str());
+        let version = self.version.as_deref().unwrap_or("none");
+        vec![("tenant", id.tenant.as_str()), ("topic", id.topic.as_str()), ("handler", handler), ("version", version)]
     }
 }
 
-/// What the store counts, over all who use it. Topics without series of their own are added up.
-fn write_counts(exposition: &mut Exposition, metrics: &Metrics, counts: &[TopicCounts], tenant: Option<&Name>) {
-    let mut topics: BTreeMap<(String, String), TopicCounts> = BTreeMap::new();
-    for counts in counts {
-        let meter = metrics.topic(&counts.topic);
-        if tenant.is_some_and(|tenant| meter.labels().0 != tenant.as_str()) {
-            continue;
-        }
-        let (tenant, topic) = meter.labels();
-        let sum = topics.entry((tenant.to_owned(), topic.to_owned()));
-        sum.and_modify(|sum| add(sum, counts)).or_insert_with(|| counts.clone());
+const HANDLER_METRICS: &[Metric<HandlerState>] =
+    &[metric("gristmill_node_handler_info", Info, HANDLER, |_, family| {
+        family.sample(&[], 1);
+    })];
+
+const HANDLER: &str = "Which version of which handler does a topic's jobs.";
+
+fn handlers(metrics: &Metrics, registry: Option<&HandlerRegistry>, tenant: Option<&Name>) -> Vec<HandlerState> {
+    let all = registry.into_iter().flat_map(HandlerRegistry::entries);
+    let ours = all.filter(|entry| tenant.is_none_or(|tenant| *tenant == entry.topic.id.tenant));
+    let has_series =
+        |entry: &&Arc<TopicHandler>| metrics.topic(&entry.topic.id).names().1 == entry.topic.id.topic.as_str();
+    let state = |entry: &Arc<TopicHandler>| HandlerState {
+        topic: entry.topic.clone(),
+        version: entry.handler.as_ref().map(|handler| handler.version().to_string()),
+    };
+    let mut handlers: Vec<_> = ours.filter(has_series).map(state).collect();
+    handlers.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));
+    handlers
+}
+
+/// What the store counts for a topic, over all its users, or for all topics without series of their own.
+#[derive(Debug)]
+struct Depths {
+    tenant: String,
+    topic: String,
+    counts: TopicCounts,
+}
+
+impl Measured for Depths {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        vec![("tenant", &self.tenant), ("topic", &self.topic)]
     }
-    let rows: Vec<(&str, &str, &TopicCounts)> =
-        topics.iter().map(|((tenant, topic), counts)| (tenant.as_str(), topic.as_str(), counts)).collect();
-    let mut family =
-        exposition.family("gristmill_store_depth", MetricType::Gauge, "Jobs in the store, by where they are.");
-    for &(tenant, topic, counts) in &rows {
+}
+
+const DEPTH_METRICS: &[Metric<Depths>] = &[
+    metric("gristmill_store_depth", Gauge, "Jobs in the store, by where they are.", |Depths { counts, .. }, family| {
         let TopicCounts { ready, delayed, running, dead, .. } = counts;
         for (state, jobs) in [("ready", ready), ("delayed", delayed), ("running", running), ("dead", dead)] {
-            family.sample(&[("tenant", tenant), ("topic", topic), ("state", state)], *jobs);
+            family.sample(&[("state", state)], *jobs);
         }
-    }
-    let (help, now) = ("For how long the oldest ready job has been due.", Timestamp::now());
-    let mut family = exposition.family("gristmill_store_oldest_ready_seconds", MetricType::Gauge, help);
-    for &(tenant, topic, counts) in &rows {
-        if let Some(oldest) = counts.oldest_ready {
-            family.float(&[("tenant", tenant), ("topic", topic)], now.since(oldest).as_secs_f64());
-        }
-    }
-    let help = "Whether the topic is paused: nothing of it is handed out.";
-    let mut family = exposition.family("gristmill_store_topic_paused", MetricType::Gauge, help);
-    for &(tenant, topic, counts) in &rows {
-        family.sample(&[("tenant", tenant), ("topic", topic)], u64::from(counts.paused));
-    }
-    let help = "What became of jobs over all nodes, as the store has counted since it began.";
-    let mut family = exposition.family("gristmill_store_jobs_total", MetricType::Counter, help);
-    for &(tenant, topic, counts) in &rows {
+    }),
+    metric("gristmill_store_oldest_ready_seconds", Gauge, OLDEST_READY, |Depths { counts, .. }, family| {
+        let age = counts.oldest_ready.map(|oldest| Timestamp::now().since(oldest));
+        age.into_iter().for_each(|age| family.float(&[], age.as_secs_f64()));
+    }),
+    metric("gristmill_store_topic_paused", Gauge, PAUSED, |Depths { counts, .. }, family| {
+        family.sample(&[], u64::from(counts.paused));
+    }),
+    metric("gristmill_store_jobs_total", Counter, STORE_JOBS, |Depths { counts, .. }, family| {
         for (name, total) in &counts.totals {
             let (event, reason) = name.strip_prefix("dead-").map_or((name.as_str(), ""), |reason| ("dead", reason));
-            family.sample(&[("tenant", tenant), ("topic", topic), ("event", event), ("reason", reason)], *total);
+            family.sample(&[("event", event), ("reason", reason)], *total);
+        }
+    }),
+];
+
+const OLDEST_READY: &str = "For how long the oldest ready job has been due.";
+const PAUSED: &str = "Whether the topic is paused: nothing of it is handed out.";
+const STORE_JOBS: &str = "What became of jobs over all nodes, as the store has counted since it began.";
+
+/// The counts by the labels of their topics, in order.
+fn depths(metrics: &Metrics, counts: &[TopicCounts], tenant: Option<&Name>) -> Vec<Depths> {
+    let mut depths: BTreeMap<(String, String), TopicCounts> = BTreeMap::new();
+    for counts in counts {
+        let meter = metrics.topic(&counts.topic);
+        let (owner, topic) = meter.names();
+        if tenant.is_none_or(|tenant| tenant.as_str() == owner) {
+            let sum = depths.entry((owner.to_owned(), topic.to_owned()));
+            sum.and_modify(|sum| add(sum, counts)).or_insert_with(|| counts.clone());
         }
     }
+    depths.into_iter().map(|((tenant, topic), counts)| Depths { tenant, topic, counts }).collect()
 }
 
 fn add(sum: &mut TopicCounts, counts: &TopicCounts) {
@@ -153,7 +193,7 @@ fn add(sum: &mut TopicCounts, counts: &TopicCounts) {
     }
 }
 
-/// Those of the manifest, those of which something was counted here, and the one of whoever names none; in order.
+/// The manifest's tenants, those for which something was counted here, and the default one; in order.
 fn tenants(metrics: &Metrics, registry: Option<&HandlerRegistry>) -> Vec<Name> {
     let mut tenants = metrics.tenants();
     tenants.extend(registry.into_iter().flat_map(HandlerRegistry::tenants).cloned());
@@ -161,12 +201,4 @@ fn tenants(metrics: &Metrics, registry: Option<&HandlerRegistry>) -> Vec<Name> {
     tenants.sort();
     tenants.dedup();
     tenants
-}
-
-fn accepted(headers: &HeaderMap) -> Format {
-    Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default())
-}
-
-fn answer(format: Format, exposition: Exposition) -> Response {
-    ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response()
 }

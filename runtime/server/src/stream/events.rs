@@ -71,8 +71,10 @@ impl Wanted {
 
 fn parse(name: &str) -> Result<EventKind, Problem> {
     let unknown = || {
-        let known: Vec<&str> = EventKind::ALL.iter().map(|(_, name)| *name).collect();
-        Problem::new(Code::BadRequest, format!("`{name}` is no kind of event: there are {}", known.join(", ")))
+        Problem::new(
+            Code::BadRequest,
+            format!("`{name}` is no kind of event: there are {}", EventKind::NAMES.join(", ")),
+        )
     };
     EventKind::parse(name).ok_or_else(unknown)
 }
