@@ -24,6 +24,7 @@ mod limits;
 mod lmstfy;
 mod problem;
 mod pull;
+mod routes;
 mod serve;
 mod settings;
 mod state;
@@ -33,8 +34,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use auth::allowed::Requirement;
 pub use client::RemoteStore;
 pub use limits::HttpLimits;
-pub use serve::{HttpServer, ListenError, OpenError, listen};
+pub use routes::Route;
+pub use serve::{HttpServer, ListenError, OpenError, listen, routes};
 pub use settings::HttpServerSettings;
 pub use state::Phase;

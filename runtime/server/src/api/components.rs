@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
-use axum::routing::put;
-use axum::{Json, Router};
 
 use crate::api::jobs::PUSH_BYTES;
+use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
-use crate::extract::Head;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
@@ -21,19 +21,18 @@ use gristmill_runner::handlers::{HandlerRegistry, UploadError};
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/tenants/{tenant}/topics/{topic}/handler", put(upload).delete(remove))
-        .layer(DefaultBodyLimit::max(PUSH_BYTES))
+pub(crate) fn routes() -> Routes {
+    Routes::new()
+        .put("/tenants/{tenant}/topics/{topic}/handler", upload)
+        .delete("/tenants/{tenant}/topics/{topic}/handler", remove)
+        .body_bytes(PUSH_BYTES)
 }
 
 async fn upload(
+    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
     request: Request,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     let registry = state.registry()?;
     let topic = owned(&identity, &registry, &topic)?;
     let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
@@ -48,11 +47,9 @@ async fn upload(
 }
 
 async fn remove(
+    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
 ) -> Result<Json<wire::Served>, Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     let topic = owned(&identity, &*state.registry()?, &topic)?;
     let intake = state.uploads()?;
     within(intake.remove(&topic)).await?;

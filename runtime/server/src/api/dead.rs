@@ -1,15 +1,15 @@
 //! A topic's dead jobs: list, respawn, delete.
 
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 
 use crate::api::jobs::within_batch;
 use crate::api::list::cursor;
-use crate::auth::identity::{Identity, Scope};
+use crate::auth::allowed::{Allowed, scope};
 use crate::extract::{Document, Head};
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::dead::{Chosen, Done, Filter};
 use crate::wire::{self, BATCH};
@@ -25,20 +25,18 @@ const PAGE_BYTES: usize = 16 << 20;
 /// Skipping looks at every job that is skipped.
 const MOST_SKIPPED: usize = 1_000_000_000;
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/tenants/{tenant}/topics/{topic}/dead", get(list))
-        .route("/tenants/{tenant}/topics/{topic}/dead/respawn", post(respawn))
-        .route("/tenants/{tenant}/topics/{topic}/dead/delete", post(delete))
+pub(crate) fn routes() -> Routes {
+    Routes::new()
+        .get("/tenants/{tenant}/topics/{topic}/dead", list)
+        .post("/tenants/{tenant}/topics/{topic}/dead/respawn", respawn)
+        .post("/tenants/{tenant}/topics/{topic}/dead/delete", delete)
 }
 
 async fn list(
-    identity: Identity,
+    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
     State(state): State<AppState>,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Head(Query(page)): Head<Query<wire::Page>>,
 ) -> Result<Json<wire::Dead>, Problem> {
-    identity.may(Scope::Read, &topic.tenant)?;
     within_batch(page.limit)?;
     if page.skip > MOST_SKIPPED {
         return Err(Problem::new(
@@ -59,22 +57,18 @@ fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {
 }
 
 async fn respawn(
-    identity: Identity,
+    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Response, Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     intervene(&state, &topic, chosen, DeadAction::Respawn).await
 }
 
 async fn delete(
-    identity: Identity,
+    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Response, Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     intervene(&state, &topic, chosen, DeadAction::Delete).await
 }
 

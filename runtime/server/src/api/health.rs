@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
 
+use crate::auth::allowed::Public;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::{AppState, Phase};
 
 /// How long the store may take to answer; then it counts as away.
 const STORE_TIME: Duration = Duration::from_secs(5);
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/healthz", async |_: Public| "ok\n").get("/readyz", ready)
 }
 
 /// Ready while any part of the store answers; those that do not are named.
-async fn ready(State(state): State<AppState>) -> Result<String, Problem> {
+async fn ready(_: Public, State(state): State<AppState>) -> Result<String, Problem> {
     match state.phase() {
         Phase::Starting => return Err(Problem::new(Code::Starting, "the runner is starting")),
         Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),

@@ -1,15 +1,15 @@
 //! One job: what it is, what becomes of it, and an end to it.
 
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use tokio::time::Instant;
 
-use crate::auth::identity::{Identity, Scope};
+use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::sse::{self, Events, SAY_SOMETHING_EVERY};
 use crate::stream::watch::{Watch, is_over};
@@ -18,18 +18,16 @@ use crate::wire::push::Waiting;
 use gristmill_core::job::{JobId, Name};
 use gristmill_store::{Cancelled, JobState, JobView};
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/tenants/{tenant}/jobs/{id}", get(look).delete(cancel))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/tenants/{tenant}/jobs/{id}", look).delete("/tenants/{tenant}/jobs/{id}", cancel)
 }
 
 async fn look(
+    Allowed { over: (tenant, id), .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path((tenant, id))): Head<Path<(Name, JobId)>>,
     Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    identity.may(Scope::Read, &tenant)?;
     let unknown = unknown(&tenant, &id);
     let patience = wait_ms.patience();
     let follow = wants_events(&headers);
@@ -103,11 +101,9 @@ fn differs(told: &JobView, now: &JobView) -> bool {
 }
 
 async fn cancel(
+    Allowed { over: (tenant, id), .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path((tenant, id))): Head<Path<(Name, JobId)>>,
 ) -> Result<Json<wire::CancelledOne>, Problem> {
-    identity.may(Scope::Admin, &tenant)?;
     let cancel = async {
         let cancelled = state.store.cancel(&tenant, std::slice::from_ref(&id)).await?;
         let status = match cancelled.first() {

@@ -1,29 +1,27 @@
 //! A topic's jobs of one state, page by page.
 
-use axum::extract::{Path, Query, State};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::{Query, State};
 
 use crate::api::jobs::within_batch;
-use crate::auth::identity::{Identity, Scope};
+use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::TopicId;
 use gristmill_store::{Cursor, StateFilter};
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/tenants/{tenant}/topics/{topic}/jobs", get(list))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/tenants/{tenant}/topics/{topic}/jobs", list)
 }
 
 async fn list(
+    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
-    identity.may(Scope::Read, &topic.tenant)?;
     within_batch(wanted.limit)?;
     let place = place(&wanted.state)?;
     let after = wanted.after.as_deref().map(|after| cursor(after, place)).transpose()?;

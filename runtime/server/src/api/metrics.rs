@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 
 use crate::api::queue_depths::TENANTS;
-use crate::auth::identity::{Identity, Scope};
-use crate::extract::Head;
-use crate::problem::Problem;
+use crate::auth::allowed::{AllTenants, Allowed, scope};
+use crate::routes::Routes;
 use crate::state::AppState;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::time::Timestamp;
@@ -23,29 +20,26 @@ use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
 /// Never waits for a place among other requests: a server is watched most when it is busy.
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/metrics", get(all))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/metrics", all)
 }
 
-pub(crate) fn tenant_routes() -> Router<AppState> {
-    Router::new().route("/tenants/{tenant}/metrics", get(of_tenant))
+pub(crate) fn tenant_routes() -> Routes {
+    Routes::new().get("/tenants/{tenant}/metrics", of_tenant)
 }
 
-async fn all(State(state): State<AppState>, identity: Identity, headers: HeaderMap) -> Result<Response, Problem> {
-    identity.may_everywhere(Scope::Read)?;
+async fn all(_: Allowed<scope::Read, AllTenants>, State(state): State<AppState>, headers: HeaderMap) -> Response {
     let tenants = tenants(&state.metrics, state.registry().ok().as_deref());
     let (read, left_out) = tenants.split_at(TENANTS.min(tenants.len()));
-    Ok(exposition(&state, &headers, read, Some(left_out.len()), None).await)
+    exposition(&state, &headers, read, Some(left_out.len()), None).await
 }
 
 async fn of_tenant(
+    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
-    identity.may(Scope::Admin, &tenant)?;
-    Ok(exposition(&state, &headers, std::slice::from_ref(&tenant), None, Some(&tenant)).await)
+) -> Response {
+    exposition(&state, &headers, std::slice::from_ref(&tenant), None, Some(&tenant)).await
 }
 
 /// The metrics of one tenant, or without one those of all and of the process.

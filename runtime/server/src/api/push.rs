@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
 use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::{PUSH_BYTES, within_batch};
-use crate::auth::identity::{Identity, Scope};
+use crate::auth::allowed::{Allowed, scope};
 use crate::auth::origin::media_type;
-use crate::extract::Head;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::watch::Watch;
 use crate::wire::Object;
@@ -26,8 +25,8 @@ use gristmill_store::Pushed;
 /// How long what became of a job is kept for somebody who waited for it, beyond the wait.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/tenants/{tenant}/topics/{topic}/jobs", post(push)).layer(DefaultBodyLimit::max(PUSH_BYTES))
+pub(crate) fn routes() -> Routes {
+    Routes::new().post("/tenants/{tenant}/topics/{topic}/jobs", push).body_bytes(PUSH_BYTES)
 }
 
 /// What a request wants to have pushed.
@@ -40,12 +39,10 @@ struct Order {
 }
 
 async fn push(
+    Allowed { over: topic, .. }: Allowed<scope::Push, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    identity.may(Scope::Push, &topic.tenant)?;
     let (order, answers, replayed) = state.request_limiter.within(store(&state, &topic, request)).await?;
     let mut headers = HeaderMap::new();
     if replayed {

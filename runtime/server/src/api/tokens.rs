@@ -2,41 +2,44 @@
 
 use std::collections::BTreeSet;
 
-use axum::extract::{Path, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{delete, get, put};
-use axum::{Json, Router};
 
+use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
-use crate::extract::{Document, Head};
+use crate::extract::Document;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
 use gristmill_store::{StoreError, TokenAdded};
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/tokens", get(list_all).post(add_any))
-        .route("/tokens/{id}", delete(revoke_any))
-        .route("/tokens/{id}/limits", put(limit_any))
-        .route("/tenants/{tenant}/tokens", get(list).post(add))
-        .route("/tenants/{tenant}/tokens/{id}", delete(revoke))
-        .route("/tenants/{tenant}/tokens/{id}/limits", put(limit))
+pub(crate) fn routes() -> Routes {
+    Routes::new()
+        .get("/tokens", list_all)
+        .post("/tokens", add_any)
+        .delete("/tokens/{id}", revoke_any)
+        .put("/tokens/{id}/limits", limit_any)
+        .get("/tenants/{tenant}/tokens", list)
+        .post("/tenants/{tenant}/tokens", add)
+        .delete("/tenants/{tenant}/tokens/{id}", revoke)
+        .put("/tenants/{tenant}/tokens/{id}/limits", limit)
 }
 
-async fn list_all(identity: Identity, State(state): State<AppState>) -> Result<Json<wire::Tokens>, Problem> {
-    identity.may_everywhere(Scope::Admin)?;
+async fn list_all(
+    _: Allowed<scope::Admin, AllTenants>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::Tokens>, Problem> {
     listed(state.store.tokens(None).await)
 }
 
 async fn list(
-    identity: Identity,
+    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    Head(Path(tenant)): Head<Path<Name>>,
 ) -> Result<Json<wire::Tokens>, Problem> {
-    identity.may(Scope::Admin, &tenant)?;
     listed(state.store.tokens(Some(&tenant)).await)
 }
 
@@ -45,11 +48,10 @@ fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, 
 }
 
 async fn add_any(
-    identity: Identity,
+    Allowed { identity, .. }: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
-    identity.may_everywhere(Scope::Admin)?;
     if new.tenant.is_some() == new.all_tenants {
         return Err(Problem::new(Code::BadRequest, "name a `tenant`, or say `all_tenants`: one of the two"));
     }
@@ -58,12 +60,10 @@ async fn add_any(
 }
 
 async fn add(
-    identity: Identity,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    Head(Path(tenant)): Head<Path<Name>>,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
-    identity.may(Scope::Admin, &tenant)?;
     if new.all_tenants || new.tenant.as_ref().is_some_and(|named| *named != tenant) {
         return Err(Problem::new(Code::BadRequest, "the path names the tenant; the token can be for no other one"));
     }
@@ -133,20 +133,16 @@ async fn until_own_end(state: &AppState, identity: &Identity, new: &NewToken) ->
 }
 
 async fn revoke_any(
-    identity: Identity,
+    Allowed { over: AllTenants(id), .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
     State(state): State<AppState>,
-    Head(Path(id)): Head<Path<TokenId>>,
 ) -> Result<Json<wire::Revoked>, Problem> {
-    identity.may_everywhere(Scope::Admin)?;
     revoke_token(&state, &id).await
 }
 
 async fn revoke(
-    identity: Identity,
+    Allowed { over: (tenant, id), .. }: Allowed<scope::Admin, (Name, TokenId)>,
     State(state): State<AppState>,
-    Head(Path((tenant, id))): Head<Path<(Name, TokenId)>>,
 ) -> Result<Json<wire::Revoked>, Problem> {
-    identity.may(Scope::Admin, &tenant)?;
     match of_tenant(&state, &tenant, &id).await? {
         true => revoke_token(&state, &id).await,
         false => Ok(Json(wire::Revoked { revoked: false })),
@@ -160,22 +156,18 @@ async fn revoke_token(state: &AppState, id: &TokenId) -> Result<Json<wire::Revok
 }
 
 async fn limit_any(
-    identity: Identity,
+    Allowed { over: AllTenants(id), identity, .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
     State(state): State<AppState>,
-    Head(Path(id)): Head<Path<TokenId>>,
     Document(limits): Document<TokenLimits>,
 ) -> Result<Json<TokenLimits>, Problem> {
-    identity.may_everywhere(Scope::Admin)?;
     limit_token(&state, &identity, &id, limits).await
 }
 
 async fn limit(
-    identity: Identity,
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, TokenId)>,
     State(state): State<AppState>,
-    Head(Path((tenant, id))): Head<Path<(Name, TokenId)>>,
     Document(limits): Document<TokenLimits>,
 ) -> Result<Json<TokenLimits>, Problem> {
-    identity.may(Scope::Admin, &tenant)?;
     match of_tenant(&state, &tenant, &id).await? {
         true => limit_token(&state, &identity, &id, limits).await,
         false => Err(unknown()),

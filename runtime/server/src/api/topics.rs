@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
 
-use crate::auth::identity::{Identity, Scope};
-use crate::extract::{Document, Head};
+use crate::auth::allowed::{AllTenants, Allowed, scope};
+use crate::extract::Document;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use crate::wire::topic::{Idle, Topic, Topics};
@@ -16,35 +16,33 @@ use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::TopicCounts;
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/tenants", get(tenants))
-        .route("/tenants/{tenant}/topics", get(topics))
-        .route("/tenants/{tenant}/topics/{topic}", get(topic))
-        .route("/tenants/{tenant}/topics/{topic}/pause", post(pause))
-        .route("/tenants/{tenant}/topics/{topic}/resume", post(resume))
+pub(crate) fn routes() -> Routes {
+    Routes::new()
+        .get("/tenants", tenants)
+        .get("/tenants/{tenant}/topics", topics)
+        .get("/tenants/{tenant}/topics/{topic}", topic)
+        .post("/tenants/{tenant}/topics/{topic}/pause", pause)
+        .post("/tenants/{tenant}/topics/{topic}/resume", resume)
 }
 
-async fn tenants(State(state): State<AppState>, identity: Identity) -> Result<Json<wire::Tenants>, Problem> {
-    identity.may_everywhere(Scope::Read)?;
+async fn tenants(
+    _: Allowed<scope::Read, AllTenants>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::Tenants>, Problem> {
     Ok(Json(wire::Tenants { tenants: state.store.tenants().await? }))
 }
 
 async fn topics(
+    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
 ) -> Result<Json<Topics>, Problem> {
-    identity.may(Scope::Read, &tenant)?;
     Ok(Json(Topics { topics: all(&state, &tenant).await?.into_values().collect() }))
 }
 
 async fn topic(
+    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
 ) -> Result<Json<Topic>, Problem> {
-    identity.may(Scope::Read, &topic.tenant)?;
     let unknown = || Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`, and no job of it"));
     all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
 }
@@ -115,21 +113,17 @@ fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> 
 }
 
 async fn pause(
-    identity: Identity,
+    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<wire::Changed>, Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, true).await? }))
 }
 
 async fn resume(
-    identity: Identity,
+    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<wire::Changed>, Problem> {
-    identity.may(Scope::Admin, &topic.tenant)?;
     Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, false).await? }))
 }

@@ -1,5 +1,6 @@
 //! Who is let in, and how much they may ask for.
 
+pub(crate) mod allowed;
 pub(crate) mod identity;
 pub(crate) mod origin;
 pub(crate) mod token_cache;

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
 use tokio::time::Instant;
 
 use super::claim_guard::{ClaimGuard, Taken};
 use super::take::{Wish, take};
 use super::{LONGEST_WAIT, body, lease};
-use crate::auth::identity::{Identity, Scope};
-use crate::extract::{Document, Head};
+use crate::auth::allowed::{Allowed, scope};
+use crate::extract::Document;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::signal_hub::Listener;
 use crate::wire::{self, BATCH};
@@ -27,35 +26,30 @@ const TOPICS: usize = 64;
 /// How often whoever is in front looks without having been called, in case a signal was lost.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Routes that wait: the request_limiter and the time of other requests are not for them.
-pub(crate) fn waiting_routes() -> Router<AppState> {
-    Router::new()
-        .route("/tenants/{tenant}/topics/{topic}/claim", post(claim))
-        .route("/tenants/{tenant}/claim", post(claim_of))
+/// Routes that wait: the turns and the time of other requests are not for them.
+pub(crate) fn waiting_routes() -> Routes {
+    Routes::new().post("/tenants/{tenant}/topics/{topic}/claim", claim).post("/tenants/{tenant}/claim", claim_of)
 }
 
 async fn claim(
+    Allowed { over: topic, .. }: Allowed<scope::Work, TopicId>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(topic)): Head<Path<TopicId>>,
     Document(asked): Document<wire::Claim>,
 ) -> Result<Response, Problem> {
     let wire::Claim { max, lease_ms, wait_ms, worker } = asked;
     let (tenant, topics) = (topic.tenant, vec![topic.topic]);
-    serve(state, identity, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
+    serve(state, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
 }
 
 async fn claim_of(
+    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     Document(asked): Document<wire::ClaimOf>,
 ) -> Result<Response, Problem> {
-    serve(state, identity, tenant, asked).await
+    serve(state, tenant, asked).await
 }
 
-async fn serve(state: AppState, identity: Identity, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
-    identity.may(Scope::Work, &tenant)?;
+async fn serve(state: AppState, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
     let wait = Duration::from_millis(asked.wait_ms);
     let wish = check(&tenant, asked)?;
     let mut held = take(&state, &wish).await?;

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
 
 use super::lease;
 use crate::api::jobs::within_batch;
-use crate::auth::identity::{Identity, Scope};
-use crate::extract::{Document, Head};
+use crate::auth::allowed::{Allowed, scope};
+use crate::extract::Document;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
@@ -26,20 +26,19 @@ use gristmill_store::{Settled, Settlement};
 const SETTLE_BYTES: usize = 96 << 20;
 
 /// Routes that answer at once.
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/tenants/{tenant}/leases/extend", post(extend))
-        .route("/tenants/{tenant}/leases/checkpoint", post(checkpoint).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
-        .route("/tenants/{tenant}/leases/settle", post(settle).layer(DefaultBodyLimit::max(SETTLE_BYTES)))
+pub(crate) fn routes() -> Routes {
+    Routes::new()
+        .post("/tenants/{tenant}/leases/checkpoint", checkpoint)
+        .post("/tenants/{tenant}/leases/settle", settle)
+        .body_bytes(SETTLE_BYTES)
+        .merge(Routes::new().post("/tenants/{tenant}/leases/extend", extend))
 }
 
 async fn extend(
+    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
-    identity.may(Scope::Work, &tenant)?;
     within_batch(asked.leases.len())?;
     let by = super::lease(asked.lease_ms)?;
     let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.lease));
@@ -56,12 +55,10 @@ async fn extend(
 }
 
 async fn checkpoint(
+    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     Document(wire::Checkpoint { lease, state: saved }): Document<wire::Checkpoint>,
 ) -> Result<Json<wire::Saved>, Problem> {
-    identity.may(Scope::Work, &tenant)?;
     let lease = lease::read(&tenant, &lease)?.lease;
     let limits = state.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
     within("a checkpoint", saved.0.len(), limits.checkpoint_bytes)?;
@@ -70,12 +67,10 @@ async fn checkpoint(
 
 /// All of them make sense, or nothing is settled.
 async fn settle(
+    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     Document(wire::Settle { settlements }): Document<wire::Settle>,
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
-    identity.may(Scope::Work, &tenant)?;
     within_batch(settlements.len())?;
     let registry = state.topics();
     let mut decided = Vec::with_capacity(settlements.len());

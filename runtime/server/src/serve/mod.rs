@@ -10,4 +10,4 @@ mod server;
 mod tls;
 
 pub use listen::{ListenError, listen};
-pub use server::{HttpServer, OpenError};
+pub use server::{HttpServer, OpenError, routes};

@@ -8,7 +8,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,11 +17,12 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, measure, request_id};
 use crate::api::{components, dead, health, job, jobs, list, metrics, moves, openapi, push, tokens, topics};
-use crate::auth::identity::Identity;
+use crate::auth::allowed::AnyToken;
 use crate::auth::{self, Auth, origin};
 use crate::limits::HttpLimits;
-use crate::limits::requests::{in_time, take_turn};
+use crate::limits::requests::{RequestLimiter, in_time, take_turn};
 use crate::problem::{Code, Problem};
+use crate::routes::{Route, Routes};
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
 use crate::state::{AppState, Phase};
@@ -213,27 +213,14 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// All routes of the API, with what each asks of a token. Those of lmstfy's API are not among them.
+pub fn routes() -> Vec<Route> {
+    api(&RequestLimiter::new(&HttpLimits::default())).into_parts().1
+}
+
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
-    let quick = Router::new()
-        .route("/", get(about))
-        .merge(jobs::routes())
-        .merge(list::routes())
-        .merge(topics::routes())
-        .merge(dead::routes())
-        .merge(moves::routes())
-        .merge(signals::routes())
-        .merge(tokens::routes())
-        .merge(openapi::routes())
-        .merge(events::routes())
-        .merge(metrics::tenant_routes())
-        .merge(pull::routes())
-        // Health is not behind them: a process whose store is slow lives all the same.
-        .layer(middleware::from_fn_with_state(state.request_limiter.clone(), take_turn));
-    Router::new()
-        .nest("/v1", quick.merge(waiting()).merge(pulling(&state)))
-        .merge(health::routes())
-        .merge(metrics::routes())
-        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
+    let (api, _) = api(&state.request_limiter).into_parts();
+    api.fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         // The limits are on what comes out of a compressed body.
@@ -248,15 +235,28 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
         .with_state(state)
 }
 
-/// Routes that may take longer than a turn: each sees to its request_limiter itself.
-fn waiting() -> Router<AppState> {
-    Router::new().merge(push::routes()).merge(job::routes()).merge(components::routes())
-}
-
-/// Claims hold nothing while they wait for jobs.
-fn pulling(state: &AppState) -> Router<AppState> {
-    let time = state.request_limiter.time() + pull::LONGEST_WAIT;
-    pull::waiting_routes().layer(middleware::from_fn_with_state(time, in_time))
+fn api(limiter: &RequestLimiter) -> Routes {
+    let quick = Routes::new()
+        .get("/", about)
+        .merge(jobs::routes())
+        .merge(list::routes())
+        .merge(topics::routes())
+        .merge(dead::routes())
+        .merge(moves::routes())
+        .merge(signals::routes())
+        .merge(tokens::routes())
+        .merge(openapi::routes())
+        .merge(events::routes())
+        .merge(metrics::tenant_routes())
+        .merge(pull::routes())
+        .layered(|router| router.layer(middleware::from_fn_with_state(limiter.clone(), take_turn)));
+    // These may wait: each takes its turns itself.
+    let waiting = Routes::new().merge(push::routes()).merge(job::routes()).merge(components::routes());
+    // Claims hold nothing while they wait for jobs.
+    let time = limiter.time() + pull::LONGEST_WAIT;
+    let claims = pull::waiting_routes().layered(|router| router.layer(middleware::from_fn_with_state(time, in_time)));
+    // Health and metrics take no turn: a process whose store is slow lives all the same.
+    quick.merge(waiting).merge(claims).nested("/v1").merge(health::routes()).merge(metrics::routes())
 }
 
 /// Lines and events must leave one by one, and what is short is not worth it.
@@ -267,7 +267,7 @@ fn worth_compressing() -> impl Predicate {
 }
 
 /// Who answers, so that a command knows whom it has reached.
-async fn about(_: Identity, State(state): State<AppState>) -> axum::Json<wire::About> {
+async fn about(_: AnyToken, State(state): State<AppState>) -> axum::Json<wire::About> {
     let version = env!("CARGO_PKG_VERSION").into();
     axum::Json(wire::About { version, pid: std::process::id(), store: state.store_name.clone() })
 }

@@ -6,20 +6,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hyper::body::Frame;
 use serde::Deserialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::auth::identity::{Identity, Scope};
+use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::extract::Head;
 use crate::problem::{Code, Problem};
+use crate::routes::Routes;
 use crate::state::AppState;
 use gristmill_core::job::{JobId, Name};
 use gristmill_metrics::{EventKind, EventStream, Filter, Received};
@@ -27,8 +26,8 @@ use gristmill_metrics::{EventKind, EventStream, Filter, Received};
 /// How often something is sent although nothing happens, so that nobody on the way takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/events", get(everywhere)).route("/tenants/{tenant}/events", get(of_tenant))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/events", everywhere).get("/tenants/{tenant}/events", of_tenant)
 }
 
 /// What is wanted; what is left out, of every kind.
@@ -42,21 +41,18 @@ struct Wanted {
 }
 
 async fn everywhere(
+    _: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
-    identity: Identity,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Response, Problem> {
-    identity.may_everywhere(Scope::Read)?;
     stream(&state, wanted.filter(None)?)
 }
 
 async fn of_tenant(
+    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
-    identity: Identity,
-    Head(Path(tenant)): Head<Path<Name>>,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Response, Problem> {
-    identity.may(Scope::Read, &tenant)?;
     stream(&state, wanted.filter(Some(tenant))?)
 }
 

@@ -4,41 +4,31 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hyper::body::Frame;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::api::jobs::within_batch;
-use crate::auth::identity::{Identity, Scope};
-use crate::extract::Head;
-use crate::problem::{Code, Problem};
+use crate::auth::allowed::{AllowedQuery, scope};
+use crate::problem::Problem;
+use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use gristmill_core::job::Name;
 use gristmill_store::Signal;
 
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route("/signals", get(signals))
+pub(crate) fn routes() -> Routes {
+    Routes::new().get("/signals", signals)
 }
 
 /// The answer begins once the store listens: what happens after that is told.
 async fn signals(
-    identity: Identity,
+    AllowedQuery(wire::Listeners { tenants }, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
-    Head(Query(wire::Listeners { tenants })): Head<Query<wire::Listeners>>,
 ) -> Result<Response, Problem> {
-    let tenants: Result<Vec<Name>, _> = tenants.split(',').map(str::parse).collect();
-    let tenants =
-        tenants.map_err(|error: gristmill_core::job::BadName| Problem::new(Code::BadRequest, error.to_string()))?;
-    for tenant in &tenants {
-        identity.may(Scope::Read, tenant)?;
-    }
     within_batch(tenants.len())?;
     let signals = state.store.signals(&tenants).await?;
     let lines = Lines { signals, stop: Box::pin(state.stop.clone().cancelled_owned()) };

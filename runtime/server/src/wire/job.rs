@@ -84,6 +84,12 @@ pub(crate) enum Pushed {
     Duplicate { of: JobId },
 }
 
+impl NewJob {
+    pub(super) fn tenant(&self) -> &Name {
+        &self.spec.tenant
+    }
+}
+
 impl From<&job::NewJob> for NewJob {
     fn from(new: &job::NewJob) -> Self {
         let due = match new.due {

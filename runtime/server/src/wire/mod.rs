@@ -32,6 +32,11 @@ pub(super) use view::{Cancelled, DeadJob, Job, JobView, TopicCounts};
 /// The most jobs or ids in one request.
 pub(super) const BATCH: usize = 1000;
 
+/// A query or a document that says which tenants it is about.
+pub(super) trait NamesTenants {
+    fn tenants(&self) -> impl Iterator<Item = &Name> + Send;
+}
+
 /// `GET /v1`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct About {
@@ -151,11 +156,39 @@ pub(super) struct Dead {
     pub(super) dead: Vec<DeadJob>,
 }
 
-/// Whose signals are wanted: names of tenants with commas between them.
+/// Whose signals are wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listeners {
-    pub(super) tenants: String,
+    #[serde(with = "commas")]
+    pub(super) tenants: Vec<Name>,
+}
+
+impl NamesTenants for Listeners {
+    fn tenants(&self) -> impl Iterator<Item = &Name> + Send {
+        self.tenants.iter()
+    }
+}
+
+impl NamesTenants for Push {
+    fn tenants(&self) -> impl Iterator<Item = &Name> + Send {
+        self.jobs.iter().map(NewJob::tenant)
+    }
+}
+
+/// Names with commas between them.
+mod commas {
+    use gristmill_core::job::Name;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&names.iter().map(Name::as_str).collect::<Vec<_>>().join(","))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(de::Error::custom)
+    }
 }
 
 /// Rounded up: what waits must not come early.

@@ -1,0 +1,250 @@
+//! What a route asks of a token, stated in the signature of its handler.
+//!
+//! A handler's first argument is [`Allowed`], which names a scope and what in the path it must hold over, or [`AnyToken`], or
+//! [`Public`]; a handler that finds the tenants in its body takes [`AllowedDocument`] last. [`crate::routes::Routes`] takes
+//! no other handlers, so a route without a scope does not compile.
+
+use std::marker::PhantomData;
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::identity::{Identity, Scope};
+use crate::extract::Document;
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::wire::NamesTenants;
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::token::TokenId;
+
+/// The scopes as types.
+pub(crate) mod scope {
+    use super::{RequiredScope, Scope};
+
+    macro_rules! scopes {
+        ($($name:ident)*) => {$(
+            #[derive(Debug)]
+            pub(crate) struct $name;
+
+            impl RequiredScope for $name {
+                const SCOPE: Scope = Scope::$name;
+            }
+        )*};
+    }
+
+    scopes!(Push Work Read Admin);
+}
+
+pub(crate) trait RequiredScope: Send {
+    const SCOPE: Scope;
+}
+
+/// What a route asks of the token that a request brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    /// No token.
+    Nothing,
+    /// Any token that is valid, whatever its scopes.
+    AnyToken,
+    /// The scope in the tenant that the request is about.
+    InTenant(Scope),
+    /// The scope in all tenants.
+    Everywhere(Scope),
+}
+
+/// The argument types of a handler that states what it requires.
+pub(crate) trait StatesRequirement {
+    const REQUIREMENT: Requirement;
+}
+
+impl Identity {
+    fn may_in_each<S: RequiredScope>(&self, request: &impl NamesTenants) -> Result<(), Problem> {
+        request.tenants().try_for_each(|tenant| self.may(S::SCOPE, tenant))
+    }
+}
+
+/// A request whose token has the scope `S` over `T`, which is read from the path.
+#[derive(Debug)]
+pub(crate) struct Allowed<S, T> {
+    pub(crate) over: T,
+    pub(crate) identity: Identity,
+    scope: PhantomData<S>,
+}
+
+/// What a scope must hold over.
+pub(crate) trait Target {
+    const IS_ONE_TENANT: bool = true;
+
+    /// `None`: all tenants.
+    fn tenant(&self) -> Option<&Name>;
+}
+
+impl Target for Name {
+    fn tenant(&self) -> Option<&Name> {
+        Some(self)
+    }
+}
+
+impl Target for TopicId {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.tenant)
+    }
+}
+
+impl Target for (Name, JobId) {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.0)
+    }
+}
+
+impl Target for (Name, TokenId) {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.0)
+    }
+}
+
+/// All tenants, whatever else the path names.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct AllTenants<P = ()>(pub(crate) P);
+
+impl<P> Target for AllTenants<P> {
+    const IS_ONE_TENANT: bool = false;
+
+    fn tenant(&self) -> Option<&Name> {
+        None
+    }
+}
+
+impl<A, S, T> FromRequestParts<A> for Allowed<S, T>
+where
+    A: Send + Sync,
+    S: RequiredScope,
+    T: Target + DeserializeOwned + Send,
+{
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &A) -> Result<Self, Response> {
+        let identity = Identity::from_request_parts(parts, state).await?;
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        let Path(over) = path.map_err(|rejection| Problem::from(rejection).into_response())?;
+        let allowed = match over.tenant() {
+            Some(tenant) => identity.may(S::SCOPE, tenant),
+            None => identity.may_everywhere(S::SCOPE),
+        };
+        allowed.map_err(IntoResponse::into_response)?;
+        Ok(Self { over, identity, scope: PhantomData })
+    }
+}
+
+/// A request that any valid token may send.
+#[derive(Debug)]
+pub(crate) struct AnyToken;
+
+impl<A: Send + Sync> FromRequestParts<A> for AnyToken {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &A) -> Result<Self, Response> {
+        Identity::from_request_parts(parts, state).await.map(|_| Self)
+    }
+}
+
+/// A request that everybody may send.
+#[derive(Debug)]
+pub(crate) struct Public;
+
+impl<A: Send + Sync> FromRequestParts<A> for Public {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(_: &mut Parts, _: &A) -> Result<Self, Self::Rejection> {
+        Ok(Self)
+    }
+}
+
+/// A query that names tenants, in all of which the request's token has the scope `S`.
+#[derive(Debug)]
+pub(crate) struct AllowedQuery<S, Q>(pub(crate) Q, pub(crate) PhantomData<S>);
+
+impl<A, S, Q> FromRequestParts<A> for AllowedQuery<S, Q>
+where
+    A: Send + Sync,
+    S: RequiredScope,
+    Q: NamesTenants + DeserializeOwned + Send,
+{
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &A) -> Result<Self, Response> {
+        let identity = Identity::from_request_parts(parts, state).await?;
+        let query = Query::<Q>::from_request_parts(parts, state).await;
+        let Query(query) = query.map_err(|rejection| Problem::from(rejection).into_response())?;
+        identity.may_in_each::<S>(&query).map_err(IntoResponse::into_response)?;
+        Ok(Self(query, PhantomData))
+    }
+}
+
+impl<S: RequiredScope, Q: NamesTenants> Gate for AllowedQuery<S, Q> {
+    const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
+}
+
+/// A JSON document that names tenants, in all of which the request's token has the scope `S`.
+#[derive(Debug)]
+pub(crate) struct AllowedDocument<S, D>(pub(crate) D, pub(crate) PhantomData<S>);
+
+impl<A, S, D> FromRequest<A> for AllowedDocument<S, D>
+where
+    A: Send + Sync,
+    S: RequiredScope,
+    D: NamesTenants + Send,
+    Document<D>: FromRequest<A, Rejection = Problem>,
+{
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &A) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let identity = Identity::from_request_parts(&mut parts, state).await?;
+        let document = Document::from_request(Request::from_parts(parts, body), state).await;
+        let Document(document) = document.map_err(IntoResponse::into_response)?;
+        identity.may_in_each::<S>(&document).map_err(IntoResponse::into_response)?;
+        Ok(Self(document, PhantomData))
+    }
+}
+
+/// Implemented by what a handler may take as its first argument.
+pub(crate) trait Gate {
+    const REQUIREMENT: Requirement;
+}
+
+impl Gate for Public {
+    const REQUIREMENT: Requirement = Requirement::Nothing;
+}
+
+impl Gate for AnyToken {
+    const REQUIREMENT: Requirement = Requirement::AnyToken;
+}
+
+impl<S: RequiredScope, T: Target> Gate for Allowed<S, T> {
+    const REQUIREMENT: Requirement =
+        if T::IS_ONE_TENANT { Requirement::InTenant(S::SCOPE) } else { Requirement::Everywhere(S::SCOPE) };
+}
+
+/// The second way: the tenants are in the document, which a handler takes last.
+impl<M, S: RequiredScope, D> StatesRequirement for (M, State<AppState>, AllowedDocument<S, D>) {
+    const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
+}
+
+macro_rules! states_requirement {
+    ($($other:ident)*) => {
+        impl<M, G: Gate, $($other),*> StatesRequirement for (M, G, $($other,)*) {
+            const REQUIREMENT: Requirement = G::REQUIREMENT;
+        }
+    };
+}
+
+states_requirement!();
+states_requirement!(A);
+states_requirement!(A B);
+states_requirement!(A B C);
+states_requirement!(A B C D);
