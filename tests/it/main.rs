@@ -11,6 +11,7 @@ mod grants;
 mod hardship;
 mod http_api;
 mod http_grant;
+mod imports;
 mod interventions;
 mod journal;
 mod killed;
