@@ -1,6 +1,44 @@
-//! Gristmill: a job runner whose handlers are WebAssembly components.
+//! A job runner whose handlers are WebAssembly components.
 //!
-//! This crate is the facade over the layers, each a crate of its own, and holds the command line.
+//! [`Gristmill`] is all of it in one process: a store, a folder of handlers, a runner, and an HTTP server. The program
+//! `gristmill` is this crate with a command line.
+//!
+//! ```no_run
+//! use gristmill::Gristmill;
+//! use gristmill::job::{Due, JobSpec, NewJob, Payload};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // Serves every component in `handlers/`, and each new version of it at once.
+//! let gristmill = Gristmill::builder().store("sqlite:jobs.db")?.handlers("handlers").start().await?;
+//! let body = Payload { data: b"{\"name\": \"Ada\"}".to_vec(), content_type: Some("application/json".into()) };
+//! gristmill.push(NewJob { spec: JobSpec::new("greet".parse()?, body), due: Due::Now }).await?;
+//! gristmill.shutdown(CancellationToken::new()).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layers
+//!
+//! Each layer is a crate, so that the compiler holds them apart; this one exports them as modules. [`job`], [`topic`],
+//! [`outcome`], [`retry`], [`time`], [`token`] and [`http_grant`] are facts without I/O. [`config`] reads the manifest, [`metrics`]
+//! counts. [`store`] keeps jobs and knows no WebAssembly; [`sandbox`] runs components and knows no store. [`runner`] joins
+//! them, [`server`] answers over HTTP, [`bench`] measures.
+
+#![warn(missing_docs)]
+
+mod builder;
+mod error;
+mod gristmill;
+mod http;
+mod open;
+
+#[doc(hidden)]
+pub mod cli;
+
+pub use builder::Builder;
+pub use error::StartError;
+pub use gristmill::Gristmill;
 
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;
@@ -11,5 +49,3 @@ pub use gristmill_runner::handlers;
 pub use gristmill_sandbox as sandbox;
 pub use gristmill_server as server;
 pub use gristmill_store as store;
-
-pub mod cli;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
-use super::store::{self, Layout, Opened};
+use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_store::{Imported, StoreError, StoredJob, StoredPlace, Transfer};

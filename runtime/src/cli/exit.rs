@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::screen::Closed;
+use crate::StartError;
 use gristmill_config::ManifestError;
 use gristmill_store::StoreError;
 
@@ -37,11 +38,12 @@ impl Exit {
     pub(super) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
             if let Some(error) = cause.downcast_ref::<StoreError>() {
-                return match error {
-                    StoreError::Unavailable { .. } | StoreError::Owned { .. } => Self::StoreAway,
-                    StoreError::BadAddress { .. } => Self::Usage,
-                    StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
-                };
+                return Self::of_store(error);
+            }
+            match cause.downcast_ref::<StartError>() {
+                Some(StartError::Store(error)) => return Self::of_store(error),
+                Some(StartError::NoTokens(_) | StartError::NoCacheDirectory) => return Self::Usage,
+                _ => {}
             }
             if cause.is::<Usage>() || cause.is::<ManifestError>() {
                 return Self::Usage;
@@ -52,6 +54,14 @@ impl Exit {
             }
         }
         Self::Failed
+    }
+
+    const fn of_store(error: &StoreError) -> Self {
+        match error {
+            StoreError::Unavailable { .. } | StoreError::Owned { .. } => Self::StoreAway,
+            StoreError::BadAddress { .. } => Self::Usage,
+            StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
+        }
     }
 
     /// As `--json` calls it.

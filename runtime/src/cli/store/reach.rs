@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio::time::Instant;
 
-use super::open::{Layout, Opened, open};
+use crate::open::{Layout, Opened, open};
 use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
 use gristmill_core::token::TokenText;
 use gristmill_server::RemoteStore;

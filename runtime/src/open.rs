@@ -1,9 +1,12 @@
-//! Opens stores for this process: files become its own.
+//! Opens the stores that a manifest names; this process then owns their files.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use gristmill_config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
@@ -14,39 +17,39 @@ use gristmill_store::{PlacementRegistry, StoreError, Transfer};
 
 /// Which stores there are, and who lives where, as the manifest says.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct Layout {
-    pub(in crate::cli) home: StoreSettings,
-    pub(super) others: BTreeMap<Name, StoreSettings>,
+pub(crate) struct Layout {
+    pub(crate) home: StoreSettings,
+    pub(crate) others: BTreeMap<Name, StoreSettings>,
     residences: BTreeMap<Name, Name>,
 }
 
 /// A store that this process has opened itself.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct Opened {
-    pub(in crate::cli) store: Arc<dyn Transfer>,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Transfer>,
     /// Set if it is made of several.
-    pub(in crate::cli) several: Option<ShardedStore>,
+    pub(crate) several: Option<ShardedStore>,
     /// What no other process can open meanwhile.
     owned: Vec<EmbeddedStore>,
 }
 
 impl Layout {
-    pub(in crate::cli) fn of(manifest: &Manifest) -> Self {
+    pub(crate) fn of(manifest: &Manifest) -> Self {
         let Manifest { store, stores, residences, .. } = manifest;
         Self { home: store.clone(), others: stores.clone(), residences: residences.clone() }
     }
 
     /// Only this store.
-    pub(in crate::cli) fn alone(home: StoreSettings) -> Self {
+    pub(crate) fn alone(home: StoreSettings) -> Self {
         Self { home, others: BTreeMap::new(), residences: BTreeMap::new() }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &StoreSettings> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &StoreSettings> {
         std::iter::once(&self.home).chain(self.others.values())
     }
 
     /// The files among them, which have one owner each.
-    pub(in crate::cli) fn files(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.all().filter_map(|store| match &store.address {
             StoreAddress::File(path) => Some(path.as_path()),
             _ => None,
@@ -60,7 +63,7 @@ impl Opened {
     ///
     /// # Errors
     /// It cannot be written down.
-    pub(in crate::cli) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+    pub(crate) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
         self.owned.iter().try_for_each(|store| store.announce(http, secret))
     }
 
@@ -69,7 +72,7 @@ impl Opened {
     ///
     /// # Errors
     /// The disk failed or is full, or the home store is away.
-    pub(in crate::cli) async fn prepare_for_work(&self) -> Result<(), StoreError> {
+    pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
         for store in &self.owned {
             store.presume_workers_dead().await?;
         }
@@ -85,7 +88,7 @@ impl Opened {
 ///
 /// # Errors
 /// One belongs to another process, or refuses; or the home store is away.
-pub(in crate::cli) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
+pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let home = One::open(&layout.home, true).await?;
     if layout.others.is_empty() {
         return Ok(Opened { store: home.store, several: None, owned: home.owned.into_iter().collect() });
@@ -152,4 +155,39 @@ async fn open_file(path: &Path, durability: Durability) -> Result<EmbeddedStore,
         Durability::Process => embedded::Durability::Process,
     };
     EmbeddedStore::open(path, durability).await
+}
+
+/// How long to wait before asking an unavailable store again at the start.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long the owner of a file may take to release it: another command, or a server that ends.
+const OWNER_PATIENCE: Duration = Duration::from_secs(5);
+const OWNER_PAUSE: Duration = Duration::from_millis(25);
+
+/// Opens every store, and waits while the primary one is unavailable: runners may be started before their Redis.
+///
+/// # Errors
+/// The store refuses, its address makes no sense, or another server owns it.
+pub(crate) async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError> {
+    let begun = Instant::now();
+    let mut logged = false;
+    loop {
+        match open(layout).await {
+            Err(error @ StoreError::Unavailable { .. }) => {
+                if !logged {
+                    tracing::error!("{:#}; trying again until it is there", anyhow::Error::from(error));
+                    logged = true;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            Err(StoreError::Owned { .. }) if begun.elapsed() < OWNER_PATIENCE && !is_served(layout) => {
+                tokio::time::sleep(OWNER_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Returns whether the owner of one of the stores is a server, which will not release it soon.
+fn is_served(layout: &Layout) -> bool {
+    layout.files().any(|path| embedded::owner(path).is_ok_and(|owner| owner.is_some_and(|owner| owner.http.is_some())))
 }

@@ -1,0 +1,188 @@
+//! Settings, and the steps from them to a running [`Gristmill`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::StartError;
+use crate::gristmill::{Background, Gristmill};
+use crate::http;
+use crate::open::{Layout, Opened, open_patiently};
+use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
+use gristmill_core::job::WorkerId;
+use gristmill_metrics::Metrics;
+use gristmill_runner::handlers::Reloader;
+use gristmill_runner::{Journal, Runner, RunnerSettings};
+use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
+use gristmill_server::{HttpServer, Phase};
+use gristmill_store::Watched;
+
+/// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
+/// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
+#[derive(Debug)]
+#[must_use = "it starts nothing before `start`"]
+pub struct Builder {
+    manifest: Manifest,
+    insecure: bool,
+    compiler: CompilerProcess,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { manifest: Manifest::default_at(Path::new("")), insecure: false, compiler: CompilerProcess::This }
+    }
+}
+
+impl Builder {
+    /// Takes every setting and topic from a manifest, such as [`Manifest::load`] reads. Call it first: it replaces what was
+    /// set before.
+    pub fn manifest(self, manifest: Manifest) -> Self {
+        Self { manifest, ..self }
+    }
+
+    /// Takes every setting and topic from the text of a manifest. Paths in it are relative to the current folder. Call it
+    /// first: it replaces what was set before.
+    ///
+    /// # Errors
+    /// Lists every mistake in the text with its place.
+    pub fn manifest_text(self, text: &str) -> Result<Self, ManifestError> {
+        Ok(self.manifest(Manifest::parse(text, Path::new("gristmill.toml"))?))
+    }
+
+    /// Keeps jobs there: `sqlite:jobs.db`, `sqlite::memory:` or `redis://host:6379/0`.
+    ///
+    /// # Errors
+    /// The text is not the address of a store.
+    pub fn store(mut self, address: &str) -> Result<Self, BadStoreAddress> {
+        self.manifest.store.address = StoreAddress::parse(address, Path::new(""))?;
+        Ok(self)
+    }
+
+    /// Serves the components in this folder, which is created if it is missing, and each new version of them.
+    pub fn handlers(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.manifest.handlers.folder = folder.into();
+        self
+    }
+
+    /// Where the HTTP server listens; [`Listen::Off`] for none.
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.manifest.http.listen = listen;
+        self
+    }
+
+    /// Accepts every client on an address that others can reach, although there are no tokens.
+    pub fn insecure(self, insecure: bool) -> Self {
+        Self { insecure, ..self }
+    }
+
+    /// Which process compiles components. By default it is this one, which bounds neither memory nor CPU time of the
+    /// compiler: name a child process if others write the components.
+    pub fn compiler(self, compiler: CompilerProcess) -> Self {
+        Self { compiler, ..self }
+    }
+
+    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable, and until
+    /// every component is compiled; clients can push jobs meanwhile. Dropping the future stops what has started.
+    ///
+    /// # Errors
+    /// Says which part does not start, and the remedy. Nothing runs then.
+    pub async fn start(self) -> Result<Gristmill, StartError> {
+        let manifest = self.manifest;
+        let worker = worker_id();
+        let metrics = Arc::<Metrics>::default();
+        let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
+        let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
+        let opened = open_patiently(&Layout::of(&manifest)).await?;
+        opened.prepare_for_work().await?;
+        let server = http::open(&manifest, self.insecure, &opened, &metrics).await?;
+        let migrator = start_migrator(&opened, server.as_ref(), &worker);
+        let settings = RunnerSettings {
+            worker,
+            concurrency: manifest.server.concurrency as usize,
+            threads: manifest.server.threads,
+            shutdown_grace: manifest.server.shutdown_grace,
+            observer: None,
+            metrics: metrics.clone(),
+            tenants: server.as_ref().map(HttpServer::tenants).unwrap_or_default(),
+        };
+        let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
+
+        let folder = manifest.handlers.folder.clone();
+        let reloader = Reloader::start_measured(manifest, sandbox, metrics).await;
+        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?;
+        let registry = reloader.registry();
+        if let Some(server) = &server {
+            server.set_registry(registry.clone());
+            server.set_uploads(reloader.uploads());
+        }
+        let topics = registry.borrow().entries().count();
+        tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
+        let runner = Runner::start_with_journal(store.clone(), registry, settings, journal.clone());
+        let runner = runner.map_err(StartError::Threads)?;
+        let reloader = Background::spawn(|stop| reloader.run(stop));
+        let gristmill = Gristmill { store, server, runner, journal, reloader, migrator };
+        gristmill.set_phase(Phase::Ready);
+        Ok(gristmill)
+    }
+}
+
+/// Moves tenants between stores, where there are several.
+fn start_migrator(opened: &Opened, server: Option<&HttpServer>, worker: &WorkerId) -> Option<Background> {
+    let stores = opened.several.clone()?;
+    if let Some(server) = server {
+        server.set_moves(Arc::new(stores.clone()));
+    }
+    Some(Background::spawn(|stop| stores.drive(worker.clone(), stop)))
+}
+
+/// Settings of a sandbox for `concurrency` attempts at once.
+///
+/// # Errors
+/// Neither the manifest nor the environment names a directory for compiled components.
+pub(crate) fn sandbox_settings(
+    manifest: &Manifest,
+    compiler: CompilerProcess,
+    concurrency: u32,
+) -> Result<SandboxSettings, StartError> {
+    let handlers = &manifest.handlers;
+    let cache = match &manifest.server.cache {
+        Some(cache) => cache.clone(),
+        None => user_cache(|name| std::env::var_os(name).map(PathBuf::from)).ok_or(StartError::NoCacheDirectory)?,
+    };
+    let (timeout, component_bytes) = (handlers.compile_timeout, handlers.component_bytes);
+    Ok(SandboxSettings {
+        concurrency,
+        cache,
+        compiler: CompilerSettings { process: compiler, timeout, component_bytes },
+    })
+}
+
+/// `$XDG_CACHE_HOME/gristmill`, or `~/.cache/gristmill` (XDG Base Directory Specification 0.8; a relative path counts
+/// as unset).
+fn user_cache(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("gristmill"))
+}
+
+/// Names this process so that a person finds it, and no two processes share a name.
+fn worker_id() -> WorkerId {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    WorkerId::new(&format!("{host}-{}-{:08x}", std::process::id(), fastrand::u32(..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_user_keeps_caches() {
+        let cache = |xdg: Option<&str>, home: Option<&str>| {
+            let variables = [("XDG_CACHE_HOME", xdg), ("HOME", home)];
+            user_cache(|name| variables.iter().find(|(known, _)| *known == name)?.1.map(PathBuf::from))
+        };
+        assert_eq!(cache(Some("/c"), Some("/h")), Some("/c/gristmill".into()));
+        assert_eq!(cache(Some("c"), Some("/h")), Some("/h/.cache/gristmill".into()));
+        assert_eq!(cache(None, Some("/h")), Some("/h/.cache/gristmill".into()));
+        assert_eq!(cache(None, None), None);
+    }
+}

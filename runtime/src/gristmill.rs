@@ -1,0 +1,111 @@
+//! A whole Gristmill in this process, from its start to its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::builder::Builder;
+use gristmill_core::job::{JobId, NewJob};
+use gristmill_runner::{Journal, Runner};
+use gristmill_server::{HttpServer, Phase};
+use gristmill_store::{Pushed, Store, StoreError};
+
+/// A running Gristmill: a store, handlers, a runner, and an HTTP server if the settings ask for one.
+///
+/// Dropped without [`Self::shutdown`], it stops at once: other runners take its jobs over when their leases end.
+#[derive(Debug)]
+pub struct Gristmill {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) server: Option<HttpServer>,
+    pub(crate) runner: Runner,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) reloader: Background,
+    /// Moves tenants between stores. Only where there are several.
+    pub(crate) migrator: Option<Background>,
+}
+
+/// A task that runs until it is stopped or dropped.
+#[derive(Debug)]
+pub(crate) struct Background {
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Background {
+    /// Spawns what `run` makes of the token that ends it.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(CancellationToken) -> F) -> Self {
+        let stop = CancellationToken::new();
+        Self { task: tokio::spawn(run(stop.clone())), stop: stop.drop_guard() }
+    }
+
+    async fn end(self) {
+        drop(self.stop);
+        if self.task.await.is_err() {
+            tracing::error!("a background task had panicked");
+        }
+    }
+}
+
+impl Gristmill {
+    /// Begins with the settings of an empty manifest in the current folder.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Where the HTTP server listens, if there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().map(HttpServer::address)
+    }
+
+    /// The store, for everything that this type has no method for.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Stores a job and returns its id. Idempotent by [`JobSpec::id`](gristmill_core::job::JobSpec::id): a job with an id
+    /// that is stored already, or with a unique value that another job holds, changes nothing and returns the id of that job.
+    ///
+    /// # Errors
+    /// The store is unavailable or refuses.
+    pub async fn push(&self, job: NewJob) -> Result<JobId, StoreError> {
+        let id = job.spec.id.clone();
+        Ok(match self.store.push(&[job]).await?.into_iter().next() {
+            Some(Pushed::Duplicate(holder)) => holder,
+            _ => id,
+        })
+    }
+
+    /// Waits until a part of the runner has ended by itself: a fault, after which the process should be started anew.
+    /// Cancel-safe.
+    pub async fn broken(&mut self) {
+        self.runner.broken().await;
+    }
+
+    /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
+    /// using up an attempt; the journal is written to its end; then the HTTP server ends, so that clients that wait for a job
+    /// see its end. `hurry` ends the grace early.
+    pub async fn shutdown(self, hurry: CancellationToken) {
+        self.set_phase(Phase::Ending);
+        tracing::info!(running = self.runner.running(), "ending: no new jobs; what runs may finish");
+        self.runner.shutdown(hurry).await;
+        if let Some(journal) = self.journal {
+            journal.close().await;
+        }
+        self.reloader.end().await;
+        if let Some(server) = self.server {
+            server.shutdown().await;
+        }
+        if let Some(migrator) = self.migrator {
+            migrator.end().await;
+        }
+        tracing::info!("ended");
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        if let Some(server) = &self.server {
+            server.set_phase(phase);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Opens the HTTP server that a manifest asks for, and says in the log which clients it accepts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use crate::error::StartError;
+use crate::open::Opened;
+use gristmill_config::{Listen, LmstfySettings, Manifest, StoreAddress};
+use gristmill_metrics::Metrics;
+use gristmill_runner::handlers::HandlerRegistry;
+use gristmill_server::{HttpServer, HttpServerSettings, listen};
+
+/// Listens, and writes down for other processes where. Returns `None` if the manifest asks for no server.
+///
+/// # Errors
+/// The address is taken, or others can reach it and there are no tokens; the certificate cannot be used; the store is
+/// unavailable.
+pub(crate) async fn open(
+    manifest: &Manifest,
+    insecure: bool,
+    opened: &Opened,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<HttpServer>, StartError> {
+    let settings = HttpServerSettings {
+        insecure: manifest.http.insecure || insecure,
+        tls: manifest.http.tls.clone(),
+        plan: Arc::new(HandlerRegistry::planned(manifest)),
+        metrics: metrics.clone(),
+        ..HttpServerSettings::default()
+    };
+    let address = listen_address(manifest);
+    let has_tokens = address != Listen::Off && opened.store.has_tokens().await?;
+    if let Listen::At(address) = address
+        && !has_tokens
+        && !settings.insecure
+        && !address.ip().is_loopback()
+    {
+        return Err(StartError::NoTokens(address));
+    }
+    let Some(listener) = listen(address).await? else {
+        if let Some(admin) = manifest.lmstfy.admin {
+            tracing::warn!("nothing listens on {admin} for lmstfy's admin API either: `listen` in [http] is \"off\"");
+        }
+        return Ok(None);
+    };
+    let store_name = manifest.store.address.to_string();
+    let mut server = HttpServer::open(listener, opened.store.clone(), &store_name, &settings).await?;
+    open_lmstfy(&mut server, &manifest.lmstfy).await?;
+    opened.announce(server.address_for_commands(), server.secret())?;
+    log_access(server.address(), settings.tls.is_some(), has_tokens);
+    Ok(Some(server))
+}
+
+/// Commands find a store in memory by its server's address alone, so that address must be the usual one.
+fn listen_address(manifest: &Manifest) -> Listen {
+    let mut stores = std::iter::once(&manifest.store).chain(manifest.stores.values());
+    match manifest.http.listen {
+        Listen::Usual if stores.any(|store| store.address == StoreAddress::Memory) => Listen::At(Listen::USUAL),
+        listen => listen,
+    }
+}
+
+fn log_access(address: SocketAddr, tls: bool, has_tokens: bool) {
+    let scheme = if tls { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{address}");
+    match (has_tokens, address.ip().is_loopback()) {
+        (false, true) => tracing::info!(
+            "there are no tokens: every user of this machine may do everything, until `gristmill token create` makes one"
+        ),
+        (false, false) => {
+            tracing::warn!("there are no tokens: every client that can reach {address} may do everything");
+        }
+        (true, false) if !tls => tracing::warn!(
+            "tokens go over the network for all to read: set [http.tls], or put a proxy that speaks TLS in front"
+        ),
+        (true, _) => {}
+    }
+}
+
+/// Applies the settings of lmstfy's API, and opens its admin API if they name an address for it.
+async fn open_lmstfy(server: &mut HttpServer, settings: &LmstfySettings) -> Result<(), StartError> {
+    let admin = match settings.admin {
+        None => None,
+        Some(address) => {
+            let listener = TcpListener::bind(address).await;
+            Some(listener.map_err(|source| StartError::LmstfyAdmin { address, source })?)
+        }
+    };
+    let opened = server.set_lmstfy(settings, admin).map_err(gristmill_server::OpenError::Listen)?;
+    if let Some(admin) = opened {
+        tracing::info!("lmstfy's admin API is on http://{admin}");
+    }
+    Ok(())
+}
