@@ -37,7 +37,7 @@ async fn where_others_can_reach_it_no_server_starts_without_tokens() {
         assert!(said.ended(2).err.contains(remedy), "{remedy}: {}", said.err);
     }
     listen(&project, "listen = \"0.0.0.0:0\"\ninsecure = true");
-    let runner = serve(&project, "there are no tokens: whoever can reach").await;
+    let runner = serve(&project, "there are no tokens: every client that can reach").await;
     assert_eq!(client(&project).await.get("/v1").await.status, 200);
     drop(runner);
 
@@ -52,7 +52,7 @@ async fn where_others_can_reach_it_no_server_starts_without_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_loopback_it_says_that_it_asks_for_no_tokens() {
     let project = project().await;
-    serve(&project, "there are no tokens: whoever is on this machine").await;
+    serve(&project, "there are no tokens: every user of this machine").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
