@@ -15,7 +15,7 @@ pub fn get(name: &str) -> Option<String> {
 ///
 /// # Errors
 ///
-/// Retries with the code `bad-config`, because whoever runs the topic can correct it while the job waits. The message
+/// Retries with the code `bad-config`, because the operator can correct it while the job waits. The message
 /// names the setting and its value.
 pub fn get_parsed<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>, Failure> {
     let Some(text) = get(name) else { return Ok(None) };

@@ -32,7 +32,7 @@ pub fn checkpoint(state: impl AsRef<[u8]>) -> Result<(), CheckpointError> {
     })
 }
 
-/// For people who watch: 0 to 10000 (basis points; more counts as 10000) and a short note.
+/// Reports progress to people: 0 to 10000 (basis points; more counts as 10000) and a short note.
 pub fn progress(basis_points: u32, note: Option<&str>) {
     host::progress(basis_points, note);
 }

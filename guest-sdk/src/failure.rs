@@ -12,7 +12,7 @@ use crate::outcome::whole_millis;
 /// Any error turns into a retry through `?`, with the code `error` and its whole chain of sources as message: most
 /// errors a handler meets are the world's and may pass. Say [`OrFail::or_reject`] where they will not.
 ///
-/// It is no `std::error::Error` itself; otherwise that conversion would contradict `From<Failure> for Failure`.
+/// It does not implement `std::error::Error` itself; otherwise that conversion would contradict `From<Failure> for Failure`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     worth: Worth,

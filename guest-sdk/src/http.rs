@@ -9,7 +9,7 @@
 //!     .header("idempotency-key", order)
 //!     .body(order)
 //!     .timeout(Duration::from_secs(5))
-//!     .send()?; // a request that is not granted is rejected, one that nobody answers is retried
+//!     .send()?; // a request that is not granted is rejected, one without an answer is retried
 //! if !answer.is_success() {
 //!     return Err(Failure::retry("upstream", format!("it said {}", answer.status)));
 //! }
@@ -188,7 +188,7 @@ impl From<Error> for wire::HttpError {
     }
 }
 
-/// It is no `std::error::Error`: that conversion makes a retry of every error, and some of these are not worth one.
+/// It does not implement `std::error::Error`: that conversion makes a retry of every error, and some of these are not worth one.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();

@@ -18,7 +18,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Rejects with the code `bad-payload` and the offset of the first byte that is no UTF-8.
+    /// Rejects with the code `bad-payload` and the offset of the first byte that is not UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
         std::str::from_utf8(self.bytes()).map_err(|error| {
             Failure::reject("bad-payload", format!("the body is not UTF-8 from byte {} on", error.valid_up_to()))
@@ -44,7 +44,7 @@ impl Job {
         self.metadata.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same, parsed; none if there is no such name.
+    /// The same, parsed; `None` if there is no such name.
     ///
     /// # Errors
     ///

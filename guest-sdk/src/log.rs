@@ -40,7 +40,7 @@ pub fn error(message: &str, fields: Fields<'_>) {
     emit(Level::Error, message, fields);
 }
 
-/// Whether anybody keeps lines of this level: lets a handler skip the work of building one.
+/// Whether lines of this level are kept: lets a handler skip the work of building one.
 pub fn enabled(level: Level) -> bool {
     host::enabled(level)
 }

@@ -17,7 +17,7 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// Rejects with the code `unserializable`: a map's key is no string, or a `Serialize` of the author's own failed.
+    /// Rejects with the code `unserializable`: a map's key is not a string, or a `Serialize` of the author's own failed.
     pub fn json(value: &(impl Serialize + ?Sized)) -> Result<Self, Failure> {
         match serde_json::to_vec(value) {
             Ok(data) => Ok(Self::new(data, JSON)),

@@ -5,7 +5,7 @@ use crate::testing::Run;
 use crate::testing::fake::{self, State};
 use crate::{Failure, IntoOutcome, Job, http};
 
-/// The fake clock's time unless told otherwise: 2026-01-01T00:00:00Z.
+/// The fake clock's time by default: 2026-01-01T00:00:00Z.
 pub(crate) const NOW: u64 = 1_767_225_600_000;
 
 /// A host that grants nothing but enqueueing to any topic, and whose clock stands still.
@@ -61,7 +61,7 @@ impl Host {
         self
     }
 
-    /// Takes no more follow-up jobs than this from one attempt. 100 unless told otherwise, as in a manifest.
+    /// Takes no more follow-up jobs than this from one attempt. 100 by default, as in a manifest.
     #[must_use]
     pub fn follow_ups(mut self, limit: u32) -> Self {
         self.state.follow_ups_max = limit;

@@ -81,7 +81,7 @@ mod tests {
     const UNPAID: &str = r#"{"order_id": "1042", "customer": "ada", "amount": 19.9, "unknown": true}"#;
 
     #[test]
-    fn an_unpaid_order_is_closed_and_its_customer_told() {
+    fn an_unpaid_order_is_closed_and_its_customer_notified() {
         let run = Host::new().run(close_if_unpaid, job("order-timeout").body(UNPAID));
         let closing: Closing = run.json();
         assert!(closing.closed && closing.notification.is_some());

@@ -46,7 +46,7 @@ fn open(bytes: &[u8]) -> Result<(impl ImageDecoder, ImageFormat), Failure> {
     Ok((reader.into_decoder().or_reject("bad-image")?, format))
 }
 
-/// A few hundred bytes can claim to be billions of pixels: look at the claim before making room for it.
+/// A few hundred bytes can claim to be billions of pixels: check the claim before allocating memory for it.
 fn refuse_bomb(decoder: &impl ImageDecoder) -> Result<(), Failure> {
     let most = config::get_parsed("max-decoded-bytes")?.unwrap_or(MAX_DECODED_BYTES);
     let decoded = decoder.total_bytes();
@@ -58,7 +58,7 @@ fn refuse_bomb(decoder: &impl ImageDecoder) -> Result<(), Failure> {
     Err(Failure::reject("image-too-large", message))
 }
 
-/// The JPEG decoder fills up with grey what a broken upload left out; a half-grey thumbnail helps nobody.
+/// The JPEG decoder fills up with grey what a broken upload left out; a half-grey thumbnail is useless.
 fn refuse_half_a_jpeg(bytes: &[u8], format: ImageFormat) -> Result<(), Failure> {
     // End of image, ITU-T T.81 table B.1. It may be followed by anything, but cannot occur within the scan data.
     const END: [u8; 2] = [0xff, 0xd9];

@@ -13,7 +13,7 @@ pub(crate) struct Request {
     pub(crate) width: u32,
     /// `u32::MAX` if only the width matters.
     pub(crate) height: u32,
-    /// None: the format that came in.
+    /// `None` for the format of the picture itself.
     pub(crate) format: Option<ImageFormat>,
 }
 

@@ -6,7 +6,7 @@ use gristmill_guest::http::Response;
 use gristmill_guest::{Failure, Payload};
 use serde::Serialize;
 
-/// A server may ask for a later try, but not for one that nobody will live to see.
+/// A server may ask for a later try, but not for one in the far future.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Enough for an error's text.

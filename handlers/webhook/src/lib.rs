@@ -1,6 +1,6 @@
 //! Delivers the job's body to a URL.
 //!
-//! The job's id goes along as `idempotency-key` and `webhook-id`, because a job may run twice: who receives it can tell.
+//! The job's id goes along as `idempotency-key` and `webhook-id`, because a job may run twice: the receiver can recognise the second delivery.
 
 mod answer;
 mod signature;
@@ -47,9 +47,8 @@ fn request(job: &Job, timestamp: u64) -> Result<http::Request, Failure> {
 /// What the topic's operator says goes before what the job says.
 fn url(job: &Job) -> Result<String, Failure> {
     let url = config::get("url").or_else(|| job.meta("url").map(str::to_owned));
-    let nobody =
-        || Failure::reject("no-url", "nobody says where to: give the topic a setting `url`, or the job a header");
-    url.ok_or_else(nobody)
+    let no_url = || Failure::reject("no-url", "no URL is set: give the topic a setting `url`, or the job a header");
+    url.ok_or_else(no_url)
 }
 
 #[cfg(test)]

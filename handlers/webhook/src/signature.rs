@@ -13,7 +13,7 @@ impl Key {
     /// `whsec_` and Base64, as it is handed out; anything else is the key's own bytes.
     ///
     /// # Errors
-    /// Retries: whoever runs the topic can correct it while the job waits. The message does not repeat it.
+    /// Retries: the operator can correct it while the job waits. The message does not repeat it.
     pub(crate) fn read(secret: &[u8]) -> Result<Self, Failure> {
         let Some(encoded) = secret.strip_prefix(b"whsec_") else { return Ok(Self(secret.to_vec())) };
         let key = STANDARD.decode(encoded.trim_ascii());

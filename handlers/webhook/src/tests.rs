@@ -25,7 +25,7 @@ fn failure(run: &Run) -> &Failure {
 }
 
 #[test]
-fn a_body_is_delivered_with_what_tells_it_from_others() {
+fn a_body_is_delivered_with_an_id_of_its_own() {
     let run = run(host().answer(answer(202).build()));
     assert_eq!(run.json::<Delivery>(), Delivery { status: 202 });
     let [request] = run.requests() else { panic!("one request: {run:?}") };
@@ -64,7 +64,7 @@ fn a_secret_signs_in_either_form() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_read_waits_for_its_correction_and_is_not_told() {
+fn an_unreadable_secret_is_retried_and_never_repeated() {
     let run = run(host().secret("secret", "whsec_!!!"));
     assert_eq!((failure(&run).code(), failure(&run).is_retry()), ("bad-secret", true));
     assert!(!failure(&run).message().contains("!!!") && run.requests().is_empty());

@@ -30,7 +30,7 @@ pub struct ComponentRun {
     /// Its limits and grants hold; it may enqueue to itself, and nothing comes of it.
     pub topic: Topic,
     pub body: Payload,
-    /// Instances to start; none: for as long as it takes to be sure.
+    /// Instances to start; `None` for as many as a reliable figure takes.
     pub rounds: Option<usize>,
     pub progress: Progress,
 }

@@ -9,7 +9,7 @@ use super::usage;
 /// Time and CPU time from begin to end.
 pub(super) struct Stopwatch {
     begun: Instant,
-    /// A server that does the work in a process of its own; none: this process does it.
+    /// The process that does the work, if it is not this one.
     server: Option<u32>,
     runner_cpu: Duration,
     store_cpu: Option<Duration>,

@@ -1,6 +1,6 @@
 //! Components that differ from one another in nothing but their hash.
 
-/// The component with a custom section of this text at its end. Custom sections mean nothing to anybody, but they belong
+/// The component with a custom section of this text at its end. Custom sections have no meaning, but they belong
 /// to the content, so the version is another and nothing compiled before fits.
 pub(super) fn variant(component: &[u8], text: &str) -> Vec<u8> {
     const CUSTOM: u8 = 0;

@@ -54,7 +54,7 @@ pub struct Attempt {
     /// The store's clock minus this host's, in milliseconds: the guest's `now` and `deadline` are the store's.
     pub clock_offset_ms: i64,
     pub cancellation: Cancellation,
-    /// Where checkpoints go; none: `unavailable`.
+    /// Where checkpoints go. Without it, the guest gets `unavailable`.
     pub checkpoints: Option<CheckpointSender>,
     pub logs: LogSink,
 }
@@ -95,7 +95,7 @@ impl Cancellation {
     }
 }
 
-/// Carries checkpoints of one attempt to whoever can store them.
+/// Carries checkpoints of one attempt to the task that stores them.
 #[derive(Debug, Clone)]
 pub struct CheckpointSender {
     pub lease: Lease,
@@ -115,7 +115,7 @@ pub struct CheckpointRequest {
 pub enum LogSink {
     /// To `tracing`, with tenant, topic, job, attempt and version.
     Trace,
-    /// Into this list, for whoever runs a single job by hand, and nowhere else.
+    /// Into this list and nowhere else, for a single job that a person runs by hand.
     Collect(Arc<Mutex<Vec<LogLine>>>),
 }
 

@@ -88,7 +88,7 @@ pub(super) fn artifact_key(engine: &Engine, kind: Kind, wasm: &[u8]) -> String {
 
 #[expect(unsafe_code, reason = "an artifact is native code; wasmtime cannot check it")]
 fn load_artifact(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the directory is ours and nobody else can write to it (`check_private`); what is in it was made by our
+    // SAFETY: only this user can write to the directory (`check_private`); what is in it was made by our
     // own compiler and is keyed by its settings; files appear by rename, are read-only, and are never written again,
     // so the mapping neither changes nor shrinks under us.
     unsafe { Component::deserialize_file(engine, path) }

@@ -38,7 +38,7 @@ fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
         (Resource::As, limits.memory_bytes, limits.memory_bytes),
         // Between the two there is a signal that says what it is for; at the second there is SIGKILL.
         (Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)),
-        // A core dump would hold a stranger's code, and take the disk's space and time.
+        // A core dump would hold a stranger's code, and take disk space and time.
         (Resource::Core, 0, 0),
     ];
     for (resource, current, maximum) in limits {

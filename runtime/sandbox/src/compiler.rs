@@ -86,7 +86,7 @@ async fn compile_on_thread(wasm: Arc<[u8]>, permit: Option<OwnedSemaphorePermit>
     let work = move || {
         let artifact = artifact_of(wasm.to_vec());
         drop(permit);
-        // Nobody receives it if the caller gave up.
+        // Fails only if the caller gave up.
         drop(sender.send(artifact));
     };
     let thread = std::thread::Builder::new().name("compiler".into()).stack_size(STACK_BYTES);
@@ -166,7 +166,7 @@ impl ChildCompiler {
     }
 }
 
-/// Writes all and closes the pipe. That the child stopped reading is no error here: its exit status tells more.
+/// Writes all and closes the pipe. A child that stops reading is not an error here: its exit status says more.
 async fn feed(input: Option<impl AsyncWriteExt + Unpin>, wasm: &[u8]) {
     if let Some(mut input) = input {
         let _ = input.write_all(wasm).await;

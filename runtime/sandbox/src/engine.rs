@@ -25,7 +25,7 @@ const KEPT_MAX: u32 = 256;
 /// Elements of a table. CPython has about 6,000 functions in its own.
 const TABLE_ELEMENTS: usize = 1 << 16;
 
-/// An engine with room for `concurrency` attempts at once, and some for self-tests and for components with more than
+/// An engine for `concurrency` attempts at once, and some for self-tests and for components with more than
 /// one memory.
 pub(super) fn running(concurrency: u32) -> Result<Engine, SandboxError> {
     let (mut config, pool) = settings(concurrency);
@@ -111,7 +111,7 @@ fn pool(concurrency: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// With some to spare for self-tests, and room for the instances that are kept beside those that run.
+/// With some to spare for self-tests, and for the instances that are kept beside those that run.
 fn sandboxes(concurrency: u32) -> u32 {
     concurrency.saturating_add(concurrency / 8).saturating_add(8).saturating_add(kept(concurrency))
 }

@@ -1,4 +1,4 @@
-//! Why there is no sandbox, or no component. A job that fails is never one of these.
+//! The errors of setting up a sandbox and of loading a component. A job that fails is never one of these.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    /// Whoever can write there can run native code as us.
+    /// A user who can write there can run native code as this process.
     #[error("the artifact cache {path} is not safe: {problem}; {remedy}")]
     UnsafeCache { path: PathBuf, problem: String, remedy: String },
 }

@@ -1,4 +1,4 @@
-//! What a guest says: bounded, and passed on with the attempt's name on it.
+//! The log lines of a guest: bounded, and forwarded with the attempt that they belong to.
 
 use std::mem;
 
@@ -70,7 +70,7 @@ impl GuestLog {
         }
     }
 
-    /// Whether anybody would keep a line of this level.
+    /// Whether a line of this level would be kept.
     pub(super) fn keeps(&self, level: Level) -> bool {
         match self.sink {
             LogSink::Trace => enabled_in_tracing(level),
@@ -158,8 +158,8 @@ impl GuestLog {
             let surplus = (self.last_words.len() + text.len() - LAST_WORDS_BYTES).min(self.last_words.len());
             self.last_words.drain(..self.last_words.ceil_char_boundary(surplus));
         }
-        let room = text.floor_char_boundary(LAST_WORDS_BYTES.min(text.len()));
-        self.last_words.push_str(text.get(..room).unwrap_or_default());
+        let end = text.floor_char_boundary(LAST_WORDS_BYTES.min(text.len()));
+        self.last_words.push_str(text.get(..end).unwrap_or_default());
         self.last_words.push('\n');
     }
 
@@ -173,7 +173,7 @@ impl GuestLog {
     fn trace(&self, line: &LogLine) {
         let fields = (!line.fields.is_empty()).then(|| line.fields_in_words());
         let fields = fields.as_ref().map(tracing::field::display);
-        // That it came by way of the log goes without saying.
+        // `log` is the usual source, so it is left out.
         let source = (line.source != "log").then(|| tracing::field::display(line.source));
         // The level of an event is part of its call site, hence one site for each.
         macro_rules! event {

@@ -1,4 +1,4 @@
-//! Instances between jobs: all that a sandbox keeps, over all topics, and no more than it may.
+//! The idle instances of a sandbox, over all topics, within limits on their number, memory and age.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,18 +17,18 @@ pub(super) struct IdleLimits {
     pub(super) instances: usize,
     /// Of their linear memories together.
     pub(super) bytes: u64,
-    /// How long one may lie there before it is freed.
+    /// How long one may be idle before it is freed.
     pub(super) idle: Duration,
 }
 
 impl IdleLimits {
-    /// Some eighty Python guests; who is not needed for a minute was a peak.
+    /// Some eighty Python guests. An instance that is idle for a minute was needed for a peak only.
     pub(super) fn of(instances: u32) -> Self {
         Self { instances: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
     }
 }
 
-/// Whose instances: a pool takes out only what it put in.
+/// A pool takes out only the instances that it put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PoolId(u64);
 
@@ -40,7 +40,7 @@ pub(super) struct IdleInstances {
 
 #[derive(Default)]
 struct Content {
-    /// Each pool's instances, the one used last at the back; no entry for a pool that has none here.
+    /// Each pool's instances, the one used last at the back; no entry for a pool without idle instances.
     idle: HashMap<PoolId, VecDeque<Idle>>,
     instances: usize,
     bytes: u64,
@@ -66,7 +66,7 @@ impl IdleInstances {
         PoolId(content.next_pool)
     }
 
-    /// The one used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
+    /// The instance used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
     pub(super) fn take(&self, pool: PoolId) -> Option<GuestInstance> {
         self.content.lock().take(pool, VecDeque::pop_back).map(|idle| idle.instance)
     }
@@ -94,7 +94,7 @@ impl IdleInstances {
         oldest.is_some()
     }
 
-    /// How many lie here, and the bytes of their memories.
+    /// The number of idle instances, and the bytes of their memories.
     pub(super) fn kept(&self) -> (u64, u64) {
         let content = self.content.lock();
         (content.instances as u64, content.bytes)
@@ -153,7 +153,7 @@ impl Content {
         self.take(pool, VecDeque::pop_front)
     }
 
-    /// Looks at every pool that has something here: rare, and there are no more of them than instances.
+    /// Visits every pool with idle instances: rare, and there are no more pools than instances.
     fn oldest(&self) -> Option<(PoolId, Instant)> {
         let fronts = self.idle.iter().filter_map(|(pool, idle)| Some((*pool, idle.front()?.since)));
         fronts.min_by_key(|(_, since)| *since)
@@ -181,12 +181,12 @@ async fn watch(mut watcher: Watcher) {
 
 struct Watcher {
     idle: Weak<IdleInstances>,
-    /// It found nothing to watch, and somebody else may be watching by now.
+    /// It found nothing to watch, and another task may be watching by now.
     ended: bool,
 }
 
 impl Drop for Watcher {
-    /// Dropped with its runtime: whoever keeps an instance next watches again.
+    /// If it is dropped with its runtime, the next instance that is kept starts another task.
     fn drop(&mut self) {
         if let (false, Some(idle)) = (self.ended, self.idle.upgrade()) {
             idle.content.lock().watched = false;

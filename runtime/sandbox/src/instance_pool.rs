@@ -1,8 +1,9 @@
-//! Instances that do more than one job, for guests whose start costs more than their work.
+//! Attempts in fresh instances, and in instances that do more than one job, for guests whose start costs more than their
+//! work.
 //!
-//! What a guest gives up for it is a world in which nothing has happened yet; what it must not give up is that each job's
-//! fate is its own. Hence an instance is kept only after it returned normally, and where one that was used before fails in
-//! a way that what it did before may have brought about, the attempt is made again in a fresh one.
+//! A job then finds what earlier jobs left in the guest's memory, but its outcome must not depend on them. Hence an instance
+//! is kept only after it returned normally, and if a used instance fails in a way that earlier jobs may have caused, the
+//! attempt is made again in a fresh one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +31,19 @@ pub struct InstancePool {
 }
 
 impl Component {
-    /// Room for instances of this component, each of which does at most `reuse` jobs.
+    /// Runs one attempt to its end in a fresh instance. Never fails: a guest's and a host's faults alike are outcomes.
+    ///
+    /// Ends at the timeout of the attempt's limits; until then it yields about every 0.1 ms while the guest computes.
+    /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
+    pub async fn invoke(&self, attempt: Attempt) -> Report {
+        if let Some(outcome) = refuse(&attempt) {
+            return Report::of_nothing(outcome);
+        }
+        let run = Run::begin(self, &attempt);
+        run.fresh().attempt(&run).await
+    }
+
+    /// A pool for instances of this component, each of which does at most `reuse` jobs.
     pub fn instance_pool(&self, reuse: u32) -> InstancePool {
         let idle = Arc::clone(&self.0.idle);
         InstancePool { id: idle.open_pool(), idle, reuse }
@@ -129,7 +142,7 @@ type Handle = TypedFunc<(Job<'static>,), (Answer,)>;
 /// An instance that can be called again.
 pub(super) struct GuestInstance {
     store: Store<State>,
-    /// None: it is not started yet.
+    /// `None` until it is started.
     handle: Option<Handle>,
     /// That it has begun.
     jobs: u32,
@@ -191,7 +204,7 @@ impl GuestInstance {
     fn may_have_caused(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Trapped { .. } | Outcome::MemoryExceeded { .. } => true,
-            // The guest was told that there is no memory left, and made a failure of that.
+            // The guest got no more memory, and returned that as a failure.
             Outcome::Retry { .. } | Outcome::Reject(_) => self.store.data().memory.denied(),
             _ => false,
         }

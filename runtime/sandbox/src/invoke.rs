@@ -1,4 +1,4 @@
-//! One attempt: a fresh store, a fresh instance, one call, and what came of it.
+//! The steps of an attempt: a store, an instance, a call within limits, and the report.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -20,27 +20,6 @@ use gristmill_core::topic::{Grants, Limits};
 const HANDLES_MAX: usize = 1_000;
 
 impl Component {
-    /// Runs one attempt to its end. Never fails: a guest's and a host's faults alike are outcomes.
-    ///
-    /// Ends at the timeout of the attempt's limits; until then it yields about every 0.1 ms while the guest computes.
-    /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
-    pub async fn invoke(&self, attempt: Attempt) -> Report {
-        let started = Instant::now();
-        if let Some(outcome) = refuse(&attempt) {
-            return Report::of_nothing(outcome);
-        }
-        let limits = attempt.limits;
-        let mut store = self.store(&attempt);
-        let deadline = store.data().now().plus(limits.timeout);
-        let metadata = borrowed(&attempt.job.spec.metadata);
-        let job = guest_job(&attempt, &metadata, deadline);
-        let answer = within(limits.timeout, self.call(&mut store, &self.0.handle, (job,))).await;
-        report(&mut store, started, |state| match answer {
-            Ok((answer,)) => classify::answered(answer, &limits),
-            Err(stopped) => classify::stopped(&stopped, state),
-        })
-    }
-
     pub(super) fn store(&self, attempt: &Attempt) -> Store<State> {
         let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version()));
         store.limiter(|state| &mut state.memory);
@@ -93,7 +72,7 @@ pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Resu
     tokio::time::timeout(timeout, std::pin::pin!(call)).await.unwrap_or(Err(Stopped::Deadline))
 }
 
-/// Takes out of the store what is told of the attempt.
+/// Takes the report of the attempt out of the store.
 pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
     let fuel_left = store.get_fuel().unwrap_or(0);
     let state = store.data_mut();
@@ -114,7 +93,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
     }
 }
 
-/// What needs no guest to be decided.
+/// The outcome of an attempt that can be decided without a guest.
 pub(super) fn refuse(attempt: &Attempt) -> Option<Outcome> {
     let allowed = attempt.limits.payload_bytes;
     let bytes = attempt.job.spec.body.data.len() as u64;

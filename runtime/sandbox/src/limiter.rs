@@ -43,7 +43,7 @@ impl MemoryLimiter {
 
 impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // What the guest's own maximum forbids, it did not lose to us.
+        // A refusal by the guest's own maximum is not one by our limit.
         if maximum.is_some_and(|maximum| desired > maximum && maximum < self.limit) {
             return Ok(false);
         }
@@ -64,7 +64,7 @@ impl ResourceLimiter for MemoryLimiter {
     }
 
     fn table_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // The pool gives every table the same bounded room.
+        // The pool bounds every table alike.
         Ok(maximum.is_none_or(|maximum| desired <= maximum))
     }
 }

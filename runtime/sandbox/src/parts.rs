@@ -21,7 +21,7 @@ pub fn engine_settings(concurrency: u32) -> (Config, PoolingAllocationConfig) {
     engine::settings(concurrency)
 }
 
-/// A component that is compiled in this process, in a pool of its own with room for few memories.
+/// A component that is compiled in this process, in a pool of its own for few memories.
 ///
 /// Under an instruction counter there is neither the address space for a usual pool, nor is the processor the one that a
 /// child process would compile for.

@@ -2,7 +2,7 @@
 
 use wasmparser::{BinaryReaderError, CustomSectionReader, DataSectionReader, KnownCustom, Name, Parser, Payload};
 
-/// Tools that are told of one component, and characters of a name or a version; what is more is left out.
+/// The most tools that are listed of one component, and characters of a name or a version.
 const TOOLS_MAX: usize = 32;
 const CHARS_MAX: usize = 100;
 
@@ -10,14 +10,14 @@ const CHARS_MAX: usize = 100;
 /// (WebAssembly tool conventions, ProducersSection.md).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Producers {
-    /// What the handler is written in, such as `Rust` or `Go`; none if nothing tells.
+    /// What the handler is written in, such as `Rust` or `Go`; `None` if the file does not say.
     pub language: Option<String>,
     /// Name and version, such as `rustc` and `1.95.0`, each once, in the order in which they stand in the file.
     pub tools: Vec<(String, String)>,
 }
 
 impl Producers {
-    /// Reads a component or a module. Of one that is broken, it tells what stands before the break.
+    /// Reads a component or a module. Of a broken file it reads what stands before the damage.
     pub fn of(wasm: &[u8]) -> Self {
         let mut found = Found::default();
         // Whatever is wrong with the file, others say it better.
@@ -26,7 +26,7 @@ impl Producers {
     }
 }
 
-/// Interpreters carry the name of what they were compiled from, and tell nothing of what they interpret.
+/// Interpreters carry the name of what they were compiled from, and nothing about what they interpret.
 #[derive(Default)]
 struct Found {
     tools: Vec<(String, String)>,
@@ -76,7 +76,7 @@ impl Found {
         Ok(())
     }
 
-    /// QuickJS is told by the name under which componentize-qjs hands it the handler.
+    /// QuickJS is recognised by the name under which componentize-qjs hands it the handler.
     fn read_data(&mut self, data: DataSectionReader<'_>) -> Result<(), BinaryReaderError> {
         const USERS_SCRIPT: &[u8] = b"componentize-qjs:user.js";
         for segment in data {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreters_are_told_by_their_marks() {
+    fn interpreters_are_recognised_by_their_marks() {
         let rust: &[(&str, &[(&str, &str)])] = &[("language", &[("Rust", "")])];
         let quickjs = module(rust, "(memory 1) (data (i32.const 0) \"shim.jscomponentize-qjs:user.js\")");
         assert_eq!(Producers::of(&component(&[quickjs])).language.as_deref(), Some("JavaScript"));

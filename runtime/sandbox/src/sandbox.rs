@@ -1,4 +1,4 @@
-//! The sandbox: where components are checked, compiled and given room to run.
+//! The sandbox: checks and compiles components, and holds what they run in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,13 +64,13 @@ impl Sandbox {
     /// What is wrong with the file, in words for its author; or the compiler could not be run.
     pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
         let wasm: Arc<[u8]> = wasm.into();
-        let (kind, version, key) = self.blocking(&wasm, Inner::look).await?;
-        let found = self.blocking(&key, Inner::find).await?;
+        let file = Arc::clone(&wasm);
+        let (kind, version, key, found) = self.blocking(move |inner| inner.find(&file)).await?;
         let compiled = match found {
             Some(component) => component,
             None => {
                 let artifact = self.0.compiler.compile(&wasm).await?;
-                self.blocking(&Arc::new((key, artifact)), Inner::keep).await?
+                self.blocking(move |inner| inner.keep(&key, &artifact)).await?
             }
         };
         Component::link(kind, version, &compiled, &self.0.linker, &self.0.idle)
@@ -81,39 +81,36 @@ impl Sandbox {
         self.0.idle.kept()
     }
 
-    /// Runs what takes long, or reads files, where it delays nobody.
-    async fn blocking<I, T>(
+    /// Runs what takes long, or reads files, on a thread for such work.
+    async fn blocking<T: Send + 'static>(
         &self,
-        input: &Arc<I>,
-        work: impl FnOnce(&Inner, &I) -> Result<T, LoadError> + Send + 'static,
-    ) -> Result<T, LoadError>
-    where
-        I: ?Sized + Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let (inner, input) = (Arc::clone(&self.0), Arc::clone(input));
-        spawn_blocking(move || work(&inner, &input)).await.map_err(LoadError::Interrupted)?
+        work: impl FnOnce(&Inner) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<T, LoadError> {
+        let inner = Arc::clone(&self.0);
+        spawn_blocking(move || work(&inner)).await.map_err(LoadError::Interrupted)?
     }
 }
 
-impl Inner {
-    fn look(&self, wasm: &[u8]) -> Result<(Kind, Version, Arc<str>), LoadError> {
-        let kind = validate::validate(wasm, self.compiler.component_bytes())?;
-        Ok((kind, Version::of(wasm), artifact_key(&self.engine, kind, wasm).into()))
-    }
+/// What a file is, the key of its artifact, and its component if it was compiled before.
+type Found = (Kind, Version, String, Option<component::Component>);
 
-    /// An artifact that does not load (a damaged disk, a file from elsewhere) is as good as none: it is replaced.
-    fn find(&self, key: &str) -> Result<Option<component::Component>, LoadError> {
-        Ok(self.cache.load(&self.engine, key).unwrap_or_else(|error| {
-            let path = self.cache.path(key);
+impl Inner {
+    /// Validates the file. An artifact that does not load (a damaged disk, a file from elsewhere) is ignored: it is
+    /// replaced.
+    fn find(&self, wasm: &[u8]) -> Result<Found, LoadError> {
+        let kind = validate::validate(wasm, self.compiler.component_bytes())?;
+        let key = artifact_key(&self.engine, kind, wasm);
+        let found = self.cache.load(&self.engine, &key).unwrap_or_else(|error| {
+            let path = self.cache.path(&key);
             let error = format!("{error:#}");
             tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
             None
-        }))
+        });
+        Ok((kind, Version::of(wasm), key, found))
     }
 
     /// Keeps an artifact and loads it from there: mapped from a file it costs memory only where it is touched.
-    fn keep(&self, (key, artifact): &(Arc<str>, Vec<u8>)) -> Result<component::Component, LoadError> {
+    fn keep(&self, key: &str, artifact: &[u8]) -> Result<component::Component, LoadError> {
         let path = self.cache.path(key);
         self.cache.keep(key, artifact).map_err(|source| LoadError::KeepArtifact { path, source })?;
         match self.cache.load(&self.engine, key) {

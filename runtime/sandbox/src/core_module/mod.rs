@@ -19,7 +19,7 @@ const TYPE_SECTION: &str = "component-type";
 const HANDLE: &str = "gristmill:job/handler@0.1.0#handle";
 const SELF_TEST: &str = "gristmill:job/self-test@0.1.0#check";
 
-/// What tells a core module that becomes a handler from any other.
+/// The signs by which a core module that can become a handler is recognised.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HandlerSigns {
     /// It carries its component type.

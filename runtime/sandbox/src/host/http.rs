@@ -11,7 +11,7 @@ use super::super::state::State;
 
 /// Links the interface by hand, like `context`: the guest waits while others go on.
 ///
-/// It is always there, so that a component which imports it links; who is not granted anything is told so.
+/// It is always linked, so that a component which imports it loads. Without a grant, each request is denied.
 pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> wasmtime::Result<()> {
     let outbound = outbound.clone();
     let mut http = linker.instance("gristmill:job/http@0.1.0")?;

@@ -22,7 +22,7 @@ use gristmill_core::topic::Grants;
 /// One call for random bytes; filling more takes longer than a guest may go without yielding.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
-/// What a guest may write at once. It asks first, and waits never.
+/// What a guest may write at once. It never has to wait.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
 impl WasiView for State {
@@ -67,7 +67,7 @@ fn context(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock: StoreClock)
         .build()
 }
 
-/// The clock that deadlines and `context.now` are told by.
+/// The clock of deadlines and of `context.now`.
 #[derive(Clone)]
 struct StoreClock {
     offset_ms: Arc<AtomicI64>,

@@ -22,7 +22,7 @@ use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
 
-/// Sends what one topic may send. Its connections are nobody else's.
+/// Sends what one topic may send. No other topic uses its connections.
 #[derive(Debug)]
 pub(super) struct Client {
     topic: TopicId,
@@ -41,7 +41,7 @@ impl Client {
         Arc::ptr_eq(&self.grant, grant) || self.grant == *grant
     }
 
-    /// Nobody sends, and nothing is kept open: it can be made anew.
+    /// Whether no request is running and no connection is open, so that it can be dropped.
     pub(super) fn is_idle_and_empty(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1 && self.pool.is_empty()
     }
@@ -170,7 +170,7 @@ fn checked(
     let refused = |why: &str| Err(HttpError::Unreachable(format!("`{}`: {why}", origin.host)));
     let headers = response.headers();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        refused("it switched to another protocol, which nobody asked for")
+        refused("it switched to another protocol, without being asked to")
     } else if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
         refused("its answer has both a `content-length` and a `transfer-encoding`")
     } else {

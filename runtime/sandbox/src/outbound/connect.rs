@@ -61,7 +61,7 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 impl Origin {
-    /// None: the URL has no host, or no port that is known.
+    /// `None` if the URL has no host or no known port.
     pub(super) fn of(url: &Url) -> Option<Self> {
         Some(Self { tls: url.scheme() == "https", host: url.host()?.to_owned(), port: url.port_or_known_default()? })
     }
@@ -99,7 +99,7 @@ impl Connector {
             Some((address, kind)) => Err(HttpError::Denied(format!(
                 "the address {address} of `{host}` is {kind}: such are reached only if `networks` names them"
             ))),
-            // Why is for whoever runs the machine: nothing about its resolver is the guest's business.
+            // The cause is left out: it would reveal the machine's resolver to the guest.
             None => Err(HttpError::Unreachable(format!("`{host}` has no address"))),
         }
     }

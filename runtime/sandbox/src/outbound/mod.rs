@@ -1,11 +1,16 @@
-//! Requests that guests make: the way out, and the checks along it.
+//! HTTP requests of guests, and the checks that each has to pass.
 //!
-//! A request is held to its topic's grant three times: [`Outgoing`] looks at what the guest wrote, [`client`] at scheme,
+//! A request is checked against its topic's grant three times: [`Outgoing`] checks what the guest wrote, [`client`] at scheme,
 //! host and port of every URL on the way, [`connect`] at the address that is connected to, which is the one that was
 //! looked at: a name is resolved once.
 //!
-//! All of it runs on the runner's own runtime and not on the threads of guests: a guest that computes delays nobody's
-//! answer.
+//! All of it runs on the runner's own runtime and not on the threads of guests: a guest that computes does not delay the
+//! answers of others.
+//!
+//! Connections are those of `hyper`; the pool and the loop that follows redirects are ours. The client of `hyper-util` would
+//! replace only the pool, and it bounds idle connections for each host instead of for a topic. A refused address would come
+//! back as an opaque error, to be searched for its cause. Redirects would still be followed here, since each is checked
+//! against the grant and counts as a request of the attempt.
 
 mod client;
 mod connect;
@@ -38,7 +43,7 @@ pub(super) struct Outbound(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// None: requests run where the guest does.
+    /// `None` if requests run on the runtime of the guest.
     runtime: Option<Handle>,
     resolver: Resolver,
     trust: TrustedRoots,

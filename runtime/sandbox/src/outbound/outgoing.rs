@@ -98,7 +98,7 @@ fn read_url(text: &str) -> Result<Url, HttpError> {
     tidy(url)
 }
 
-/// `https:host` and `https:///host` are repaired by browsers and by our parser, and by nobody else.
+/// `https:host` and `https:///host` are repaired by browsers and by our parser, and by no other parser.
 fn has_two_slashes(text: &str) -> bool {
     let rest = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
     rest.is_some_and(|rest| !rest.starts_with('/'))
@@ -112,7 +112,7 @@ pub(super) fn tidy(mut url: Url) -> Result<Url, HttpError> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid("the URL has a user or a password: put them into the header `authorization`"));
     }
-    // With its last dot a name is the same; without, everybody agrees how it is written.
+    // With its last dot a name is the same; without, every parser writes it alike.
     let shorter = url.domain().and_then(|name| name.strip_suffix('.')).map(str::to_owned);
     if let Some(name) = shorter {
         url.set_host(Some(&name)).map_err(|_| invalid("the URL has no host"))?;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::connect::{Connection, Origin};
 use parking_lot::Mutex;
 
-/// Connections that are kept, over all origins; the one that waited longest makes room.
+/// Connections that are kept, over all origins; the oldest is closed first.
 const IDLE_MAX: usize = 32;
-/// Shorter than most servers wait before they hang up.
+/// Shorter than the idle time after which most servers close.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Pool(Mutex<Idle>);
 struct Idle {
     /// Oldest first.
     connections: VecDeque<(Instant, Origin, Connection)>,
-    /// Somebody comes round to close what waited too long.
+    /// A task is running that closes what waited too long.
     swept: bool,
 }
 
@@ -28,8 +28,8 @@ impl Pool {
     pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
         let mut idle = self.0.lock();
         idle.connections.retain(|(since, _, connection)| since.elapsed() < IDLE_TIME && connection.is_open());
-        let place = idle.connections.iter().rposition(|(_, kept, _)| kept == origin)?;
-        idle.connections.remove(place).map(|(_, _, connection)| connection)
+        let position = idle.connections.iter().rposition(|(_, kept, _)| kept == origin)?;
+        idle.connections.remove(position).map(|(_, _, connection)| connection)
     }
 
     /// Keeps a connection that has brought its answer whole. Needs a tokio runtime.
@@ -50,7 +50,7 @@ impl Pool {
     }
 }
 
-/// Comes round until nothing is left.
+/// Closes what waited too long, until no connection is left.
 async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(IDLE_TIME / 2).await;

@@ -8,7 +8,7 @@ use hyper::http::{Method, StatusCode};
 use super::super::bindings::http::HttpError;
 use super::outgoing::{Outgoing, tidy};
 
-/// The request that follows; none if this is no redirect, no more are wanted, or it does not say where to.
+/// The request that follows; `None` if this is not a redirect, no more redirects are wanted, or it names no location.
 ///
 /// It is held to the grant like any other. Whose origin is another gets neither credentials nor cookies.
 ///

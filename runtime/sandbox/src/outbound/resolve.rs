@@ -11,17 +11,17 @@ use tokio::task::spawn_blocking;
 /// Names that may be looked up at once, over all topics: each takes a thread of those that others need too.
 const LOOKUPS: usize = 128;
 
-/// More addresses of one name than anybody tries.
+/// Addresses of one name that are looked at; more than a connection ever needs.
 const ADDRESSES_MAX: usize = 16;
 
 /// What a test has names resolve to.
 #[cfg(test)]
 type Table = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
-/// Who is asked.
+/// Which resolver answers.
 #[derive(Clone)]
 pub(super) enum Resolver {
-    /// The machine: `/etc/hosts`, DNS, whatever it is told to ask.
+    /// The machine's: `/etc/hosts`, DNS, whatever it is configured to use.
     System(Arc<Semaphore>),
     #[cfg(test)]
     Fixed(Arc<Table>),
@@ -34,13 +34,13 @@ impl Resolver {
 
     /// The addresses of a name, best first, at most 16; none of them looked at yet. `permits` are the topic's.
     ///
-    /// The system's resolver cannot be interrupted: a lookup that nobody waits for any more holds its permits until it
+    /// The system's resolver cannot be interrupted: a lookup whose caller gave up holds its permits until it
     /// is done, so that a name server that does not answer takes up so many threads and no more.
     pub(super) async fn resolve(&self, name: &str, permits: &Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
         match self {
-            Self::System(everybodys) => {
+            Self::System(all_topics) => {
                 let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
-                let place = Arc::clone(everybodys).acquire_owned().await.map_err(io::Error::other)?;
+                let place = Arc::clone(all_topics).acquire_owned().await.map_err(io::Error::other)?;
                 let name = name.to_owned();
                 let lookup = spawn_blocking(move || {
                     let _permits = (permit, place);

@@ -1,4 +1,4 @@
-//! Whose certificates are believed: the machine's own list, which its operator and its distribution keep up.
+//! The certificate authorities that are trusted: the machine's own list, which its operator and its distribution maintain.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl TrustedRoots {
     /// A connector with sessions of its own: what is remembered of a server is not shared between topics.
     ///
     /// # Errors
-    /// The machine believes nobody.
+    /// The machine trusts no certificate authority.
     pub(super) async fn connector(&self) -> io::Result<TlsConnector> {
         let roots = self.0.get_or_try_init(|| async { spawn_blocking(read).await.map_err(io::Error::other)? }).await?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

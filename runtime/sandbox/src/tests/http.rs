@@ -43,7 +43,7 @@ fn refusal(report: Report) -> u8 {
 }
 
 #[tokio::test]
-async fn who_is_granted_nothing_sends_nothing() {
+async fn a_topic_without_a_grant_sends_nothing() {
     assert_eq!(refusal(sender().await.invoke(attempt("https://good.example")).await), DENIED);
 }
 

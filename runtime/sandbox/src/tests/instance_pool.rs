@@ -104,7 +104,7 @@ async fn run_limited(
 }
 
 #[tokio::test]
-async fn what_a_guest_remembers_is_there_for_its_pools_next_job_and_nobody_elses() {
+async fn what_a_guest_remembers_is_seen_by_the_next_job_of_its_pool_alone() {
     let component = load(&counter(), ROOMY);
     let (pool, other) = (component.instance_pool(100), component.instance_pool(100));
     for jobs in 1..=3 {
@@ -260,7 +260,7 @@ async fn a_body_over_its_limit_needs_no_instance() {
 }
 
 #[tokio::test]
-async fn what_a_job_uses_is_told_of_it_alone() {
+async fn a_report_counts_what_its_own_job_used() {
     let component = load(&counter(), ROOMY);
     let pool = component.instance_pool(100);
     let first = run(&pool, &component, b"").await;
@@ -379,7 +379,7 @@ async fn a_pool_that_is_full_of_running_attempts_is_full() {
 }
 
 #[tokio::test]
-async fn an_instance_that_nobody_needs_is_freed_after_a_while() {
+async fn an_idle_instance_is_freed_after_a_while() {
     let component = load(&counter(), IdleLimits { idle: Duration::from_millis(5), ..ROOMY });
     let pool = component.instance_pool(100);
     // Again and again: whoever watches goes when there is nothing to watch.

@@ -37,7 +37,7 @@ async fn what_a_handler_decides_is_the_outcome() {
 }
 
 #[tokio::test]
-async fn a_trap_is_told_with_its_place() {
+async fn a_trap_is_reported_with_its_backtrace() {
     let functions = "(func $inner unreachable) (func $outer (call $inner))";
     let report = load(&handler(functions, "(call $outer) (call $done)")).await.invoke(attempt("")).await;
     let Outcome::Trapped { message, backtrace } = report.outcome else { panic!("{report:?}") };

@@ -33,7 +33,7 @@ async fn what_is_no_component_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_early_is_told_from_a_broken_one() {
+async fn a_truncated_file_is_distinguished_from_a_broken_one() {
     let wasm = handler("", "(call $done)");
     for bytes in [3, 7, wasm.len() / 2, wasm.len() - 1] {
         let cache = tempfile::tempdir().unwrap();

@@ -117,7 +117,7 @@ async fn what_is_not_among_the_hosts_is_denied_without_a_lookup() {
 }
 
 #[tokio::test]
-async fn a_denial_tells_neither_path_nor_query() {
+async fn a_denial_names_neither_path_nor_query() {
     let url = "https://evil.example/path-secret?token=query-secret";
     let answer = send(&Outbound::new(), grant(&["good.example"], &[]), get(url)).await;
     assert_eq!(denial(answer), "`https://evil.example` is not among the hosts that `allow` names");

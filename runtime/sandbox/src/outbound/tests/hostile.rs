@@ -145,19 +145,19 @@ async fn what_comes_after_an_answer_is_not_the_next_one() {
 }
 
 #[tokio::test]
-async fn nobody_listens_there() {
-    // Bound, so that nobody else can be given it, and deaf.
+async fn a_port_without_a_listener_is_unreachable() {
+    // Bound, so that no other process gets it, and not listening.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = socket.local_addr().unwrap().port();
     let answer = fetch(get(format!("http://server.example:{port}/hush?hush"))).await;
     assert_eq!(end(&answer), "unreachable");
-    let told = format!("{answer:?}");
-    assert!(told.contains("server.example") && !told.contains("hush"), "{told}");
+    let text = format!("{answer:?}");
+    assert!(text.contains("server.example") && !text.contains("hush"), "{text}");
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_is_hung_up() {
+async fn a_request_whose_caller_left_is_closed() {
     for pieces in [vec![Piece::Hang], vec![text("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"), Piece::Hang]] {
         let mut server = Server::start(move |_| pieces.clone()).await;
         let request = tokio::spawn(fetch(get(server.url("/"))));

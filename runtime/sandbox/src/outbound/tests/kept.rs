@@ -36,7 +36,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     let server = Server::start(|_| vec![Piece::Text(ok("x")), Piece::Close]).await;
     let (outbound, grant) = (resolving(&["127.0.0.1"]), Arc::new(local()));
     for _ in 0..20 {
-        // Now and then the server hangs up at the very moment; that is told, and another try helps.
+        // Now and then the server hangs up at the very moment; the error says so, and another try helps.
         let sent = outbound.send(&"a".parse().unwrap(), &grant, get(server.url("/")), LEFT).await;
         assert!(matches!(end(&sent.answer), "answer" | "unreachable"), "{:?}", sent.answer);
     }
@@ -52,7 +52,7 @@ async fn no_more_than_so_many_are_kept() {
     for server in &servers {
         get_as(&outbound, "a", &grant, server).await;
     }
-    // The first ones made room, the last ones are still there.
+    // The first ones were closed, the last ones are still open.
     for server in &mut servers[..8] {
         server.until_hung_up(1).await;
     }

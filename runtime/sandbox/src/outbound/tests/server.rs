@@ -1,4 +1,4 @@
-//! A server that says exactly what it is told to, right or wrong.
+//! A server that says exactly what a test prescribes, right or wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Text(String),
-    /// Again and again, until the other side hangs up; with a pause so short that nobody notices.
+    /// Again and again, until the other side hangs up; with a pause too short to notice.
     Endless(&'static str),
     /// Nothing more, until the other side hangs up.
     Hang,
@@ -89,7 +89,7 @@ impl Server {
     /// Waits until the other side has ended so many connections.
     pub(super) async fn until_hung_up(&mut self, count: usize) {
         let waiting = self.hung_up.wait_for(|ended| *ended >= count);
-        tokio::time::timeout(super::PATIENCE, waiting).await.expect("nobody hung up").unwrap();
+        tokio::time::timeout(super::PATIENCE, waiting).await.expect("the client closed nothing").unwrap();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Certificates: who is believed, and who is not.
+//! Certificates: which are trusted, and which are refused.
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,7 +25,7 @@ async fn server(name: &str) -> (u16, CertificateDer<'static>, AbortOnDropHandle<
     let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // Whoever does not believe us hangs up.
+            // A client that does not trust the certificate closes.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let mut request = [0; 4096];
             if stream.read(&mut request).await.is_ok_and(|count| count > 0) {
