@@ -133,6 +133,14 @@ pub struct Failure {
     pub backtrace: Option<String>,
 }
 
+impl Failure {
+    /// Of a job whose stored form makes no sense: it is buried, so that it holds up no other and an operator can see it.
+    pub fn unreadable(problem: String) -> Self {
+        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
+        Self { reason: Reason::Rejected, detail, backtrace: None }
+    }
+}
+
 /// What follows for the job. The store carries it out in one step.
 #[derive(Debug, Clone, PartialEq, Eq, strum::Display, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]

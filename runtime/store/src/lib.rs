@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod redis;
 pub mod sharded;
 
+mod batch;
 mod clock;
 mod contract;
 mod error;

@@ -16,7 +16,7 @@ use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{ClaimFrom, Claimed, StoreError};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
-use gristmill_core::outcome::{Failure, FailureDetail, Reason};
+use gristmill_core::outcome::Failure;
 
 /// The first of a topic's ready jobs of one priority: those behind the last one that was claimed.
 const FIRST: &str = "SELECT number, seq FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3
@@ -140,8 +140,7 @@ impl Work<'_> {
     /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
     pub(super) fn bury_unreadable(&mut self, topic: Number, number: i64, id: JobId, problem: String) -> Done<()> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
-        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
-        let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        let failure = Failure::unreadable(problem);
         self.free_all(topic, &id)?;
         let changed = self.topics.change(topic);
         changed.running = changed.running.saturating_sub(1);

@@ -14,7 +14,7 @@ use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{Overdue, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
-use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
 /// For how long a dead worker is remembered. Its jobs are taken back long before; should nobody have looked for them in
@@ -202,8 +202,7 @@ impl Broken {
     fn settlement(self, dead_after: Duration) -> Settlement {
         let Self { lease, problem } = self;
         tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
-        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
-        let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        let failure = Failure::unreadable(problem);
         Settlement { only_if_overdue: Some(dead_after), ..Settlement::new(lease, Verdict::Bury(failure)) }
     }
 }

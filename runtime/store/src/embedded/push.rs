@@ -5,6 +5,7 @@ use super::request::Weight;
 use super::row::{Columns, Place, Stored, write_metadata};
 use super::store::EmbeddedStore;
 use super::work::Work;
+use crate::batch::parts;
 use crate::clock::wait_ms;
 use crate::{Pushed, StoreError};
 use gristmill_core::job::NewJob;
@@ -14,7 +15,7 @@ const DOING: &str = "push jobs";
 
 /// What one chunk may hold: it is stored whole or not at all, and the writer does nothing else meanwhile. A single job may
 /// be larger.
-const CHUNK: Weight = Weight { jobs: 1000, bytes: 4 << 20 };
+pub(super) const CHUNK: Weight = Weight { jobs: 1000, bytes: 4 << 20 };
 
 /// How many chunks wait for the writer at once.
 const CHUNKS_AT_ONCE: usize = 8;
@@ -22,10 +23,11 @@ const CHUNKS_AT_ONCE: usize = 8;
 impl EmbeddedStore {
     pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for chunks in chunks(jobs, |job| job.spec.body.data.len()).chunks(CHUNKS_AT_ONCE) {
-            let mut asked = Vec::with_capacity(chunks.len());
-            for (chunk, weight) in chunks {
-                let packed = pack(chunk).map_err(|fault| self.told(fault, DOING))?;
+        let parts = parts(jobs, CHUNK, |job| Weight::of_job(job.spec.body.data.len()));
+        for parts in parts.chunks(CHUNKS_AT_ONCE) {
+            let mut asked = Vec::with_capacity(parts.len());
+            for (part, weight) in parts {
+                let packed = pack(part.iter().copied()).map_err(|fault| self.told(fault, DOING))?;
                 asked.push(self.ask(*weight, move |work| packed.iter().map(|job| work.push(job)).collect()).await);
             }
             for answer in asked {
@@ -44,8 +46,8 @@ pub(super) struct Packed {
     metadata: Option<String>,
 }
 
-pub(super) fn pack(jobs: &[NewJob]) -> Done<Vec<Packed>> {
-    jobs.iter().map(|job| Ok(Packed { metadata: write_metadata(&job.spec)?, job: job.clone() })).collect()
+pub(super) fn pack<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Done<Vec<Packed>> {
+    jobs.into_iter().map(|job| Ok(Packed { metadata: write_metadata(&job.spec)?, job: job.clone() })).collect()
 }
 
 impl Work<'_> {
@@ -77,44 +79,5 @@ impl Work<'_> {
         self.insert(topic, &stored)?;
         self.topics.count(topic, "pushed", 1);
         Ok(Pushed::Stored)
-    }
-}
-
-/// Cuts a batch into what one request may carry each, with its weight.
-pub(super) fn chunks<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<(&[T], Weight)> {
-    let mut chunks = Vec::new();
-    let (mut rest, mut weight) = (items, Weight::default());
-    let mut cut = 0;
-    for item in items {
-        let more = bytes(item);
-        if cut > 0 && (weight.jobs == CHUNK.jobs || weight.bytes + more > CHUNK.bytes) {
-            let (chunk, others) = rest.split_at(cut);
-            chunks.push((chunk, weight));
-            (rest, weight, cut) = (others, Weight::default(), 0);
-        }
-        cut += 1;
-        weight = Weight { jobs: weight.jobs + 1, bytes: weight.bytes + more };
-    }
-    if !rest.is_empty() {
-        chunks.push((rest, weight));
-    }
-    chunks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_bounded_in_jobs_and_bytes() {
-        let sizes = |lengths: &[usize]| -> Vec<usize> {
-            chunks(lengths, |bytes| *bytes).iter().map(|(chunk, _)| chunk.len()).collect()
-        };
-        assert_eq!(sizes(&[]), Vec::<usize>::new());
-        assert_eq!(sizes(&[1; CHUNK.jobs]), [CHUNK.jobs]);
-        assert_eq!(sizes(&[1; CHUNK.jobs + 1]), [CHUNK.jobs, 1]);
-        assert_eq!(sizes(&[CHUNK.bytes / 2, CHUNK.bytes / 2]), [2]);
-        assert_eq!(sizes(&[CHUNK.bytes / 2, CHUNK.bytes / 2 + 1]), [1, 1]);
-        assert_eq!(sizes(&[CHUNK.bytes + 1, 1]), [1, 1]);
     }
 }

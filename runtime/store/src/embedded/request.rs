@@ -7,13 +7,7 @@ use tokio::sync::oneshot;
 use super::fault::{Done, Fault};
 use super::work::Work;
 use crate::Clock;
-
-/// How much a request adds to a commit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Weight {
-    pub(super) jobs: usize,
-    pub(super) bytes: usize,
-}
+pub(super) use crate::batch::Weight;
 
 /// One request. What it asks for may be carried out more than once, if the transaction is lost under it.
 pub(super) struct Request {

@@ -6,12 +6,13 @@ use rusqlite::{OptionalExtension, params};
 
 use super::fault::{Done, Fault};
 use super::finish::{Asked, How};
-use super::push::{Packed, chunks, pack};
+use super::push::{CHUNK, Packed, pack};
 use super::request::Weight;
 use super::row::{at, attempts, ms, unique_until_done, write_failure};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
+use crate::batch::parts;
 use crate::clock::wait_ms;
 use crate::{Settled, Settlement, StoreError};
 use gristmill_core::outcome::{Failure, Verdict};
@@ -43,11 +44,11 @@ impl EmbeddedStore {
             }
         }
         let mut asked = Vec::new();
-        for (chunk, weight) in chunks(settlements, Settlement::bytes) {
-            let endings = chunk.iter().map(Ending::of).collect::<Done<Vec<_>>>();
+        let weigh =
+            |settlement: &&Settlement| Weight { jobs: 1 + settlement.follow_ups.len(), bytes: settlement.bytes() };
+        for (part, weight) in parts(settlements, CHUNK, weigh) {
+            let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
             let endings = endings.map_err(|fault| self.told(fault, DOING))?;
-            let jobs = weight.jobs + chunk.iter().map(|settlement| settlement.follow_ups.len()).sum::<usize>();
-            let weight = Weight { jobs, ..weight };
             asked.push(self.ask(weight, move |work| endings.iter().map(|ending| work.settle(ending)).collect()).await);
         }
         let mut answers = Vec::with_capacity(settlements.len());

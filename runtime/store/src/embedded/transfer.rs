@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::push::chunks;
+use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
     Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, text, write_failure, write_metadata,
@@ -14,6 +14,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::unique::held_until;
 use super::work::Work;
+use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
 use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -66,10 +67,10 @@ impl EmbeddedStore {
 
     pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for (chunk, weight) in chunks(jobs, |stored| stored.job.spec.body.data.len()) {
-            let chunk = chunk.to_vec();
+        for (part, weight) in parts(jobs, CHUNK, |stored| Weight::of_job(stored.job.spec.body.data.len())) {
+            let part: Vec<StoredJob> = part.into_iter().cloned().collect();
             let taken: Vec<Imported> = self
-                .write("take jobs in", weight, move |work| chunk.iter().map(|job| work.import(job)).collect())
+                .write("take jobs in", weight, move |work| part.iter().map(|job| work.import(job)).collect())
                 .await?;
             answers.extend(taken);
         }

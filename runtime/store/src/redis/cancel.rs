@@ -59,18 +59,11 @@ impl RedisStore {
     fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();
-        let mut names = keys.waiting();
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()]);
-        for topic in &topics.0 {
-            names.extend(keys.row(topic));
-        }
+        let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()];
+        let mut names = keys.with_rows(more, topics.0.iter().copied());
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
-
         let mut call = Call::new(&CANCEL, &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(topics.0.len());
-        for topic in &topics.0 {
-            call.arg(topic.as_str());
-        }
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {
             let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);
             let keep = job.spec.as_ref().and_then(|spec| spec.keep_result);

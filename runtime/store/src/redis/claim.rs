@@ -16,7 +16,7 @@ use super::store::{RedisStore, by_tenant};
 use crate::clock::wait_ms;
 use crate::{ClaimFrom, Claimed, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
-use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
+use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
 const DOING: &str = "claim jobs";
@@ -104,8 +104,7 @@ impl Broken {
     fn settlement(self, overdue: Option<Duration>) -> Settlement {
         let Self { lease, problem } = self;
         tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
-        let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
-        let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+        let failure = Failure::unreadable(problem);
         Settlement { only_if_overdue: overdue, ..Settlement::new(lease, Verdict::Bury(failure)) }
     }
 }

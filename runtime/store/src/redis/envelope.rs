@@ -133,7 +133,12 @@ pub(super) fn topic(tenant: &Name, stored: &[u8]) -> Result<TopicId, BadName> {
     Ok(TopicId { tenant: tenant.clone(), topic })
 }
 
-/// A job that stands for one that cannot be read: its payload is what is stored, so that nothing is lost on people.
+/// Reads a job to be shown to a person: of one that cannot be read, what is stored of it.
+pub(super) fn show(topic: &TopicId, id: JobId, stored: &[u8]) -> Job {
+    read(&topic.tenant, id.clone(), stored).unwrap_or_else(|_| placeholder(topic, id, stored))
+}
+
+/// A job that stands for one that cannot be read: its payload is what is stored.
 pub(super) fn placeholder(topic: &TopicId, id: JobId, stored: &[u8]) -> Job {
     let (enqueued_at, due_at, rest) = stamp(stored).unwrap_or((Timestamp::default(), Timestamp::default(), stored));
     let mut spec = JobSpec::new(topic.clone(), Payload { data: rest.to_vec(), content_type: None });

@@ -172,8 +172,7 @@ impl RedisStore {
             .filter_map(|(((id, since), stored), (claim, failure))| {
                 let (id, stored): (JobId, _) = (id.parse().ok()?, stored?);
                 Some(DeadJob {
-                    job: envelope::read(&topic.tenant, id.clone(), &stored)
-                        .unwrap_or_else(|_| envelope::placeholder(topic, id, &stored)),
+                    job: envelope::show(topic, id, &stored),
                     since: Timestamp::from_millis(*since),
                     attempts: parse_claim(claim.as_deref().unwrap_or_default()).1,
                     failure: failure.as_deref().and_then(read_failure),
@@ -190,8 +189,7 @@ impl RedisStore {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
-            let mut names = keys.waiting();
-            names.extend(keys.row(&topic.topic));
+            let mut names = keys.with_rows([], [&topic.topic]);
             names.extend([keys.claims(), keys.failures()]);
             names.extend(ids.iter().map(|id| keys.result(id)));
             let mut call = Call::new(&RESPAWN, &names);

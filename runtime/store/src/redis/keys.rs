@@ -27,81 +27,6 @@ impl Keys {
         [&self.base, name, ":", of].concat()
     }
 
-    /// HASH id → stamp and envelope.
-    pub(super) fn jobs(&self) -> String {
-        self.key("jobs")
-    }
-
-    /// HASH id → `deliveries:attempts:worker`.
-    pub(super) fn claims(&self) -> String {
-        self.key("claims")
-    }
-
-    /// ZSET id → end of lease, ms.
-    pub(super) fn leases(&self) -> String {
-        self.key("leases")
-    }
-
-    /// SET of topics with ready jobs.
-    pub(super) fn active(&self) -> String {
-        self.key("active")
-    }
-
-    /// ZSET topic → its next due time, ms.
-    pub(super) fn due(&self) -> String {
-        self.key("due")
-    }
-
-    /// SET of topics ever pushed to.
-    pub(super) fn topics(&self) -> String {
-        self.key("topics")
-    }
-
-    /// HASH id → last failure.
-    pub(super) fn failures(&self) -> String {
-        self.key("failures")
-    }
-
-    /// HASH id → checkpoint.
-    pub(super) fn checkpoints(&self) -> String {
-        self.key("checkpoints")
-    }
-
-    /// HASH `topic:what` → how many.
-    pub(super) fn counts(&self) -> String {
-        self.key("counts")
-    }
-
-    /// HASH id → priority, of jobs that are not normal.
-    pub(super) fn priorities(&self) -> String {
-        self.key("priorities")
-    }
-
-    /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
-    pub(super) fn turns(&self) -> String {
-        self.key("turns")
-    }
-
-    /// SET of topics of which nothing is handed out.
-    pub(super) fn paused(&self) -> String {
-        self.key("paused")
-    }
-
-    /// SET of ids of running jobs that have been cancelled.
-    pub(super) fn cancelled(&self) -> String {
-        self.key("cancelled")
-    }
-
-    /// SET of topics that have something that is kept for a time only.
-    pub(super) fn perishable(&self) -> String {
-        self.key("perishable")
-    }
-
-    /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
-    pub(super) fn moved(&self) -> String {
-        self.key("moved")
-    }
-
     /// LIST of ids: in at the left, out at the right. That of normal jobs is the one that others may write to.
     pub(super) fn ready(&self, priority: Priority, topic: &Name) -> String {
         let name = match priority {
@@ -110,41 +35,6 @@ impl Keys {
             Priority::Low => "ready-low",
         };
         self.key_of(name, topic.as_str())
-    }
-
-    /// ZSET id → due, ms.
-    pub(super) fn delayed(&self, topic: &Name) -> String {
-        self.key_of("delayed", topic.as_str())
-    }
-
-    /// ZSET id → buried at, ms.
-    pub(super) fn dead(&self, topic: &Name) -> String {
-        self.key_of("dead", topic.as_str())
-    }
-
-    /// HASH unique value → `id`, or `id expiry` where it is held for a time.
-    pub(super) fn unique(&self, topic: &Name) -> String {
-        self.key_of("unique", topic.as_str())
-    }
-
-    /// ZSET unique value that is held for a time → until when, ms.
-    pub(super) fn windows(&self, topic: &Name) -> String {
-        self.key_of("windows", topic.as_str())
-    }
-
-    /// LIST of elements of the ready List that were no job.
-    pub(super) fn strays(&self, topic: &Name) -> String {
-        self.key_of("strays", topic.as_str())
-    }
-
-    /// LIST of ids that the worker runs.
-    pub(super) fn processing(&self, worker: &WorkerId) -> String {
-        self.key_of("processing", worker.as_str())
-    }
-
-    /// STRING: what became of a job.
-    pub(super) fn result(&self, id: &JobId) -> String {
-        self.key_of("result", id.as_str())
     }
 
     /// What the scripts that make jobs wait, or no longer, have first among their keys: see `lua/waiting.lua`.
@@ -161,6 +51,16 @@ impl Keys {
         ]
     }
 
+    /// All keys for the same scripts: those that they have first, `more`, and the row of each topic.
+    pub(super) fn with_rows<'a>(
+        &self,
+        more: impl IntoIterator<Item = String>,
+        topics: impl IntoIterator<Item = &'a Name>,
+    ) -> Vec<String> {
+        let rows = topics.into_iter().flat_map(|topic| self.row(topic));
+        self.waiting().into_iter().chain(more).chain(rows).collect()
+    }
+
     /// A topic's row of keys for the same scripts.
     pub(super) fn row(&self, topic: &Name) -> [String; 7] {
         [
@@ -173,15 +73,75 @@ impl Keys {
             self.dead(topic),
         ]
     }
+}
 
-    /// Channel of wake-ups.
-    pub(super) fn wake_channel(&self) -> String {
-        self.key("wake")
-    }
+/// Defines the keys of a partition by their names; those `of` something have one for each topic, worker or job.
+macro_rules! keys {
+    ({ $($(#[$doc:meta])+ $key:ident = $name:literal;)+ } of { $($(#[$doc_of:meta])+ $key_of:ident = $name_of:literal of $of:ty;)+ }) => {
+        impl Keys {
+            $($(#[$doc])+
+            pub(super) fn $key(&self) -> String {
+                self.key($name)
+            })+
+            $($(#[$doc_of])+
+            pub(super) fn $key_of(&self, of: &$of) -> String {
+                self.key_of($name_of, of.as_str())
+            })+
+        }
+    };
+}
 
-    /// Channel of ids of finished jobs.
-    pub(super) fn done_channel(&self) -> String {
-        self.key("done")
+keys! {
+    {
+        /// HASH id → stamp and envelope.
+        jobs = "jobs";
+        /// HASH id → `deliveries:attempts:worker`.
+        claims = "claims";
+        /// ZSET id → end of lease, ms.
+        leases = "leases";
+        /// SET of topics with ready jobs.
+        active = "active";
+        /// ZSET topic → its next due time, ms.
+        due = "due";
+        /// SET of topics ever pushed to.
+        topics = "topics";
+        /// HASH id → last failure.
+        failures = "failures";
+        /// HASH id → checkpoint.
+        checkpoints = "checkpoints";
+        /// HASH `topic:what` → how many.
+        counts = "counts";
+        /// HASH id → priority, of jobs that are not normal.
+        priorities = "priorities";
+        /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
+        turns = "turns";
+        /// SET of topics of which nothing is handed out.
+        paused = "paused";
+        /// SET of ids of running jobs that have been cancelled.
+        cancelled = "cancelled";
+        /// SET of topics that have something that is kept for a time only.
+        perishable = "perishable";
+        /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
+        moved = "moved";
+        /// Channel of wake-ups.
+        wake_channel = "wake";
+        /// Channel of ids of finished jobs.
+        done_channel = "done";
+    } of {
+        /// ZSET id → due, ms.
+        delayed = "delayed" of Name;
+        /// ZSET id → buried at, ms.
+        dead = "dead" of Name;
+        /// HASH unique value → `id`, or `id expiry` where it is held for a time.
+        unique = "unique" of Name;
+        /// ZSET unique value that is held for a time → until when, ms.
+        windows = "windows" of Name;
+        /// LIST of elements of the ready List that were no job.
+        strays = "strays" of Name;
+        /// LIST of ids that the worker runs.
+        processing = "processing" of WorkerId;
+        /// STRING: what became of a job.
+        result = "result" of JobId;
     }
 }
 

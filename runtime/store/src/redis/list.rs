@@ -245,10 +245,9 @@ fn read_job(
     let (claim, failure) = (jobs.text()?, jobs.bytes()?);
     let (deliveries, attempts, worker) = parse_claim(&claim);
     let state = state(jobs, (deliveries, worker))?;
-    let job = envelope::read(&topic.tenant, id.clone(), &stored).unwrap_or_else(|_| {
-        let topic = envelope::topic(&topic.tenant, &stored).unwrap_or_else(|_| topic.clone());
-        envelope::placeholder(&topic, id.clone(), &stored)
-    });
+    // Its own topic: running jobs are listed by tenant.
+    let topic = envelope::topic(&topic.tenant, &stored).unwrap_or_else(|_| topic.clone());
+    let job = envelope::show(&topic, id.clone(), &stored);
     let view = JobView { id, state, job: Some(job), attempts, last_failure: read_failure(&failure), result: None };
     Ok(Listed { view, deliveries })
 }

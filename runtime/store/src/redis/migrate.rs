@@ -82,15 +82,9 @@ impl RedisStore {
         if topics.is_empty() || limit == 0 {
             return Ok(0);
         }
-        let mut names = keys.waiting();
-        for topic in topics {
-            names.extend(keys.row(topic));
-        }
-        let mut call = Call::new(&MIGRATE, &names);
+        let mut call = Call::new(&MIGRATE, &keys.with_rows([], topics));
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
-        for topic in topics {
-            call.arg(topic.as_str());
-        }
+        call.arg(topics.iter().map(Name::as_str).collect::<Vec<_>>());
         let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
         let moved = Reply::new(reply).and_then(|mut reply| reply.integer()).map_err(self.misread(DOING))?;
         Ok(usize::try_from(moved).unwrap_or(0))

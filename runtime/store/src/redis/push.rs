@@ -7,7 +7,8 @@ use super::error::unexpected;
 use super::keys::Keys;
 use super::reply::Reply;
 use super::script::{Call, PUSH};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
+use crate::batch::{Weight, parts};
 use crate::clock::{point_ms, wait_ms};
 use crate::{Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
@@ -23,11 +24,11 @@ impl RedisStore {
         for (tenant, group) in by_tenant(jobs, |job| &job.spec.topic.tenant) {
             let keys = self.keys(tenant);
             let packed = group.into_iter().map(|(place, job)| Ok((place, job, self.pack(DOING, job)?)));
-            let chunks = chunk(packed.collect::<Result<_, StoreError>>()?);
-            for chunks in chunks.chunks(CALLS_AT_ONCE) {
-                let calls = chunks.iter().map(|jobs| self.push_call(&keys, jobs)).collect();
+            let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
+            for parts in parts(packed, SCRIPT, |(.., packed)| Weight::of_job(packed.len())).chunks(CALLS_AT_ONCE) {
+                let calls = parts.iter().map(|(jobs, _)| self.push_call(&keys, jobs)).collect();
                 let replies = self.link.run(DOING, calls).await?;
-                for (jobs, reply) in chunks.iter().zip(replies) {
+                for ((jobs, _), reply) in parts.iter().zip(replies) {
                     let pushed = read(reply).map_err(self.misread(DOING))?;
                     answers.extend(jobs.iter().map(|(place, ..)| *place).zip(pushed));
                 }
@@ -43,16 +44,8 @@ impl RedisStore {
     fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|(_, job, _)| topics.number(&job.spec.topic.topic)).collect();
-
-        let mut names = keys.waiting();
-        for topic in &topics.0 {
-            names.extend(keys.row(topic));
-        }
-        let mut call = Call::new(&PUSH, &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
-        for topic in &topics.0 {
-            call.arg(topic.as_str());
-        }
+        let mut call = Call::new(&PUSH, &keys.with_rows([], topics.0.iter().copied()));
+        call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
         for ((_, job, packed), topic) in jobs.iter().zip(numbers) {
             add_job(&mut call, topic, job, packed);
         }
@@ -88,25 +81,6 @@ pub(super) fn held(unique: &Unique) -> String {
     }
 }
 
-/// Cuts a batch into what one script call may carry each.
-fn chunk(jobs: Vec<Packed<'_>>) -> Vec<Vec<Packed<'_>>> {
-    let mut chunks: Vec<Vec<Packed<'_>>> = Vec::new();
-    let mut bytes = 0;
-    for job in jobs {
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < SCRIPT_JOBS && bytes + job.2.len() <= SCRIPT_BYTES => {
-                bytes += job.2.len();
-                chunk.push(job);
-            }
-            _ => {
-                bytes = job.2.len();
-                chunks.push(vec![job]);
-            }
-        }
-    }
-    chunks
-}
-
 fn read(reply: Value) -> RedisResult<Vec<Pushed>> {
     let mut reply = Reply::new(reply)?;
     let mut answers = Vec::new();
@@ -122,25 +96,4 @@ fn read(reply: Value) -> RedisResult<Vec<Pushed>> {
         });
     }
     Ok(answers)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gristmill_core::job::Payload;
-
-    #[test]
-    fn chunks_are_bounded_in_jobs_and_bytes() {
-        let job = NewJob { spec: JobSpec::new("a".parse().unwrap(), Payload::default()), due: Due::Now };
-        let sizes = |lengths: &[usize]| -> Vec<usize> {
-            let packed = lengths.iter().enumerate().map(|(place, bytes)| (place, &job, vec![0; *bytes]));
-            chunk(packed.collect()).iter().map(Vec::len).collect()
-        };
-        assert_eq!(sizes(&[]), Vec::<usize>::new());
-        assert_eq!(sizes(&[1; SCRIPT_JOBS]), [SCRIPT_JOBS]);
-        assert_eq!(sizes(&[1; SCRIPT_JOBS + 1]), [SCRIPT_JOBS, 1]);
-        assert_eq!(sizes(&[SCRIPT_BYTES / 2, SCRIPT_BYTES / 2]), [2]);
-        assert_eq!(sizes(&[SCRIPT_BYTES / 2, SCRIPT_BYTES / 2 + 1]), [1, 1]);
-        assert_eq!(sizes(&[SCRIPT_BYTES + 1, 1]), [1, 1]);
-    }
 }

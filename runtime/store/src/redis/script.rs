@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use gristmill_core::job::Name;
 use redis::{Cmd, ToRedisArgs};
 
 /// A script, put together and hashed once per process.
@@ -56,6 +57,11 @@ impl Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
         Self { script, command }
+    }
+
+    /// The names of topics, and how many they are.
+    pub(super) fn topics(&mut self, topics: &[&Name]) -> &mut Self {
+        self.arg(topics.len()).arg(topics.iter().map(|topic| topic.as_str()).collect::<Vec<_>>())
     }
 
     pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {

@@ -12,7 +12,8 @@ use super::push::add_job;
 use super::record::{write_failure, write_result};
 use super::reply::Reply;
 use super::script::{Call, SETTLE};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
+use crate::batch::{Weight, parts};
 use crate::clock::wait_ms;
 use crate::{Settled, Settlement, StoreError};
 use gristmill_core::job::{Name, WorkerId};
@@ -43,7 +44,7 @@ impl RedisStore {
                 calls.push(self.ack_call(&keys, &part));
                 parts.push(Part::Acks(part));
             }
-            for part in chunk(others) {
+            for (part, _) in parts_of(others) {
                 calls.push(self.settle_call(&keys, &part, &dead)?);
                 parts.push(Part::Others(part));
             }
@@ -83,7 +84,7 @@ impl RedisStore {
         let mut call = Call::new(&SETTLE, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
         call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
-        call.arg(named.topics.0.len()).arg(named.topics.0.iter().map(|topic| topic.as_str()).collect::<Vec<_>>());
+        call.topics(&named.topics.0);
         for (_, settlement) in part {
             let lease = &settlement.lease;
             call.arg(lease.job.as_str()).arg(lease.delivery);
@@ -170,12 +171,9 @@ struct Named<'a> {
 impl Named<'_> {
     /// The keys for `settle.lua`, and the number of the first result's key.
     fn keys(&mut self, keys: &Keys) -> (Vec<String>, usize) {
-        let mut names = keys.waiting();
-        names.extend([keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled()]);
-        names.extend(self.workers.0.iter().map(|worker| keys.processing(worker)));
-        for topic in &self.topics.0 {
-            names.extend(keys.row(topic));
-        }
+        let more = [keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled()];
+        let more = more.into_iter().chain(self.workers.0.iter().map(|worker| keys.processing(worker)));
+        let mut names = keys.with_rows(more, self.topics.0.iter().copied());
         let first_result = names.len() + 1;
         names.append(&mut self.results);
         (names, first_result)
@@ -198,32 +196,17 @@ fn guard(settlement: &Settlement, dead: &Dead) -> &'static str {
 }
 
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
-fn chunk(settlements: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
-    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
-    let (mut jobs, mut bytes) = (0, 0);
-    for settlement in settlements {
-        let (more_jobs, more_bytes) = weight(settlement.1);
-        match parts.last_mut() {
-            Some(part) if jobs + more_jobs <= SCRIPT_JOBS && bytes + more_bytes <= SCRIPT_BYTES => {
-                part.push(settlement);
-                (jobs, bytes) = (jobs + more_jobs, bytes + more_bytes);
-            }
-            _ => {
-                parts.push(vec![settlement]);
-                (jobs, bytes) = (more_jobs, more_bytes);
-            }
-        }
-    }
-    parts
-}
-
-fn weight(settlement: &Settlement) -> (usize, usize) {
-    (1 + settlement.visible_follow_ups().len(), settlement.bytes())
+fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
+    parts(settlements, SCRIPT, |(_, settlement)| Weight {
+        jobs: 1 + settlement.visible_follow_ups().len(),
+        bytes: settlement.bytes(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redis::store::SCRIPT_BYTES;
     use gristmill_core::job::{JobId, Lease, Payload};
     use gristmill_core::outcome::{FailureDetail, Reason};
 
@@ -243,8 +226,8 @@ mod tests {
             Verdict::Retry { after: wait, failure: failure() },
         ] {
             let settlements = [0, 1, 2].map(|_| Settlement::new(lease(), verdict.clone()));
-            let parts = chunk(settlements.iter().enumerate().collect());
-            assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1], "{}", verdict.name());
+            let parts = parts_of(settlements.iter().enumerate().collect());
+            assert_eq!(parts.iter().map(|(part, _)| part.len()).collect::<Vec<_>>(), [2, 1], "{}", verdict.name());
         }
     }
 }

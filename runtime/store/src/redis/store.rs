@@ -12,6 +12,7 @@ use super::clock::{self, TimeReply};
 use super::keys::Keys;
 use super::link::Link;
 use super::migrate::DueNext;
+use crate::batch::Weight;
 use crate::{
     Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue,
     Page, PendingWork, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store, StoreError, StoredJob,
@@ -25,6 +26,9 @@ pub(super) const SCRIPT_JOBS: usize = 500;
 
 /// How many bytes of jobs one script call may carry, unless a single job is larger.
 pub(super) const SCRIPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Both: what one script call may carry.
+pub(super) const SCRIPT: Weight = Weight { jobs: SCRIPT_JOBS, bytes: SCRIPT_BYTES };
 
 /// How many full script calls go out in one round trip.
 pub(super) const CALLS_AT_ONCE: usize = 8;

@@ -42,12 +42,8 @@ impl RedisStore {
     }
 
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
-        let mut names = keys.waiting();
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
-        for (_, line) in part {
-            names.extend(keys.row(&line.topic.topic));
-        }
-        let mut call = Call::new(&SWEEP, &names);
+        let more = [keys.claims(), keys.failures(), keys.checkpoints()];
+        let mut call = Call::new(&SWEEP, &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)));
         call.arg(self.now_argument());
         for (_, line) in part {
             call.arg(line.topic.topic.as_str()).arg(line.keep).arg(wait_ms(line.retention));

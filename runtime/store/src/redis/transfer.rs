@@ -12,7 +12,8 @@ use super::push::{held, priority};
 use super::record::{read_failure, write_failure};
 use super::reply::Reply;
 use super::script::{ADOPT_WAITING, Call, IMPORT, REMOVE_EXPORTED};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT_BYTES, SCRIPT_JOBS, by_tenant, in_order};
+use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, SCRIPT_JOBS, by_tenant, in_order};
+use crate::batch::{Weight, parts};
 use crate::clock::point_ms;
 use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
@@ -59,9 +60,7 @@ impl RedisStore {
 
     /// Makes jobs of what others wrote, or it would stay behind.
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
-        let mut names = keys.waiting();
-        names.extend(keys.row(topic));
-        let mut call = Call::new(&ADOPT_WAITING, &names);
+        let mut call = Call::new(&ADOPT_WAITING, &keys.with_rows([], [topic]));
         call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
         self.link.run(READ, vec![call]).await.map(drop)
     }
@@ -179,9 +178,9 @@ impl RedisStore {
             let keys = self.keys(tenant);
             let (group, foreign): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, stored)| can_keep(stored));
             answers.extend(foreign.into_iter().map(|(place, _)| (place, Imported::Unreadable)));
-            for parts in chunk(group).chunks(CALLS_AT_ONCE) {
-                let calls = parts.iter().map(|part| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
-                for (part, reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
+            for parts in parts(group, SCRIPT, |(_, stored)| weight(stored)).chunks(CALLS_AT_ONCE) {
+                let calls = parts.iter().map(|(part, _)| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
+                for ((part, _), reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
                     let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
                     answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
                 }
@@ -193,16 +192,9 @@ impl RedisStore {
     fn take_in_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
-        let mut names = keys.waiting();
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
-        for topic in &topics.0 {
-            names.extend(keys.row(topic));
-        }
-        let mut call = Call::new(&IMPORT, &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topics.0.len());
-        for topic in &topics.0 {
-            call.arg(topic.as_str());
-        }
+        let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()];
+        let mut call = Call::new(&IMPORT, &keys.with_rows(more, topics.0.iter().copied()));
+        call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
         for ((_, stored), topic) in part.iter().zip(numbers) {
             let StoredJob { job, place, attempts, deliveries, last_failure, checkpoint, .. } = stored;
             let (place, at) = match place {
@@ -223,8 +215,7 @@ impl RedisStore {
 
     pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
-        let mut names = keys.waiting();
-        names.extend(keys.row(&topic.topic));
+        let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
@@ -278,24 +269,8 @@ fn still_held(stored: &StoredJob) -> Option<String> {
     Some(held(&Unique { window, ..unique }))
 }
 
-/// Cuts jobs into what one script call may carry each.
-fn chunk(jobs: Vec<(usize, &StoredJob)>) -> Vec<Vec<(usize, &StoredJob)>> {
-    let mut chunks: Vec<Vec<(usize, &StoredJob)>> = Vec::new();
-    let mut bytes = 0;
-    for (place, stored) in jobs {
-        let more = stored.job.spec.body.data.len() + stored.checkpoint.as_ref().map_or(0, Vec::len);
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < SCRIPT_JOBS && bytes + more <= SCRIPT_BYTES => {
-                bytes += more;
-                chunk.push((place, stored));
-            }
-            _ => {
-                bytes = more;
-                chunks.push(vec![(place, stored)]);
-            }
-        }
-    }
-    chunks
+fn weight(stored: &StoredJob) -> Weight {
+    Weight::of_job(stored.job.spec.body.data.len() + stored.checkpoint.as_ref().map_or(0, Vec::len))
 }
 
 fn read_taken(mut reply: Reply) -> RedisResult<Vec<Imported>> {

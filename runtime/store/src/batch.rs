@@ -1,0 +1,61 @@
+//! Cutting batches into what a store does in one step.
+
+/// How much work something is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) jobs: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Weight {
+    /// The weight of a single job that brings so many bytes.
+    pub(crate) const fn of_job(bytes: usize) -> Self {
+        Self { jobs: 1, bytes }
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self { jobs: self.jobs.saturating_add(more.jobs), bytes: self.bytes.saturating_add(more.bytes) }
+    }
+}
+
+/// Cuts a batch into parts that weigh at most so much each, with their weights. An item that weighs more is a part of its
+/// own.
+pub(crate) fn parts<T>(
+    items: impl IntoIterator<Item = T>,
+    most: Weight,
+    weigh: impl Fn(&T) -> Weight,
+) -> Vec<(Vec<T>, Weight)> {
+    let mut parts: Vec<(Vec<T>, Weight)> = Vec::new();
+    for item in items {
+        let more = weigh(&item);
+        let fits = |weight: Weight| weight.jobs <= most.jobs && weight.bytes <= most.bytes;
+        match parts.last_mut() {
+            Some((part, weight)) if fits(weight.plus(more)) => {
+                part.push(item);
+                *weight = weight.plus(more);
+            }
+            _ => parts.push((vec![item], more)),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_bounded_in_jobs_and_bytes() {
+        let most = Weight { jobs: 3, bytes: 10 };
+        let sizes = |bytes: &[usize]| -> Vec<usize> {
+            let parts = parts(bytes, most, |bytes| Weight::of_job(**bytes));
+            parts.iter().map(|(part, weight)| part.len().min(weight.jobs)).collect()
+        };
+        assert_eq!(sizes(&[]), Vec::<usize>::new());
+        assert_eq!(sizes(&[1; 3]), [3]);
+        assert_eq!(sizes(&[1; 4]), [3, 1]);
+        assert_eq!(sizes(&[5, 5]), [2]);
+        assert_eq!(sizes(&[5, 6]), [1, 1]);
+        assert_eq!(sizes(&[11, 1]), [1, 1]);
+    }
+}
