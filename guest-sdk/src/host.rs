@@ -1,8 +1,8 @@
 //! The host functions: the real ones in a component, the fakes of [`crate::testing`] everywhere else.
 
 #[cfg(target_family = "wasm")]
-pub(crate) use crate::bindings::gristmill::job::{config, context, log, queue};
+pub(crate) use crate::bindings::gristmill::job::*;
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::bindings::http::gristmill::job::http;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use crate::testing::fake::{config, context, http, log, queue};
+pub(crate) use crate::testing::fake::*;

@@ -13,4 +13,4 @@ wasmtime::component::bindgen!({
 });
 
 // `self`, because a documentation test sees a crate of this name, too.
-pub(super) use self::gristmill::job::{config, context, http, log, queue, types};
+pub(super) use self::gristmill::job::*;
