@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::error::StartError;
 use crate::gristmill::{Background, Gristmill};
 use crate::http;
@@ -10,11 +12,12 @@ use crate::open::{Layout, Opened, open_patiently};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::Metrics;
-use gristmill_runner::handlers::Reloader;
-use gristmill_runner::{Journal, Runner, RunnerSettings};
+use gristmill_runner::handlers::{HandlerRegistry, Reloader};
+use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
-use gristmill_server::{HttpServer, Phase};
+use gristmill_server::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::Watched;
+use gristmill_store::sharded::TenantPlacements;
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
 /// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
@@ -93,8 +96,20 @@ impl Builder {
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
         let opened = open_patiently(&Layout::of(&manifest)).await?;
         opened.prepare_for_work().await?;
-        let server = http::open(&manifest, self.insecure, &opened, &metrics).await?;
-        let migrator = start_migrator(&opened, server.as_ref(), &worker);
+        let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
+        let settings = HttpServerSettings {
+            insecure: manifest.http.insecure || self.insecure,
+            tls: manifest.http.tls.clone(),
+            lmstfy: manifest.lmstfy.clone(),
+            plan: Arc::new(HandlerRegistry::planned(&manifest)),
+            runner: status.subscribe(),
+            tenants: tenants.clone(),
+            moves: opened.several.clone().map(|stores| Arc::new(stores) as Arc<dyn TenantPlacements>),
+            metrics: metrics.clone(),
+            ..HttpServerSettings::default()
+        };
+        let server = http::open(&manifest, &settings, &opened).await?;
+        let migrator = start_migrator(&opened, &worker);
         let settings = RunnerSettings {
             worker,
             concurrency: manifest.server.concurrency as usize,
@@ -102,7 +117,7 @@ impl Builder {
             shutdown_grace: manifest.server.shutdown_grace,
             observer: None,
             metrics: metrics.clone(),
-            tenants: server.as_ref().map(HttpServer::tenants).unwrap_or_default(),
+            tenants,
         };
         let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
 
@@ -110,27 +125,21 @@ impl Builder {
         let reloader = Reloader::start_measured(manifest, sandbox, metrics).await;
         let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?;
         let registry = reloader.registry();
-        if let Some(server) = &server {
-            server.set_registry(registry.clone());
-            server.set_uploads(reloader.uploads());
-        }
+        let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
+        status.send_modify(|status| status.handlers = Some(handlers));
         let topics = registry.borrow().entries().count();
         tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
         let runner = Runner::start_with_journal(store.clone(), registry, settings, journal.clone());
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn(|stop| reloader.run(stop));
-        let gristmill = Gristmill { store, server, runner, journal, reloader, migrator };
-        gristmill.set_phase(Phase::Ready);
-        Ok(gristmill)
+        status.send_modify(|status| status.phase = Phase::Ready);
+        Ok(Gristmill { store, server, status, runner, journal, reloader, migrator })
     }
 }
 
 /// Moves tenants between stores, where there are several.
-fn start_migrator(opened: &Opened, server: Option<&HttpServer>, worker: &WorkerId) -> Option<Background> {
+fn start_migrator(opened: &Opened, worker: &WorkerId) -> Option<Background> {
     let stores = opened.several.clone()?;
-    if let Some(server) = server {
-        server.set_moves(Arc::new(stores.clone()));
-    }
     Some(Background::spawn(|stop| stores.drive(worker.clone(), stop)))
 }
 

@@ -37,15 +37,6 @@ pub enum StartError {
     /// The certificate cannot be used, or the system refuses.
     #[error("failed to start the HTTP server")]
     HttpServer(#[from] OpenError),
-    /// The address of lmstfy's admin API is taken.
-    #[error("failed to listen on {address}: name another `admin` in [lmstfy], or end the program that listens there")]
-    LmstfyAdmin {
-        /// What the settings name.
-        address: SocketAddr,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
     /// The folder cannot be created or read.
     #[error("failed to read the handlers folder {}", folder.display())]
     Handlers {

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::builder::Builder;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_runner::{Journal, Runner};
-use gristmill_server::{HttpServer, Phase};
+use gristmill_server::{HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
 
 /// A running Gristmill: a store, handlers, a runner, and an HTTP server if the settings ask for one.
@@ -19,6 +20,8 @@ use gristmill_store::{Pushed, Store, StoreError};
 pub struct Gristmill {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) server: Option<HttpServer>,
+    /// What the server knows of the runner.
+    pub(crate) status: watch::Sender<RunnerStatus>,
     pub(crate) runner: Runner,
     pub(crate) journal: Option<Journal>,
     pub(crate) reloader: Background,
@@ -87,7 +90,7 @@ impl Gristmill {
     /// using up an attempt; the journal is written to its end; then the HTTP server ends, so that clients that wait for a job
     /// see its end. `hurry` ends the grace early.
     pub async fn shutdown(self, hurry: CancellationToken) {
-        self.set_phase(Phase::Ending);
+        self.status.send_modify(|status| status.phase = Phase::Ending);
         tracing::info!(running = self.runner.running(), "ending: no new jobs; what runs may finish");
         self.runner.shutdown(hurry).await;
         if let Some(journal) = self.journal {
@@ -101,11 +104,5 @@ impl Gristmill {
             migrator.end().await;
         }
         tracing::info!("ended");
-    }
-
-    pub(crate) fn set_phase(&self, phase: Phase) {
-        if let Some(server) = &self.server {
-            server.set_phase(phase);
-        }
     }
 }

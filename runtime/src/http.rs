@@ -1,15 +1,10 @@
 //! Opens the HTTP server that a manifest asks for, and says in the log which clients it accepts.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-
-use tokio::net::TcpListener;
 
 use crate::error::StartError;
 use crate::open::Opened;
-use gristmill_config::{Listen, LmstfySettings, Manifest, StoreAddress};
-use gristmill_metrics::Metrics;
-use gristmill_runner::handlers::HandlerRegistry;
+use gristmill_config::{Listen, Manifest, StoreAddress};
 use gristmill_server::{HttpServer, HttpServerSettings, listen};
 
 /// Listens, and writes down for other processes where. Returns `None` if the manifest asks for no server.
@@ -19,17 +14,9 @@ use gristmill_server::{HttpServer, HttpServerSettings, listen};
 /// unavailable.
 pub(crate) async fn open(
     manifest: &Manifest,
-    insecure: bool,
+    settings: &HttpServerSettings,
     opened: &Opened,
-    metrics: &Arc<Metrics>,
 ) -> Result<Option<HttpServer>, StartError> {
-    let settings = HttpServerSettings {
-        insecure: manifest.http.insecure || insecure,
-        tls: manifest.http.tls.clone(),
-        plan: Arc::new(HandlerRegistry::planned(manifest)),
-        metrics: metrics.clone(),
-        ..HttpServerSettings::default()
-    };
     let address = listen_address(manifest);
     let has_tokens = address != Listen::Off && opened.store.has_tokens().await?;
     if let Listen::At(address) = address
@@ -46,8 +33,10 @@ pub(crate) async fn open(
         return Ok(None);
     };
     let store_name = manifest.store.address.to_string();
-    let mut server = HttpServer::open(listener, opened.store.clone(), &store_name, &settings).await?;
-    open_lmstfy(&mut server, &manifest.lmstfy).await?;
+    let server = HttpServer::start(listener, opened.store.clone(), &store_name, settings).await?;
+    if let Some(admin) = server.lmstfy_admin_address() {
+        tracing::info!("lmstfy's admin API is on http://{admin}");
+    }
     opened.announce(server.address_for_commands(), server.secret())?;
     log_access(server.address(), settings.tls.is_some(), has_tokens);
     Ok(Some(server))
@@ -77,20 +66,4 @@ fn log_access(address: SocketAddr, tls: bool, has_tokens: bool) {
         ),
         (true, _) => {}
     }
-}
-
-/// Applies the settings of lmstfy's API, and opens its admin API if they name an address for it.
-async fn open_lmstfy(server: &mut HttpServer, settings: &LmstfySettings) -> Result<(), StartError> {
-    let admin = match settings.admin {
-        None => None,
-        Some(address) => {
-            let listener = TcpListener::bind(address).await;
-            Some(listener.map_err(|source| StartError::LmstfyAdmin { address, source })?)
-        }
-    };
-    let opened = server.set_lmstfy(settings, admin).map_err(gristmill_server::OpenError::Listen)?;
-    if let Some(admin) = opened {
-        tracing::info!("lmstfy's admin API is on http://{admin}");
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! A whole runner in this process, on a store of its own: the way most behaviour is tested.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +10,17 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
-use gristmill::server::{HttpLimits, HttpServer, HttpServerSettings, Phase};
+use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::sharded::ShardedStore;
+use gristmill::store::sharded::{ShardedStore, TenantPlacements};
 use gristmill::store::{JobState, JobView, Store, Watched};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +48,7 @@ pub struct TestRunner {
     /// What the store is, if it is made of several.
     several: Option<ShardedStore>,
     folder: TempDir,
-    limits: HttpLimits,
+    settings: HttpServerSettings,
     runner: Option<Runner>,
     door: Option<HttpServer>,
     reloader: Option<JoinHandle<()>>,
@@ -62,11 +64,11 @@ impl TestRunner {
 
     /// The same on a fresh store of this kind.
     pub async fn start_on(kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
-        Self::start_within(HttpLimits::default(), kind, manifest, handlers).await
+        Self::start_with(HttpServerSettings::default(), kind, manifest, handlers).await
     }
 
-    /// The same, with a door of other limits.
-    pub async fn start_within(limits: HttpLimits, kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
+    /// The same, with an HTTP server of these settings. lmstfy's admin API is always there.
+    pub async fn start_with(settings: HttpServerSettings, kind: On, manifest: &str, handlers: &[(&str, &str)]) -> Self {
         let redis = if kind == On::Redis { Some(Redis::start().await) } else { None };
         let several = if kind == On::ShardedStore { Some(several().await) } else { None };
         let store: Arc<dyn Store> = match (&redis, &several) {
@@ -80,7 +82,7 @@ impl TestRunner {
             redis,
             several,
             folder,
-            limits,
+            settings,
             runner: None,
             door: None,
             reloader: None,
@@ -102,9 +104,19 @@ impl TestRunner {
         let reloader = Reloader::start_measured(manifest, sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings =
-            HttpServerSettings { limits: self.limits, metrics: metrics.clone(), ..HttpServerSettings::default() };
-        let door = HttpServer::start_with(listener, self.store.clone(), "the runner's", &settings).unwrap();
+        let handlers = Handlers { registry: reloader.registry(), uploads: reloader.uploads() };
+        let status = watch::Sender::new(RunnerStatus { phase: Phase::Starting, handlers: Some(handlers) });
+        let admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let settings = HttpServerSettings {
+            lmstfy: LmstfySettings { admin, ..self.settings.lmstfy.clone() },
+            metrics: metrics.clone(),
+            runner: status.subscribe(),
+            tenants: Tenants::default(),
+            moves: self.several.clone().map(|several| Arc::new(several) as Arc<dyn TenantPlacements>),
+            ..self.settings.clone()
+        };
+        let door = HttpServer::start(listener, self.store.clone(), "the runner's", &settings).await.unwrap();
+        let tenants = settings.tenants.clone();
         let settings = RunnerSettings {
             worker: WorkerId::new("runner"),
             concurrency: 64,
@@ -112,14 +124,11 @@ impl TestRunner {
             shutdown_grace: Duration::from_secs(10),
             observer: Some(Arc::new(move |record| records.lock().push(record.clone()))),
             metrics: metrics.clone(),
-            tenants: door.tenants(),
+            tenants,
         };
-        door.set_registry(reloader.registry());
-        door.set_uploads(reloader.uploads());
-        self.several.iter().for_each(|several| door.set_moves(Arc::new(several.clone())));
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
         self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());
-        door.set_phase(Phase::Ready);
+        status.send_modify(|status| status.phase = Phase::Ready);
         self.door = Some(door);
         self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));
     }
@@ -129,13 +138,10 @@ impl TestRunner {
         HttpClient::new(self.door.as_ref().expect("the runner is running").address())
     }
 
-    /// Somebody who asks at lmstfy's admin API, which is opened for it.
-    pub fn lmstfy_admin(&mut self, settings: &LmstfySettings) -> HttpClient {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let listener = TcpListener::from_std(listener).unwrap();
-        let door = self.door.as_mut().expect("the runner is running");
-        HttpClient::new(door.set_lmstfy(settings, Some(listener)).unwrap().unwrap())
+    /// A client of lmstfy's admin API.
+    pub fn lmstfy_admin(&self) -> HttpClient {
+        let door = self.door.as_ref().expect("the runner is running");
+        HttpClient::new(door.lmstfy_admin_address().expect("an admin API"))
     }
 
     pub fn manifest(&self) -> PathBuf {

@@ -39,5 +39,4 @@ pub use client::RemoteStore;
 pub use limits::HttpLimits;
 pub use routes::Route;
 pub use serve::{HttpServer, ListenError, OpenError, listen, routes};
-pub use settings::HttpServerSettings;
-pub use state::Phase;
+pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};

@@ -1,22 +1,76 @@
-//! How a server answers.
+//! How a server answers, and what it answers for besides its store.
 
 use std::sync::Arc;
 
-use crate::limits::HttpLimits;
-use gristmill_config::TlsSettings;
-use gristmill_metrics::Metrics;
-use gristmill_runner::handlers::HandlerRegistry;
+use tokio::sync::watch;
 
-/// How a server is to let others in.
-#[derive(Debug, Clone, Default)]
+use crate::limits::HttpLimits;
+use gristmill_config::{LmstfySettings, TlsSettings};
+use gristmill_metrics::Metrics;
+use gristmill_runner::Tenants;
+use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
+use gristmill_store::sharded::TenantPlacements;
+
+/// Everything that a server is started with. What is known later comes through `runner`.
+#[derive(Debug, Clone)]
 pub struct HttpServerSettings {
     pub limits: HttpLimits,
-    /// Whether everybody may come in who can reach it, as long as there are no tokens. On loopback that is so anyway.
+    /// Whether any client that can reach the server may do everything as long as there are no tokens. On loopback it may
+    /// anyway.
     pub insecure: bool,
-    /// None: plain HTTP.
+    /// `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// The topics and tenants as the manifest has them, without handlers: what is known while those are being read.
+    pub lmstfy: LmstfySettings,
+    /// The topics and tenants as the manifest has them, without handlers: what is known while those are being compiled.
     pub plan: Arc<HandlerRegistry>,
-    /// Where it is counted what comes in.
+    /// The runner's phase and handlers. A closed channel keeps its last value.
+    pub runner: watch::Receiver<RunnerStatus>,
+    /// The tenants whose jobs come and go over HTTP, for the runner to look after.
+    pub tenants: Tenants,
+    /// Moves tenants between the stores that the store is made of; `None` if it is one store.
+    pub moves: Option<Arc<dyn TenantPlacements>>,
+    /// Counts what comes in.
     pub metrics: Arc<Metrics>,
+}
+
+/// What the runner in this process is doing.
+#[derive(Debug, Clone, Default)]
+pub struct RunnerStatus {
+    pub phase: Phase,
+    /// `None` while the handlers are compiled for the first time.
+    pub handlers: Option<Handlers>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    #[default]
+    Starting,
+    Ready,
+    /// It takes no new jobs to run. Requests are still answered.
+    Ending,
+}
+
+/// The handlers that a runner works with.
+#[derive(Debug, Clone)]
+pub struct Handlers {
+    /// The topics and their handlers, as they are now.
+    pub registry: watch::Receiver<Arc<HandlerRegistry>>,
+    pub uploads: ComponentUploads,
+}
+
+impl Default for HttpServerSettings {
+    /// Plain HTTP for a store without a runner.
+    fn default() -> Self {
+        Self {
+            limits: HttpLimits::default(),
+            insecure: false,
+            tls: None,
+            lmstfy: LmstfySettings::default(),
+            plan: Arc::default(),
+            runner: watch::Sender::default().subscribe(),
+            tenants: Tenants::default(),
+            moves: None,
+            metrics: Arc::default(),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What every route can reach.
 
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -13,22 +13,13 @@ use crate::limits::requests::RequestLimiter;
 use crate::limits::{StoredJobs, TenantLimiter};
 use crate::problem::{Code, Problem};
 use crate::pull;
-use crate::settings::HttpServerSettings;
+use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
 use gristmill_store::Store;
 use gristmill_store::sharded::TenantPlacements;
-
-/// What the runner behind the door is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    Starting,
-    Ready,
-    /// It takes no new jobs to run. Requests are still answered.
-    Ending,
-}
 
 /// Every layer between the socket and a route clones it several times a request: one count, and not one for each part.
 #[derive(Debug, Clone)]
@@ -39,11 +30,9 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     /// The store's address, for people.
     pub(crate) store_name: String,
-    pub(crate) phase: watch::Sender<Phase>,
-    pub(crate) registry: OnceLock<watch::Receiver<Arc<HandlerRegistry>>>,
-    pub(crate) uploads: OnceLock<ComponentUploads>,
-    /// Set where there are several stores.
-    pub(crate) moves: OnceLock<Arc<dyn TenantPlacements>>,
+    runner: watch::Receiver<RunnerStatus>,
+    /// `None`: there is one store only.
+    pub(crate) moves: Option<Arc<dyn TenantPlacements>>,
     /// For requests that wait.
     pub(crate) signal_hub: Arc<SignalHub>,
     pub(crate) request_limiter: RequestLimiter,
@@ -78,14 +67,12 @@ impl AppState {
             signal_hub: Arc::new(SignalHub::new(store.clone())),
             store,
             store_name: store_name.into(),
-            phase: watch::Sender::new(Phase::Starting),
-            registry: OnceLock::new(),
-            uploads: OnceLock::new(),
-            moves: OnceLock::new(),
+            runner: settings.runner.clone(),
+            moves: settings.moves.clone(),
             request_limiter: RequestLimiter::new(&settings.limits),
             rates: Rates::default(),
             pull: pull::Lines::default(),
-            tenants: Tenants::default(),
+            tenants: settings.tenants.clone(),
             stop: CancellationToken::new(),
             auth,
             tenant_limiter: TenantLimiter::default(),
@@ -97,20 +84,20 @@ impl AppState {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        *self.phase.borrow()
+        self.runner.borrow().phase
     }
 
-    /// The topics by their settings, whoever does their jobs: who brings or takes jobs need not wait for handlers to be read.
+    /// The topics with their settings, also while the handlers are compiled: pushes and claims need not wait for that.
     pub(crate) fn topics(&self) -> Arc<HandlerRegistry> {
-        self.registry.get().map_or_else(|| self.plan.clone(), |registry| registry.borrow().clone())
+        self.registry().unwrap_or_else(|_| self.plan.clone())
     }
 
-    /// The topics and who does their jobs, as they are now.
+    /// The topics and their handlers, as they are now.
     ///
     /// # Errors
     /// The handlers are still being compiled for the first time.
     pub(crate) fn registry(&self) -> Result<Arc<HandlerRegistry>, Problem> {
-        self.registry.get().map(|registry| registry.borrow().clone()).ok_or_else(starting)
+        Ok(self.handlers()?.registry.borrow().clone())
     }
 
     /// The way into the handlers folder.
@@ -118,10 +105,11 @@ impl AppState {
     /// # Errors
     /// The handlers are still being compiled for the first time.
     pub(crate) fn uploads(&self) -> Result<ComponentUploads, Problem> {
-        self.uploads.get().cloned().ok_or_else(starting)
+        Ok(self.handlers()?.uploads)
     }
-}
 
-fn starting() -> Problem {
-    Problem::new(Code::Starting, "the handlers are being read: ask again in a moment")
+    fn handlers(&self) -> Result<Handlers, Problem> {
+        let starting = || Problem::new(Code::Starting, "the handlers are being read: ask again in a moment");
+        self.runner.borrow().handlers.clone().ok_or_else(starting)
+    }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 
-use super::{HttpServer, Phase, RemoteStore, listen};
+use super::{HttpServer, HttpServerSettings, Phase, RemoteStore, RunnerStatus, listen};
 use gristmill_config::Listen;
 use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
@@ -23,6 +24,7 @@ use gristmill_store::{
 pub(super) struct Mill {
     pub(super) store: EmbeddedStore,
     pub(super) server: HttpServer,
+    pub(super) runner: watch::Sender<RunnerStatus>,
     pub(super) remote: RemoteStore,
 }
 
@@ -30,9 +32,11 @@ impl Mill {
     pub(super) async fn start() -> Self {
         let store = EmbeddedStore::in_memory().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = HttpServer::start(listener, Arc::new(store.clone()), "sqlite::memory:").unwrap();
+        let runner = watch::Sender::default();
+        let settings = HttpServerSettings { runner: runner.subscribe(), ..HttpServerSettings::default() };
+        let server = HttpServer::start(listener, Arc::new(store.clone()), "sqlite::memory:", &settings).await.unwrap();
         let remote = RemoteStore::connect(server.address()).await.unwrap();
-        Self { store, server, remote }
+        Self { store, server, runner, remote }
     }
 
     async fn claim_and(&self, verdict: Verdict) {
@@ -363,9 +367,9 @@ async fn readiness_follows_the_runner_and_the_store() {
     let mill = Mill::start().await;
     let ready = async || mill.ask("GET", "/readyz", "").await;
     assert_eq!(ready().await.1["code"], "starting");
-    mill.server.set_phase(Phase::Ready);
+    mill.runner.send_modify(|status| status.phase = Phase::Ready);
     assert_eq!(ready().await.0, 200);
-    mill.server.set_phase(Phase::Ending);
+    mill.runner.send_modify(|status| status.phase = Phase::Ending);
     let (status, problem) = ready().await;
     assert_eq!((status, &problem["code"]), (503, &json!("ending")));
     assert_eq!(mill.ask("GET", "/healthz", "").await.0, 200, "the process lives");

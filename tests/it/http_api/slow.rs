@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill::server::HttpLimits;
+use gristmill::server::{HttpLimits, HttpServerSettings};
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
@@ -15,7 +15,8 @@ use tokio::time::timeout;
 use super::{MANIFEST, NOBODY, refused};
 
 async fn runner(limits: HttpLimits) -> TestRunner {
-    TestRunner::start_within(limits, On::Memory, MANIFEST, &[("echo", guests::ECHO)]).await
+    let settings = HttpServerSettings { limits, ..HttpServerSettings::default() };
+    TestRunner::start_with(settings, On::Memory, MANIFEST, &[("echo", guests::ECHO)]).await
 }
 
 /// Sends a part of a request, and reads whatever comes until the other side hangs up.

@@ -61,8 +61,8 @@ async fn an_ack_of_something_else_is_no_error_and_changes_nothing(runner: TestRu
     assert!(matches!(view(&runner, &id).await.unwrap().state, JobState::Running { .. }));
 }
 
-async fn a_late_ack_does_not_end_another_clients_run(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_late_ack_does_not_end_another_clients_run(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let one = Client::of(&runner).with_token(&token(&admin, "ns").await);
     let other = one.with_token(&token(&admin, "ns").await);
     let id = one.publish("q?tries=3", "").await;

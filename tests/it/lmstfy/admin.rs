@@ -3,9 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill::config::{LmstfySettings, Password};
+use gristmill::server::HttpServerSettings;
 use gristmill::token::TokenHash;
 use gristmill_tests::http_client::{Answer, HttpClient};
-use gristmill_tests::test_runner::TestRunner;
+use gristmill_tests::test_runner::{On, TestRunner};
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ on_both_stores! {
     a_limit_is_added_set_shown_and_deleted
     limits_that_make_no_sense_are_refused
     namespaces_and_queues_are_told
-    accounts_keep_others_out
     the_access_log_can_be_switched
 }
 
@@ -38,8 +38,8 @@ async fn delete(admin: &HttpClient, path: &str) -> Answer {
     admin.send(Request::delete(path), Vec::new()).await
 }
 
-async fn tokens_are_made_listed_by_id_and_deleted(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn tokens_are_made_listed_by_id_and_deleted(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let (one, other) = (token(&admin, "ns").await, token(&admin, "ns").await);
     token(&admin, "other").await;
     let id = |token: &str| TokenHash::of(token).id().to_string();
@@ -54,8 +54,8 @@ async fn tokens_are_made_listed_by_id_and_deleted(mut runner: TestRunner) {
     assert_eq!(admin.get("/token/ns").await.json(), json!({ "tokens": {} }));
 }
 
-async fn a_token_may_be_brought(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_token_may_be_brought(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let mine = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let answer = post(&admin, &format!("/token/ns?description=mine&token={mine}"), "").await;
     assert_eq!((answer.status, answer.json()), (201, json!({ "token": mine })));
@@ -67,8 +67,8 @@ async fn a_token_may_be_brought(mut runner: TestRunner) {
     assert_eq!((answer.status, &answer.json()["token"]), (201, &"01ARZ3NDEKTSV4RRFFQ69G5FAW".into()));
 }
 
-async fn what_makes_no_token_is_refused_in_lmstfys_words(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn what_makes_no_token_is_refused_in_lmstfys_words(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let long = "n".repeat(256);
     for (path, text) in [
         ("/token/n.s", "invalid description"),
@@ -87,8 +87,8 @@ async fn what_makes_no_token_is_refused_in_lmstfys_words(mut runner: TestRunner)
     assert_eq!(delete(&admin, "/token/ns/x?pool=other").await.status, 400);
 }
 
-async fn a_limit_is_added_set_shown_and_deleted(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_limit_is_added_set_shown_and_deleted(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let token = token(&admin, "ns").await;
     let path = format!("/token/ns/{token}/limit");
     assert_eq!((admin.get(&path).await.status, admin.get(&path).await.json()), (404, Value::Null));
@@ -106,8 +106,8 @@ async fn a_limit_is_added_set_shown_and_deleted(mut runner: TestRunner) {
     assert_eq!((admin.get(&path).await.status, admin.get("/limits").await.json()), (404, json!([])));
 }
 
-async fn limits_that_make_no_sense_are_refused(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn limits_that_make_no_sense_are_refused(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let path = format!("/token/ns/{}/limit", token(&admin, "ns").await);
     let none = json!({ "read": 0, "write": 0, "interval": 5 });
     let answer = post(&admin, &path, &none.to_string()).await;
@@ -122,8 +122,8 @@ async fn limits_that_make_no_sense_are_refused(mut runner: TestRunner) {
     assert_eq!(post(&admin, "/token/ns/01234567890123456789/limit", &most.to_string()).await.status, 404);
 }
 
-async fn namespaces_and_queues_are_told(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn namespaces_and_queues_are_told(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     client.publish("q1", "").await;
     client.publish("-q2", "").await;
@@ -136,9 +136,13 @@ async fn namespaces_and_queues_are_told(mut runner: TestRunner) {
     assert_eq!(admin.get("/debug/pprof/").await.status, 404);
 }
 
-async fn accounts_keep_others_out(mut runner: TestRunner) {
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_keep_others_out() {
     let accounts = [("ann".to_owned(), Password::of(b"secret"))].into();
-    let admin = runner.lmstfy_admin(&LmstfySettings { accounts, ..LmstfySettings::default() });
+    let lmstfy = LmstfySettings { accounts, ..LmstfySettings::default() };
+    let settings = HttpServerSettings { lmstfy, ..HttpServerSettings::default() };
+    let runner = TestRunner::start_with(settings, On::Memory, "", &[]).await;
+    let admin = runner.lmstfy_admin();
     for path in ["/token/ns", "/limits", "/info", "/pools", "/accesslog"] {
         let answer = admin.get(path).await;
         assert_eq!(answer.status, 401, "{path}");
@@ -151,8 +155,8 @@ async fn accounts_keep_others_out(mut runner: TestRunner) {
     assert_eq!(admin.get("/version").await.status, 200);
 }
 
-async fn the_access_log_can_be_switched(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn the_access_log_can_be_switched(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let status = |answer: Answer| answer.json()["status"].as_str().unwrap().to_owned();
     assert_eq!(status(admin.get("/accesslog").await), "disabled");
     assert_eq!(status(post(&admin, "/accesslog?status=enable", "").await), "enabled");

@@ -1,6 +1,7 @@
 //! What every path has in common: unknown ones, wrong methods, slashes, and who is kept out.
 
 use gristmill::config::LmstfySettings;
+use gristmill::server::HttpServerSettings;
 use gristmill_tests::test_runner::{On, TestRunner};
 use hyper::Request;
 use serde_json::json;
@@ -61,10 +62,10 @@ async fn a_head_consumes_nothing(runner: TestRunner) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_no_api_where_the_settings_want_none() {
-    let mut runner = runner(On::Memory).await;
+    let lmstfy = LmstfySettings { enabled: false, ..LmstfySettings::default() };
+    let settings = HttpServerSettings { lmstfy, ..HttpServerSettings::default() };
+    let runner = TestRunner::start_with(settings, On::Memory, "", &[]).await;
     let client = Client::of(&runner);
-    assert_eq!(client.size("q").await, 0);
-    runner.lmstfy_admin(&LmstfySettings { enabled: false, ..LmstfySettings::default() });
     let answer = client.get("q/size").await;
     assert_eq!((answer.status, error(&answer)), (404, "api not found".into()));
 }

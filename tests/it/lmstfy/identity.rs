@@ -30,8 +30,8 @@ async fn without_tokens_whoever_comes_is_let_in(runner: TestRunner) {
     assert_eq!(client.size("q").await, 2);
 }
 
-async fn with_tokens_only_their_holders_are_let_in(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn with_tokens_only_their_holders_are_let_in(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     for path in ["q", "q/peek", "q/size", "q/job/x", "q/deadletter", "q/deadletter/size"] {
@@ -41,8 +41,8 @@ async fn with_tokens_only_their_holders_are_let_in(mut runner: TestRunner) {
     client.with_token(&token).publish("q", "").await;
 }
 
-async fn a_token_is_said_in_a_header_or_in_the_query(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_token_is_said_in_a_header_or_in_the_query(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     assert_eq!(client.put(&format!("q?token={token}"), b"").await.status, 201);
@@ -50,18 +50,18 @@ async fn a_token_is_said_in_a_header_or_in_the_query(mut runner: TestRunner) {
     assert_eq!(answer.status, 401, "the header comes first");
 }
 
-async fn a_pool_before_the_token_is_the_default_one_or_not_there(mut runner: TestRunner) {
+async fn a_pool_before_the_token_is_the_default_one_or_not_there(runner: TestRunner) {
     let client = Client::of(&runner);
     assert_eq!(told(&client.with_token("other:x").get("q").await), (404, "pool not found".into()));
-    let admin = runner.lmstfy_admin(&Default::default());
+    let admin = runner.lmstfy_admin();
     let token = token(&admin, "ns").await;
     client.with_token(&format!("default:{token}")).publish("q", "").await;
     assert_eq!(told(&client.with_token(&format!("other:{token}")).get("q").await), (404, "pool not found".into()));
     assert_eq!(told(&client.with_token("default:").get("q").await), (401, "token not found".into()));
 }
 
-async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     assert_eq!(client.with_token(&token).get("q").await.status, 404);
@@ -72,8 +72,8 @@ async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(mut runner:
     assert_eq!(told(&client.within("other").with_token(&token).get("q").await), (401, "invalid token".into()));
 }
 
-async fn a_revoked_token_lets_nobody_in(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_revoked_token_lets_nobody_in(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let (kept, revoked) = (token(&admin, "ns").await, token(&admin, "ns").await);
     let client = Client::of(&runner).with_token(&revoked);
     client.publish("q", "").await;

@@ -13,8 +13,8 @@ on_both_stores! {
     a_client_in_python_feels_at_home
 }
 
-async fn a_client_in_python_feels_at_home(mut runner: TestRunner) {
-    let (door, admin) = (runner.client().address.port(), runner.lmstfy_admin(&Default::default()).address.port());
+async fn a_client_in_python_feels_at_home(runner: TestRunner) {
+    let (door, admin) = (runner.client().address.port(), runner.lmstfy_admin().address.port());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/lmstfy/client.py");
     let mut python = Command::new("python3");
     python.arg(script).args([door.to_string(), admin.to_string()]).kill_on_drop(true).stdin(Stdio::null());

@@ -22,8 +22,8 @@ async fn limited(runner: &TestRunner, admin: &HttpClient, read: u32, write: u32)
     (Client::of(runner).with_token(&token), token)
 }
 
-async fn only_successes_count_and_the_answer_says_when_to_come_back(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn only_successes_count_and_the_answer_says_when_to_come_back(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let (client, token) = limited(&runner, &admin, 1, 2).await;
     for _ in 0..5 {
         assert_eq!(client.get("q").await.status, 404);
@@ -40,8 +40,8 @@ async fn only_successes_count_and_the_answer_says_when_to_come_back(mut runner: 
     }
 }
 
-async fn a_batch_counts_once_and_what_is_not_throttled_never(mut runner: TestRunner) {
-    let admin = runner.lmstfy_admin(&Default::default());
+async fn a_batch_counts_once_and_what_is_not_throttled_never(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
     let (client, _) = limited(&runner, &admin, 1, 1).await;
     assert_eq!(client.put("q/bulk", b"[1,2,3]").await.status, 201);
     assert_eq!(client.put("q/bulk", b"[1]").await.status, 429);

@@ -1,6 +1,7 @@
 //! The page says what was done.
 
 use gristmill::job::{Due, JobSpec};
+use gristmill::server::{HttpServer, HttpServerSettings};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill_tests::guests;
 use gristmill_tests::http_client::{Answer, HttpClient};
@@ -252,7 +253,7 @@ async fn topics_beyond_the_bound_share_a_series() {
 async fn before_the_handlers_are_read_there_is_a_page() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let store = std::sync::Arc::new(EmbeddedStore::in_memory().await.unwrap());
-    let server = gristmill::server::HttpServer::start(listener, store, "a store").unwrap();
+    let server = HttpServer::start(listener, store, "a store", &HttpServerSettings::default()).await.unwrap();
     let client = HttpClient::new(server.address());
     let page = until("the store to answer", SOON, async || {
         let page = Samples::read(&client.get("/metrics").await.text());

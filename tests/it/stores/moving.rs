@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, Due, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
-use gristmill::server::HttpServer;
+use gristmill::server::{HttpServer, HttpServerSettings};
 use gristmill::store::sharded::{ShardedStore, TenantPlacements};
 use gristmill::store::{
     Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,
@@ -196,8 +196,9 @@ async fn what_cannot_be_moved_is_refused_with_the_reason() {
     assert!(several.residence(&name("acme")).await.unwrap().from.is_none(), "it lives there");
     // By the door, too.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = HttpServer::start(listener, Arc::new(several.clone()), "several").unwrap();
-    server.set_moves(Arc::new(several));
+    let moves: Arc<dyn TenantPlacements> = Arc::new(several.clone());
+    let settings = HttpServerSettings { moves: Some(moves), ..HttpServerSettings::default() };
+    let server = HttpServer::start(listener, Arc::new(several), "several", &settings).await.unwrap();
     let answer = HttpClient::new(server.address()).post("/v1/tenants/acme/move", &json!({ "to": "nowhere" })).await;
     assert_eq!((answer.status, &answer.json()["code"]), (409, &json!("move-refused")), "{}", answer.text());
     // One store by two names.

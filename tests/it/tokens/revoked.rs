@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill::server::HttpServer;
+use gristmill::server::{HttpServer, HttpServerSettings};
 use gristmill::store::redis::RedisStore;
 use gristmill::token::{Scope, TokenHash};
 use gristmill_tests::http_client::HttpClient;
@@ -17,7 +17,8 @@ use super::token;
 async fn second(runner: &TestRunner) -> (HttpServer, HttpClient) {
     let store = RedisStore::connect(&runner.redis.as_ref().unwrap().url(), "gm").await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = HttpServer::start(listener, Arc::new(store), "the second").unwrap();
+    let server =
+        HttpServer::start(listener, Arc::new(store), "the second", &HttpServerSettings::default()).await.unwrap();
     let client = HttpClient::new(server.address());
     (server, client)
 }

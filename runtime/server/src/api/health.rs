@@ -7,7 +7,8 @@ use axum::extract::State;
 use crate::auth::allowed::Public;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::{AppState, Phase};
+use crate::settings::Phase;
+use crate::state::AppState;
 
 /// How long the store may take to answer; then it counts as away.
 const STORE_TIME: Duration = Duration::from_secs(5);

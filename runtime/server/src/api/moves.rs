@@ -51,5 +51,5 @@ async fn relocate(
 
 fn stores(state: &AppState) -> Result<Arc<dyn TenantPlacements>, Problem> {
     let alone = || Problem::new(Code::OneStore, "there is one store only: a section [stores.NAME] makes another");
-    state.moves.get().cloned().ok_or_else(alone)
+    state.moves.clone().ok_or_else(alone)
 }

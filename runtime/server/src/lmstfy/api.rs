@@ -1,7 +1,7 @@
 //! What every route of lmstfy's API can reach.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -25,7 +25,7 @@ pub(crate) struct Api {
 
 #[derive(Debug)]
 struct Shared {
-    closed: AtomicBool,
+    enabled: bool,
     access_log: AtomicBool,
     requests: Semaphore,
     claims: Semaphore,
@@ -35,9 +35,9 @@ struct Shared {
 }
 
 impl Api {
-    pub(crate) fn new(state: AppState) -> Self {
+    pub(crate) fn new(state: AppState, enabled: bool) -> Self {
         let shared = Shared {
-            closed: AtomicBool::new(false),
+            enabled,
             access_log: AtomicBool::new(false),
             requests: Semaphore::new(AT_ONCE),
             claims: Semaphore::new(AT_ONCE),
@@ -48,13 +48,9 @@ impl Api {
         Self { state, shared: Arc::new(shared) }
     }
 
-    /// From now on there is no such API.
-    pub(crate) fn close(&self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Relaxed)
+    /// Whether the settings want this API.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.shared.enabled
     }
 
     /// Whether each request is written to the log.

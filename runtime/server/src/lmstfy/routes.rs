@@ -96,7 +96,7 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
 ///
 /// What the `Host` says is for [`host_fits`].
 fn check(api: &Api, request: &Request) -> Result<Result<(), Problem>, Refusal> {
-    if api.is_closed() {
+    if !api.is_enabled() {
         return Err(Refusal::NO_API);
     }
     refuse_pages(request)?;

@@ -1,4 +1,4 @@
-//! The server: its rooms' doors by path, from its start to its end.
+//! The server: its listeners and its router, from its start to its end.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,6 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
@@ -25,14 +24,10 @@ use crate::problem::{Code, Problem};
 use crate::routes::{Route, Routes};
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
-use crate::state::{AppState, Phase};
+use crate::state::AppState;
 use crate::stream::{events, signals};
 use crate::{lmstfy, pull, wire};
-use gristmill_config::LmstfySettings;
 use gristmill_core::token::TokenText;
-use gristmill_runner::Tenants;
-use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
-use gristmill_store::sharded::TenantPlacements;
 use gristmill_store::{Store, Watched};
 
 /// The most that a request may bring, if its route does not say otherwise.
@@ -46,8 +41,8 @@ pub struct HttpServer {
     address: SocketAddr,
     commands: SocketAddr,
     secret: TokenText,
+    lmstfy_admin: Option<SocketAddr>,
     state: AppState,
-    lmstfy: lmstfy::Api,
     serving: JoinSet<()>,
 }
 
@@ -58,71 +53,56 @@ pub enum OpenError {
     Randomness(#[from] getrandom::Error),
     #[error("no listener for the server")]
     Listen(#[from] io::Error),
+    #[error("failed to listen on {address}: name another `admin` in [lmstfy], or end the program that listens there")]
+    LmstfyAdmin {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
     #[error("failed to read [http.tls]")]
     Tls(#[source] anyhow::Error),
 }
 
 impl HttpServer {
-    /// Begins to answer for the store, which people know as `store_name`. Must be called within a tokio runtime.
+    /// Begins to answer for the store, which people know as `store_name`. Where the settings mean TLS, there is a second, plain
+    /// listener on loopback for commands, which know no name that a certificate could be for.
     ///
     /// # Errors
-    /// The listener does not know its own address, or the system has no randomness to give.
-    pub fn start(listener: TcpListener, store: Arc<dyn Store>, store_name: &str) -> Result<Self, OpenError> {
-        Self::start_with(listener, store, store_name, &HttpServerSettings::default())
-    }
-
-    /// The same by settings that mean no TLS.
-    ///
-    /// # Errors
-    /// Those of [`Self::start`].
-    pub fn start_with(
+    /// The listener does not know its own address, the system has no randomness to give, the certificate or its key cannot be
+    /// used, or there is no port for commands or for lmstfy's admin API.
+    pub async fn start(
         listener: TcpListener,
-        store: Arc<dyn Store>,
-        store_name: &str,
-        settings: &HttpServerSettings,
-    ) -> Result<Self, OpenError> {
-        Self::begin(listener, None, store, store_name, settings)
-    }
-
-    /// The same by any settings. Where that means TLS, there is a second, plain listener on loopback for commands, which know no
-    /// name that a certificate could be for.
-    ///
-    /// # Errors
-    /// Those of [`Self::start`]; the certificate or its key cannot be used; there is no port for commands.
-    pub async fn open(
-        listener: TcpListener,
-        store: Arc<dyn Store>,
-        store_name: &str,
-        settings: &HttpServerSettings,
-    ) -> Result<Self, OpenError> {
-        let commands = match &settings.tls {
-            Some(_) => Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
-            None => None,
-        };
-        Self::begin(listener, commands, store, store_name, settings)
-    }
-
-    fn begin(
-        listener: TcpListener,
-        for_commands: Option<TcpListener>,
         store: Arc<dyn Store>,
         store_name: &str,
         settings: &HttpServerSettings,
     ) -> Result<Self, OpenError> {
         let address = listener.local_addr()?;
-        let commands = match &for_commands {
-            Some(listener) => listener.local_addr()?,
-            None => reachable(address),
+        let for_commands = match &settings.tls {
+            Some(_) => Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+            None => None,
         };
+        let commands = for_commands.as_ref().map_or(Ok(reachable(address)), TcpListener::local_addr)?;
+        let admin = match settings.lmstfy.admin {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(bound.map_err(|source| OpenError::LmstfyAdmin { address, source })?)
+            }
+            None => None,
+        };
+        let lmstfy_admin = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
         let secret = TokenText::generate()?;
         let store = Arc::new(Watched::told(store, settings.metrics.clone()));
-        let door = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
-        let state = AppState::new(store, store_name, door, settings);
-        let lmstfy = lmstfy::Api::new(state.clone());
+        let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
+        let state = AppState::new(store, store_name, auth, settings);
+        let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
         let router = router(state.clone(), lmstfy.clone());
-        let mut server = Self { address, commands, secret, state, lmstfy, serving: JoinSet::new() };
+        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: JoinSet::new() };
         server.serving.spawn(server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
+        if let Some(listener) = admin {
+            let router = lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone());
+            server.serve(listener, router, HttpLimits::default(), None);
+        }
         if let Some(listener) = for_commands {
             server.serve(listener, router.clone(), settings.limits, None);
         }
@@ -149,48 +129,9 @@ impl HttpServer {
         self.secret.as_str()
     }
 
-    /// Those whose jobs come and go by this door, for a runner to look after.
-    pub fn tenants(&self) -> Tenants {
-        self.state.tenants.clone()
-    }
-
-    /// Keeps lmstfy's API to what the settings want of it, and answers for its admin API at `admin`. Tells where that is.
-    ///
-    /// # Errors
-    /// The listener does not know its own address.
-    pub fn set_lmstfy(
-        &mut self,
-        settings: &LmstfySettings,
-        admin: Option<TcpListener>,
-    ) -> io::Result<Option<SocketAddr>> {
-        if !settings.enabled {
-            self.lmstfy.close();
-        }
-        let Some(admin) = admin else { return Ok(None) };
-        let address = admin.local_addr()?;
-        let router = lmstfy::admin(self.lmstfy.clone(), settings.accounts.clone());
-        self.serve(admin, router, HttpLimits::default(), None);
-        Ok(Some(address))
-    }
-
-    /// Says which topics there are and who does their jobs, from now on. Once.
-    pub fn set_registry(&self, registry: watch::Receiver<Arc<HandlerRegistry>>) {
-        self.state.registry.set(registry).ok();
-    }
-
-    /// Takes components in by this way, from now on. Once.
-    pub fn set_uploads(&self, intake: ComponentUploads) {
-        self.state.uploads.set(intake).ok();
-    }
-
-    /// Lets tenants be moved between the stores that this store is made of, from now on. Once.
-    pub fn set_moves(&self, moves: Arc<dyn TenantPlacements>) {
-        self.state.moves.set(moves).ok();
-    }
-
-    /// What `/readyz` is to say.
-    pub fn set_phase(&self, phase: Phase) {
-        self.state.phase.send_replace(phase);
+    /// Where lmstfy's admin API answers, if the settings want one.
+    pub fn lmstfy_admin_address(&self) -> Option<SocketAddr> {
+        self.lmstfy_admin
     }
 
     /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.

@@ -225,7 +225,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
         let settings = HttpServerSettings { tls: Some(files.settings()), ..HttpServerSettings::default() };
-        let server = HttpServer::open(listener, store, "here", &settings).await.unwrap();
+        let server = HttpServer::start(listener, store, "here", &settings).await.unwrap();
         let port = server.address().port();
 
         // Who says nothing keeps nobody waiting.
