@@ -47,6 +47,19 @@ impl Diagnostic {
         self
     }
 
+    /// Says "did you mean …?" if one of the choices is near to what was written, else what `help` says.
+    pub(super) fn suggest<'a>(
+        self,
+        written: &str,
+        choices: impl Iterator<Item = &'a str>,
+        help: impl FnOnce() -> String,
+    ) -> Self {
+        match did_you_mean(written, choices) {
+            Some(hint) => self.label(hint),
+            None => self.help(help()),
+        }
+    }
+
     /// Blots out what the caret points at: it may be a password, and messages end up in logs.
     pub(super) fn redacted(mut self) -> Self {
         let text = &self.source.text;

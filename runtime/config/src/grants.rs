@@ -5,10 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use toml::de::DeValue;
-
 use super::diagnostic::Span;
-use super::read::{Problems, Section, Value, name};
+use super::read::{NAME_RULE, Problems, Section, Value};
 use gristmill_core::job::Name;
 use gristmill_core::topic::{Capability, Grants};
 
@@ -133,18 +131,8 @@ fn file(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The topics that a handler may enqueue to, with the place of each; none if the key is absent.
+/// The topics that a handler may enqueue to, with the place of each; `None` if the key is absent.
 pub(super) fn enqueue(topic: &mut Section<'_>) -> Option<Vec<(Name, Span)>> {
-    let array = topic.read("enqueue", "an array of topics such as [\"notify\"]", DeValue::as_array)?;
-    let problems = topic.problems();
-    let mut targets = Vec::new();
-    for value in array {
-        match value.get_ref().as_str() {
-            Some(text) => targets.extend(name(text, value.span(), problems).map(|name| (name, value.span()))),
-            None => {
-                problems.add(problems.at(value.span(), "`enqueue` must be an array of topics such as [\"notify\"]"))
-            }
-        }
-    }
-    Some(targets)
+    let must = "an array of topics such as [\"notify\"]";
+    topic.list("enqueue", must, "is no name", |text| text.parse().map_err(|_| NAME_RULE.to_owned()))
 }

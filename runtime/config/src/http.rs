@@ -69,7 +69,7 @@ fn tls(section: &mut Section<'_>, folder: &Path) -> Option<TlsSettings> {
         if path.is_none() && !tls.has(key) {
             let title = format!("[http.tls] does not say where its `{key}` is");
             let help = "it needs `certificate` and `key`, which are paths of PEM files";
-            tls.problems().add(tls.problems().at(place.clone(), title).help(help));
+            tls.problems().report(place.clone(), title, help);
         }
         path.map(|path| folder.join(path))
     });

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use toml::de::DeValue;
-
 use super::diagnostic::Span;
 use super::ranges;
 use super::read::Section;
-use gristmill_core::http_grant::{HostPattern, HttpGrant, IpNet, parse_network};
+use gristmill_core::http_grant::{BadPattern, HostPattern, HttpGrant, IpNet, parse_network};
 
 /// A grant, and where its parts stand: whoever bounds it points at them.
 #[derive(Debug)]
@@ -26,7 +24,7 @@ pub(super) fn http(topic: &mut Section<'_>) -> Option<Written> {
     if section.value("allow").is_none_or(|value| value.get_ref().as_array().is_some_and(|hosts| hosts.is_empty())) {
         let title = "`http` grants no host";
         let help = "name them, as in allow = [\"hooks.example.com\", \"*.example.org\"], or leave the section out";
-        problems.add(problems.at(place, title).help(help));
+        problems.report(place, title, help);
     }
     let networks = networks(&mut section, "networks").unwrap_or_default();
     let mut grant = HttpGrant::of(allow.iter().map(|(pattern, _)| pattern.clone()).collect());
@@ -42,39 +40,12 @@ pub(super) fn http(topic: &mut Section<'_>) -> Option<Written> {
 /// Patterns of hosts, each with its place; none if the key is absent.
 pub(super) fn patterns(section: &mut Section<'_>, key: &'static str) -> Option<Vec<(HostPattern, Span)>> {
     let must = "an array of hosts such as [\"hooks.example.com\", \"*.example.org\"]";
-    texts(section, key, must, "is no pattern of hosts", |text| {
-        text.parse::<HostPattern>().map_err(|error| error.to_string())
-    })
+    section
+        .list(key, must, "is no pattern of hosts", |text| text.parse().map_err(|error: BadPattern| error.to_string()))
 }
 
 /// Networks, each with its place; none if the key is absent.
 pub(super) fn networks(section: &mut Section<'_>, key: &'static str) -> Option<Vec<(IpNet, Span)>> {
     let must = "an array of networks such as [\"10.1.2.0/24\", \"127.0.0.1\"]";
-    texts(section, key, must, "is no network", parse_network)
-}
-
-/// An array of strings, each of which `read` accepts or says what is wrong with.
-fn texts<T>(
-    section: &mut Section<'_>,
-    key: &'static str,
-    must: &str,
-    is_none: &str,
-    read: impl Fn(&str) -> Result<T, String>,
-) -> Option<Vec<(T, Span)>> {
-    let array = section.read(key, must, DeValue::as_array)?;
-    let problems = section.problems();
-    let mut found = Vec::new();
-    for value in array {
-        let Some(text) = value.get_ref().as_str() else {
-            problems.add(problems.at(value.span(), format!("`{key}` must be {must}")));
-            continue;
-        };
-        match read(text) {
-            Ok(item) => found.push((item, value.span())),
-            Err(problem) => {
-                problems.add(problems.at(value.span(), format!("`{text}` {is_none}")).help(problem));
-            }
-        }
-    }
-    Some(found)
+    section.list(key, must, "is no network", parse_network)
 }

@@ -34,7 +34,7 @@ pub(super) fn journal(root: &mut Section<'_>, folder: &Path) -> Option<JournalSe
         Some(_) => section.path("path"),
         None => {
             let help = "write path = \"journal.jsonl\", or leave [journal] out";
-            problems.add(problems.at(place, "[journal] does not say to which file: it needs a `path`").help(help));
+            problems.report(place, "[journal] does not say to which file: it needs a `path`", help);
             None
         }
     };

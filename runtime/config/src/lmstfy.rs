@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use super::grants::{self, Secrets};
 use super::read::Section;
@@ -40,7 +41,7 @@ impl Password {
     /// Whether it is this one. Takes as long whether both differ early, late or not at all.
     pub fn is(&self, text: &[u8]) -> bool {
         let other = Self::of(text);
-        self.0.iter().zip(other.0).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+        self.0.ct_eq(&other.0).into()
     }
 }
 
@@ -64,7 +65,7 @@ pub(super) fn lmstfy(root: &mut Section<'_>, folder: &Path, secrets: Secrets) ->
         } else {
             let title = "`admin` in [lmstfy] is not a loopback address, and there are no accounts";
             let help = "whoever could reach it could make tokens: use 127.0.0.1 or [::1], or name [lmstfy.accounts]";
-            section.problems().add(section.problems().at(span, title).help(help));
+            section.problems().report(span, title, help);
         }
     }
     section.finish();

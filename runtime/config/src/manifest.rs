@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::diagnostic::{Diagnostic, Source, Span};
 use super::grants::Secrets;
 use super::http::{self, HttpSettings};
 use super::journal::{self, JournalSettings};
@@ -186,14 +186,11 @@ impl Manifest {
         let folder = self.handlers.folder.display();
         let title = format!("topic `{topic}` has no handler: there is no {folder}/{handler}.wasm that can be used");
         let problem = self.source.complain(self.places.get(topic).cloned(), title);
-        match did_you_mean(handler.as_str(), available.iter().map(Name::as_str)) {
-            Some(hint) => problem.label(hint),
-            None if available.is_empty() => problem.help("the folder has no usable component at all"),
-            None => {
-                let names: Vec<_> = available.iter().map(Name::as_str).collect();
-                problem.help(format!("there are: {}", names.join(", ")))
-            }
-        }
+        let names: Vec<_> = available.iter().map(Name::as_str).collect();
+        problem.suggest(handler.as_str(), names.iter().copied(), || match names.as_slice() {
+            [] => "the folder has no usable component at all".to_owned(),
+            names => format!("there are: {}", names.join(", ")),
+        })
     }
 }
 

@@ -34,6 +34,11 @@ impl Problems {
         self.found.borrow_mut().push(problem);
     }
 
+    /// Adds a mistake with its remedy.
+    pub(super) fn report(&self, span: Span, title: impl Into<String>, help: impl Into<String>) {
+        self.add(self.at(span, title).help(help));
+    }
+
     /// In the order of the text.
     pub(super) fn into_vec(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
@@ -94,16 +99,41 @@ impl<'t> Section<'t> {
         must: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let Some(text) = value.get_ref().as_str() else {
-            self.problems.add(self.mismatch(key, value, must));
-            return None;
-        };
-        let read = read(text);
+        let read = read(self.string(key, value, must)?);
         if read.is_none() {
             let title = format!("`{key}` in {} must be {must}", self.name);
             self.problems.add(self.problems.at(value.span(), title));
         }
         read
+    }
+
+    /// The string at a key that was asked for; anything else is reported.
+    fn string<'v>(&self, key: &str, value: &'v Spanned<DeValue<'_>>, must: &str) -> Option<&'v str> {
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            self.problems.add(self.mismatch(key, value, must));
+        }
+        text
+    }
+
+    /// An array of strings, each of which `parse` accepts or says how to write; `None` if the key is absent.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        must: &str,
+        mistake: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<(T, Span)>> {
+        let array = self.read(key, must, DeValue::as_array)?;
+        let mut list = Vec::new();
+        for value in array {
+            match value.get_ref().as_str().map(|text| (text, parse(text))) {
+                Some((_, Ok(item))) => list.push((item, value.span())),
+                Some((text, Err(help))) => self.problems.report(value.span(), format!("`{text}` {mistake}"), help),
+                None => self.problems.add(self.problems.at(value.span(), format!("`{key}` must be {must}"))),
+            }
+        }
+        Some(list)
     }
 
     fn mismatch(&self, key: &str, value: Value<'_>, must: &str) -> Diagnostic {
@@ -119,26 +149,16 @@ impl<'t> Section<'t> {
 
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let value = self.value(key)?;
-        match value.get_ref().as_str() {
-            Some(text) if !text.is_empty() => Some(PathBuf::from(text)),
-            Some(_) => {
-                self.problems.add(self.problems.at(value.span(), format!("`{key}` in {} is empty", self.name)));
-                None
-            }
-            None => {
-                self.problems.add(self.mismatch(key, value, "a path"));
-                None
-            }
+        let text = self.string(key, value, "a path")?;
+        if text.is_empty() {
+            self.problems.add(self.problems.at(value.span(), format!("`{key}` in {} is empty", self.name)));
         }
+        (!text.is_empty()).then(|| PathBuf::from(text))
     }
 
     pub(super) fn name(&mut self, key: &'static str) -> Option<Name> {
         let value = self.value(key)?;
-        let Some(text) = value.get_ref().as_str() else {
-            self.problems.add(self.mismatch(key, value, "a name"));
-            return None;
-        };
-        name(text, value.span(), self.problems)
+        name(self.string(key, value, "a name")?, value.span(), self.problems)
     }
 
     /// A bounded setting; leaves the slot alone if the key is absent or its value is refused.
@@ -184,10 +204,7 @@ impl<'t> Section<'t> {
         let Some(value) = self.value(key) else { return };
         let quoted: Vec<_> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let must = quoted.join(" or ");
-        let Some(written) = value.get_ref().as_str() else {
-            self.problems.add(self.mismatch(key, value, &must));
-            return;
-        };
+        let Some(written) = self.string(key, value, &must) else { return };
         match choices.iter().find(|(word, _)| *word == written) {
             Some((_, choice)) => *slot = *choice,
             None => {
@@ -262,7 +279,7 @@ impl<'t> Section<'t> {
         }
         if let Some((written, _)) = self.table.get_key_value(key) {
             let title = format!("`{key}` has no place in {}", self.name);
-            self.problems.add(self.problems.at(written.span(), title).help(help));
+            self.problems.report(written.span(), title, help);
         }
     }
 
@@ -274,20 +291,20 @@ impl<'t> Section<'t> {
                 continue;
             }
             let problem = self.problems.at(key.span(), format!("unknown key `{written}` in {}", self.name));
-            self.problems.add(match did_you_mean(written, self.known.iter().copied()) {
-                Some(hint) => problem.label(hint),
-                None => problem.help(format!("known here: {}", self.known.join(", "))),
-            });
+            let known = || format!("known here: {}", self.known.join(", "));
+            self.problems.add(problem.suggest(written, self.known.iter().copied(), known));
         }
     }
 }
 
-/// Reads a name, or reports why it is none.
+/// How to write a name.
+pub(super) const NAME_RULE: &str = "a name is 1 to 128 of A-Z a-z 0-9 - _ . and begins with a letter or a digit";
+
+/// Reads a name, or reports that it is not one.
 pub(super) fn name(text: &str, span: Span, problems: &Problems) -> Option<Name> {
     let name = text.parse();
     if name.is_err() {
-        let rule = "a name is 1 to 128 of A-Z a-z 0-9 - _ . and begins with a letter or a digit";
-        problems.add(problems.at(span, format!("`{text}` is no name")).help(rule));
+        problems.report(span, format!("`{text}` is no name"), NAME_RULE);
     }
     name.ok()
 }
@@ -341,26 +358,14 @@ impl FromBase for Duration {
     }
 }
 
-impl FromBase for u64 {
-    fn from_base(base: u64) -> Self {
-        base
-    }
+macro_rules! from_base {
+    ($($number:ty),+) => {$(
+        impl FromBase for $number {
+            fn from_base(base: u64) -> Self {
+                Self::try_from(base).unwrap_or(Self::MAX)
+            }
+        }
+    )+};
 }
 
-impl FromBase for u32 {
-    fn from_base(base: u64) -> Self {
-        Self::try_from(base).unwrap_or(Self::MAX)
-    }
-}
-
-impl FromBase for u8 {
-    fn from_base(base: u64) -> Self {
-        Self::try_from(base).unwrap_or(Self::MAX)
-    }
-}
-
-impl FromBase for usize {
-    fn from_base(base: u64) -> Self {
-        Self::try_from(base).unwrap_or(Self::MAX)
-    }
-}
+from_base!(u8, u32, u64, usize);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::diagnostic::{Span, did_you_mean};
+use super::diagnostic::Span;
 use super::read::{Problems, Section, name};
 use super::store::{self, StoreSettings};
 use gristmill_core::job::Name;
@@ -22,22 +22,22 @@ pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings
         let Some(name) = name(written, span.clone(), problems) else { continue };
         if written == HOME {
             let title = format!("`{HOME}` is what the store of [store] is called");
-            problems.add(problems.at(span, title).help("write its address into [store], or choose another name here"));
+            problems.report(span, title, "write its address into [store], or choose another name here");
             continue;
         }
         let has_url = section.has("url");
         if !has_url {
             let title = format!("{} does not say where it is", section.title());
-            problems.add(problems.at(span.clone(), title).help("every store but the home store needs a `url`"));
+            problems.report(span.clone(), title, "every store but the home store needs a `url`");
         }
         let settings = store::settings(&mut section, folder);
         section.finish();
         let others = std::iter::once((HOME, home)).chain(stores.iter().map(|(name, other)| (name.as_str(), other)));
         if let Some((other, _)) = others.into_iter().find(|(_, other)| has_url && other.is_same_store(&settings)) {
             let title = format!("`{name}` and `{other}` are the same store");
-            problems.add(problems.at(span, title).help(
-                "each store has an address of its own, or at least a `prefix` of its own in a Redis that they share",
-            ));
+            let help =
+                "each store has an address of its own, or at least a `prefix` of its own in a Redis that they share";
+            problems.report(span, title, help);
             continue;
         }
         stores.insert(name, settings);
@@ -70,13 +70,9 @@ pub(super) fn residences(
         }
         let names = || std::iter::once(HOME).chain(stores.keys().map(Name::as_str));
         let problem = problems.at(span, format!("there is no store `{store}`"));
-        problems.add(match did_you_mean(store.as_str(), names()) {
-            Some(hint) => problem.label(hint),
-            None => problem.help(format!(
-                "there are: {}; a section [stores.{store}] makes one",
-                names().collect::<Vec<_>>().join(", ")
-            )),
-        });
+        let all = || names().collect::<Vec<_>>().join(", ");
+        let help = || format!("there are: {}; a section [stores.{store}] makes one", all());
+        problems.add(problem.suggest(store.as_str(), names(), help));
     }
     residences
 }

@@ -270,7 +270,7 @@ fn a_topics_handler_is_its_namesake_unless_it_names_another() {
 
 #[test]
 fn every_bound_holds_at_its_edges_and_not_beyond() {
-    for bounds in ranges::ALL {
+    for &bounds in ranges::ALL {
         let section = match bounds.key {
             "threads" | "shutdown-grace" => "server",
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
@@ -303,7 +303,7 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
 #[test]
 fn the_reference_tells_every_range() {
     let reference = include_str!("../../../docs/manifest.md");
-    for bounds in ranges::ALL {
+    for &bounds in ranges::ALL {
         let (start, range) = (format!("| `{}` |", bounds.key), format!("| {} |", bounds.range()));
         let told = reference.lines().any(|line| line.starts_with(&start) && line.contains(&range));
         assert!(told, "docs/manifest.md has no line `{start} … {range} …`");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bounds::{self, Bounds};
-use super::diagnostic::{Span, did_you_mean};
+use super::diagnostic::Span;
 use super::grants::{self, Secrets};
 use super::http_grant;
 use super::limits::{self, TenantLimits};
@@ -78,11 +78,8 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         let problems = section.problems();
         if written == DEFAULT_TENANT {
             let title = format!("the tenant `{DEFAULT_TENANT}` has no section of its own");
-            problems.add(
-                problems
-                    .at(span, title)
-                    .help("write its topics as [topics.NAME], its defaults as [defaults], its limits as [limits]"),
-            );
+            let help = "write its topics as [topics.NAME], its defaults as [defaults], its limits as [limits]";
+            problems.report(span, title, help);
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
@@ -176,13 +173,13 @@ impl Topics {
             let problem =
                 problems.at(span.clone(), format!("`enqueue` names the topic `{id}`, which is not in this manifest"));
             let others = self.topics.keys().filter(|id| id.tenant == *tenant).map(|id| id.topic.as_str());
-            problems.add(match did_you_mean(target.as_str(), others) {
-                Some(hint) => problem.label(hint),
-                None => problem.help(format!(
-                    "a topic that a file in the handlers folder makes needs a section here too, if only an empty [{}]",
-                    section_of(&id)
-                )),
-            });
+            let help = || {
+                let section = section_of(&id);
+                format!(
+                    "a topic that a file in the handlers folder makes needs a section here too, if only an empty [{section}]"
+                )
+            };
+            problems.add(problem.suggest(target.as_str(), others, help));
         }
     }
 }
@@ -231,7 +228,7 @@ fn backoff(section: &mut Section<'_>, backoff: &mut Backoff) {
         let show = |wait| DURATION.show(millis(wait));
         let title =
             format!("`base` of the backoff is longer than its `max`: {} and {}", show(backoff.base), show(backoff.max));
-        problems.add(problems.at(value.span(), title).help("no wait is longer than `max`: raise it or lower `base`"));
+        problems.report(value.span(), title, "no wait is longer than `max`: raise it or lower `base`");
     }
 }
 

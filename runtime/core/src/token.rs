@@ -1,7 +1,7 @@
-//! What a token is: what somebody at the door says to be let in, and what they may do then.
+//! Tokens: what a client sends to identify itself, and what it may do.
 //!
-//! Its text is shown once, to whoever makes it. Stores keep its SHA-256, which is enough to know it again; a text as long as
-//! those that are made here cannot be found from it.
+//! A token's text is shown once, when it is made. Stores keep its SHA-256, which is enough to recognise it; a text as long as
+//! those made here cannot be found from its hash.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,21 +22,24 @@ use crate::time::Timestamp;
 /// How many tokens a tenant may have, and how many may be for all tenants.
 pub const TOKENS_PER_TENANT: usize = 1000;
 
+/// Hex digits of a token's id.
+const ID_DIGITS: usize = 16;
+
 /// Bytes of a description.
 pub const DESCRIPTION_BYTES: usize = 1024;
 
-/// What the texts begin with that are made here, so that people and scanners for secrets know them.
+/// The beginning of every text made here, so that people and scanners for secrets recognise it.
 const MARK: &str = "gm_";
 
-/// What somebody may do in a tenant, or in all of them.
+/// What a client may do in a tenant, or in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Bring jobs.
+    /// Push jobs.
     Push,
     /// Claim and settle jobs.
     Work,
-    /// Look at jobs and topics.
+    /// Read jobs and topics.
     Read,
     /// Everything else: cancel, pause, respawn, delete, components, tokens.
     Admin,
@@ -51,7 +54,7 @@ pub struct TokenText(String);
 #[serde(try_from = "String", into = "String")]
 pub struct TokenHash([u8; 32]);
 
-/// The first 16 hex digits of a token's hash: enough for people to tell tokens apart, and nothing that lets anybody in.
+/// The first 16 hex digits of a token's hash: enough for people to tell tokens apart, and no secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenId(Arc<str>);
@@ -68,13 +71,13 @@ pub struct BadTokenHash;
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub hash: TokenHash,
-    /// None: for all tenants.
+    /// `None` for all tenants.
     pub tenant: Option<Name>,
     pub scopes: BTreeSet<Scope>,
     /// For people; at most [`DESCRIPTION_BYTES`].
     pub description: String,
     pub limits: TokenLimits,
-    /// How long it is good for; none: until it is revoked.
+    /// How long it is valid; `None` until it is revoked.
     pub expires_in: Option<Duration>,
 }
 
@@ -82,18 +85,18 @@ pub struct NewToken {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     pub id: TokenId,
-    /// None: for all tenants.
+    /// `None` for all tenants.
     pub tenant: Option<Name>,
     pub scopes: BTreeSet<Scope>,
     pub description: String,
     /// By the store's clock, as everything here.
     pub created_at: Timestamp,
-    /// From then on it lets nobody in.
+    /// From then on it is refused.
     pub expires_at: Option<Timestamp>,
     pub limits: TokenLimits,
 }
 
-/// How much may be asked for with a token.
+/// How many requests may be made with a token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenLimits {
@@ -166,7 +169,7 @@ impl TokenText {
     }
 }
 
-/// One that somebody brought.
+/// A text that a client sent.
 impl From<String> for TokenText {
     fn from(text: String) -> Self {
         Self(text)
@@ -180,7 +183,7 @@ impl fmt::Debug for TokenText {
 }
 
 impl TokenHash {
-    /// Of any text: who comes from elsewhere brings their own tokens.
+    /// The hash of any text: clients that move here may bring their own tokens.
     pub fn of(text: &str) -> Self {
         Self(Sha256::digest(text.as_bytes()).into())
     }
@@ -194,11 +197,10 @@ impl TokenHash {
     }
 
     pub fn id(&self) -> TokenId {
-        let digits: String = self.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        TokenId(digits.into())
+        TokenId(String::from(*self).get(..ID_DIGITS).unwrap_or_default().into())
     }
 
-    /// Whether both are the same. Takes as long whether they differ early, late or not at all.
+    /// Whether both are the same, in constant time.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -215,22 +217,21 @@ impl TryFrom<String> for TokenHash {
     type Error = BadTokenHash;
 
     fn try_from(text: String) -> Result<Self, BadTokenHash> {
-        let digits = text.as_bytes();
-        let (pairs, rest) = digits.as_chunks::<2>();
-        let digit = |c: u8| match c {
-            b'0'..=b'9' => Ok(c - b'0'),
-            b'a'..=b'f' => Ok(c - b'a' + 10),
-            _ => Err(BadTokenHash),
-        };
-        let bytes: Result<Vec<u8>, _> = pairs.iter().map(|&[high, low]| Ok(digit(high)? << 4 | digit(low)?)).collect();
-        if rest.is_empty() { Self::from_bytes(&bytes?) } else { Err(BadTokenHash) }
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(&text, &mut bytes).map_err(|_| BadTokenHash)?;
+        if is_lower_hex(&text) { Ok(Self(bytes)) } else { Err(BadTokenHash) }
     }
 }
 
 impl From<TokenHash> for String {
     fn from(hash: TokenHash) -> Self {
-        hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(hash.0)
     }
+}
+
+/// So that one hash has one text.
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl TokenId {
@@ -243,7 +244,7 @@ impl FromStr for TokenId {
     type Err = BadTokenId;
 
     fn from_str(text: &str) -> Result<Self, BadTokenId> {
-        let fits = text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let fits = text.len() == ID_DIGITS && is_lower_hex(text);
         if fits { Ok(Self(text.into())) } else { Err(BadTokenId(text.into())) }
     }
 }
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_long_and_never_the_same() {
+    fn a_new_text_is_long_and_unlike_any_other() {
         let (one, other) = (TokenText::generate().unwrap(), TokenText::generate().unwrap());
         assert_ne!(one, other);
         assert!(one.as_str().starts_with("gm_") && one.as_str().len() == 46, "{}", one.as_str().len());

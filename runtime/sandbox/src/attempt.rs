@@ -28,8 +28,7 @@ impl Version {
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex: String = self.0.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        f.pad(&hex)
+        f.pad(&hex::encode(self.0.get(..6).unwrap_or_default()))
     }
 }
 

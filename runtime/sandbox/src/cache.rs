@@ -83,7 +83,7 @@ pub(super) fn artifact_key(engine: &Engine, kind: Kind, wasm: &[u8]) -> String {
         core_module::ingredients().iter().for_each(|ingredient| hasher.0.update(ingredient));
     }
     hasher.0.update(wasm);
-    hasher.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hasher.0.finalize())
 }
 
 #[expect(unsafe_code, reason = "an artifact is native code; wasmtime cannot check it")]

@@ -4,7 +4,6 @@
 //! store itself, in the step that would store the job, says whether the key was used before; and the id of the job that
 //! holds it says for which request.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName};
@@ -94,11 +93,7 @@ fn digits(parts: &[&[u8]], count: usize) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let hash = hash.finalize();
-    let mut text = String::with_capacity(count);
-    for byte in hash.iter().take(count / 2) {
-        // Writing to a text does not fail.
-        write!(text, "{byte:02x}").ok();
-    }
+    let mut text = hex::encode(hash.finalize());
+    text.truncate(count);
     text
 }

@@ -1,6 +1,5 @@
 //! Who asks, in lmstfy's way: by a token in a header or in the query, perhaps with a pool before it.
 
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -98,10 +97,7 @@ async fn known(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refusal
 
 /// Names a client so that people find it, and that the same client has the same name again.
 fn worker(address: IpAddr, token: &TokenId) -> WorkerId {
-    let mut name = format!("lmstfy-{address}-");
-    // Not the token's id itself: what a job's view shows is seen by more people than the list of tokens.
-    for byte in Sha256::digest(format!("{address} {token}")).iter().take(4) {
-        write!(name, "{byte:02x}").ok();
-    }
-    WorkerId::pull(&name)
+    // Not the token's id itself: a job's view is shown to more people than the list of tokens.
+    let digits: String = hex::encode(Sha256::digest(format!("{address} {token}"))).chars().take(8).collect();
+    WorkerId::pull(&format!("lmstfy-{address}-{digits}"))
 }
