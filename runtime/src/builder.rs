@@ -1,5 +1,6 @@
 //! Settings, and the steps from them to a running [`Gristmill`].
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,9 +11,10 @@ use crate::gristmill::{Background, Gristmill};
 use crate::http;
 use crate::open::{Layout, Opened, open_patiently};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
-use gristmill_core::job::WorkerId;
+use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
+use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
 use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{Handlers, HttpServerSettings, Phase, RunnerStatus};
@@ -27,11 +29,17 @@ pub struct Builder {
     manifest: Manifest,
     insecure: bool,
     compiler: CompilerProcess,
+    native: BTreeMap<Name, NativeHandler>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { manifest: Manifest::default_at(Path::new("")), insecure: false, compiler: CompilerProcess::This }
+        Self {
+            manifest: Manifest::default_at(Path::new("")),
+            insecure: false,
+            compiler: CompilerProcess::This,
+            native: BTreeMap::new(),
+        }
     }
 }
 
@@ -64,6 +72,21 @@ impl Builder {
     pub fn handlers(mut self, folder: impl Into<PathBuf>) -> Self {
         self.manifest.handlers.folder = folder.into();
         self
+    }
+
+    /// Does the jobs of a topic by an async function of this program. The topic is of the default tenant and of this name;
+    /// others choose the function by `handler` in the manifest.
+    ///
+    /// # Errors
+    /// The text is not the name of a topic.
+    pub fn handler<F, T, O>(mut self, name: &str, function: F) -> Result<Self, BadName>
+    where
+        F: Fn(NativeJob) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<O, HandlerError>> + Send + 'static,
+        O: Into<Output>,
+    {
+        self.native.insert(name.parse()?, NativeHandler::new(function));
+        Ok(self)
     }
 
     /// Where the HTTP server listens; [`Listen::Off`] for none.
@@ -118,18 +141,19 @@ impl Builder {
             observer: None,
             metrics: metrics.clone(),
             tenants,
+            journal: journal.clone(),
         };
         let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
 
         let folder = manifest.handlers.folder.clone();
-        let reloader = Reloader::start_measured(manifest, sandbox, metrics).await;
-        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?;
+        let reloader = Reloader::start(manifest, sandbox, metrics).await;
+        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?.with_native(self.native);
         let registry = reloader.registry();
         let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
         status.send_modify(|status| status.handlers = Some(handlers));
         let topics = registry.borrow().entries().count();
         tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
-        let runner = Runner::start_with_journal(store.clone(), registry, settings, journal.clone());
+        let runner = Runner::start(store.clone(), registry, settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn(|stop| reloader.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);

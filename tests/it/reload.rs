@@ -180,8 +180,8 @@ async fn a_component_that_takes_long_to_compile_holds_up_no_other() {
     let mut folder = Folder::new(place.path().to_owned());
     folder.look(&sandbox()).unwrap();
     let first = folder.loaded().await;
-    assert_eq!(first.loaded[0].name.as_str(), "b-quick");
-    assert_eq!(folder.loaded().await.loaded[0].name.as_str(), "a-slow");
+    assert_eq!(first.loaded[0].0.as_str(), "b-quick");
+    assert_eq!(folder.loaded().await.loaded[0].0.as_str(), "a-slow");
     assert!(!folder.is_loading());
 }
 

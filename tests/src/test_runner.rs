@@ -101,7 +101,7 @@ impl TestRunner {
     async fn run(&mut self) {
         let manifest = Manifest::load(&self.manifest()).unwrap_or_else(|error| panic!("{error}"));
         let metrics = Arc::<Metrics>::default();
-        let reloader = Reloader::start_measured(manifest, sandbox(), metrics.clone()).await.unwrap();
+        let reloader = Reloader::start(manifest, sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let handlers = Handlers { registry: reloader.registry(), uploads: reloader.uploads() };
@@ -125,6 +125,7 @@ impl TestRunner {
             observer: Some(Arc::new(move |record| records.lock().push(record.clone()))),
             metrics: metrics.clone(),
             tenants,
+            journal: None,
         };
         let store = Arc::new(Watched::measured(self.store.clone(), metrics));
         self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());

@@ -18,7 +18,7 @@ use super::stopwatch::Stopwatch;
 use gristmill_config::{JournalSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
-use gristmill_runner::handlers::{Handler, HandlerRegistry};
+use gristmill_runner::handlers::{Code, Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
 
@@ -110,21 +110,23 @@ impl TestBed {
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         observer: Observer,
     ) -> anyhow::Result<Running> {
+        let worker = WorkerId::new("bench");
+        let journal = self
+            .journals
+            .as_ref()
+            .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &worker));
+        let journal = journal.transpose().context("failed to open a journal")?;
         let settings = RunnerSettings {
-            worker: WorkerId::new("bench"),
+            worker,
             concurrency: self.settings.concurrency,
             threads: self.settings.threads,
             shutdown_grace: Duration::from_secs(5),
             observer: Some(observer),
             metrics: Arc::default(),
             tenants: Tenants::default(),
+            journal: journal.clone(),
         };
-        let journal = self
-            .journals
-            .as_ref()
-            .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &settings.worker));
-        let journal = journal.transpose().context("failed to open a journal")?;
-        let runner = Runner::start_with_journal(self.store.store.clone(), registry, settings, journal.clone());
+        let runner = Runner::start(self.store.store.clone(), registry, settings);
         Ok(Running { runner: runner.context("failed to start a runner")?, journal })
     }
 
@@ -197,7 +199,7 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
         // The operator who measures a component trusts it.
         settings.grants = Arc::new(Grants { switches: Capability::switches().collect(), ..Grants::default() });
         manifest.topics.insert(topic, settings);
-        handlers.insert(name.clone(), Handler { name, component });
+        handlers.insert(name.clone(), Handler { name, code: Code::Component(component) });
     }
     HandlerRegistry::new(&manifest, &handlers, &HandlerRegistry::default())
 }

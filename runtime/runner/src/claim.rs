@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
-use super::execute::Work;
+use super::execute::{ExecutorContext, Work, execute};
 use super::guests::Guests;
-use super::in_flight::{InFlight, give_back_lost};
+use super::in_flight::give_back_lost;
 use super::lease;
 use super::slots::{Slots, TopicSlots};
-use super::store_retry::StoreRetry;
-use crate::handlers::{HandlerRegistry, TopicHandler};
-use gristmill_core::job::{Claim, TopicId, WorkerId};
+use super::start::Context;
+use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
+use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_metrics::Metrics;
-use gristmill_store::{ClaimFrom, Claimed, Store};
+use gristmill_store::{ClaimFrom, Claimed};
 
 /// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
 const TOPICS_AT_ONCE: usize = 64;
@@ -26,22 +25,20 @@ const TOPICS_AT_LEAST: usize = 16;
 const WORTH_ASKING: usize = 16;
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
 const GATHER: Duration = Duration::from_millis(1);
+/// Topics with ready jobs that are remembered although no handler may be there yet: their jobs begin when it comes.
+const HOT_MAX: usize = 10_000;
 /// A refused claim is tried again after this long.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 /// The claiming loop's own things.
 pub(super) struct Claimer {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) worker: WorkerId,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
+    pub(super) context: Context,
     pub(super) slots: Arc<Slots>,
-    pub(super) in_flight: Arc<InFlight>,
     pub(super) guests: Guests,
-    pub(super) metrics: Arc<Metrics>,
+    /// For native handlers, which do not run on the guests' threads.
+    pub(super) executor: Arc<ExecutorContext>,
     /// Topics that have ready jobs.
     pub(super) ready: mpsc::Receiver<TopicId>,
-    pub(super) stop: CancellationToken,
 }
 
 /// What the loop remembers from round to round.
@@ -60,10 +57,12 @@ impl Claimer {
     /// Claims until stopped.
     pub(super) async fn run(mut self) {
         let mut memory = Memory::default();
-        let mut returns = self.retry.returns();
-        while !self.stop.is_cancelled() {
+        let mut returns = self.context.retry.returns();
+        while !self.context.stop.is_cancelled() {
             self.hear(&mut memory);
-            let registry = Arc::clone(&self.registry.borrow_and_update());
+            let is_new = self.context.registry.has_changed().unwrap_or_default();
+            let registry = Arc::clone(&self.context.registry.borrow_and_update());
+            memory.prune(&registry, is_new);
             // Before the plan: an attempt that ends between plan and wait must end the wait.
             let ended = self.slots.ended();
             let from = memory.plan(&registry, self.slots.free());
@@ -71,22 +70,22 @@ impl Claimer {
                 self.wait(&mut memory, ended).await;
                 continue;
             }
-            match self.retry.call(|| self.store.claim(&self.worker, &from)).await {
+            match self.context.retry.call(|| self.context.store.claim(&self.context.worker, &from)).await {
                 Some(Ok(claimed)) => {
                     let part_is_back = std::mem::replace(&mut memory.returns, claimed.returns) != claimed.returns;
                     self.dispatch(claimed, &registry, &mut memory);
                     if part_is_back || returns.has_changed().unwrap_or_default() {
                         returns.mark_unchanged();
-                        self.give_back_lost(&registry).await;
+                        give_back_lost(&self.context, registry.tenants()).await;
                     }
                 }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
                     // Of several tenants, some may have been served.
-                    self.give_back_lost(&registry).await;
+                    give_back_lost(&self.context, registry.tenants()).await;
                     tokio::select! {
                         () = tokio::time::sleep(AFTER_REFUSAL) => {}
-                        () = self.stop.cancelled() => {}
+                        () = self.context.stop.cancelled() => {}
                     }
                 }
                 None => return,
@@ -105,9 +104,9 @@ impl Claimer {
     /// Waits for a reason to claim. `ended`: how many attempts had ended when there was none.
     async fn wait(&mut self, memory: &mut Memory, ended: u64) {
         tokio::select! {
-            () = self.stop.cancelled() => {}
+            () = self.context.stop.cancelled() => {}
             Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
-            () = changed(&mut self.registry) => {}
+            () = changed(&mut self.context.registry) => {}
             () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
@@ -120,27 +119,42 @@ impl Claimer {
         }
     }
 
-    async fn give_back_lost(&self, registry: &HandlerRegistry) {
-        give_back_lost(&self.store, &self.retry, &self.worker, registry.tenants(), &self.in_flight).await;
-    }
-
     fn dispatch(&self, claimed: Claimed, registry: &HandlerRegistry, memory: &mut Memory) {
         for topic in &claimed.drained {
             memory.hot.remove(topic);
         }
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
-        let unwanted = self.in_flight.take(&claimed.claims);
-        let work = claimed.claims.into_iter().zip(unwanted).map(|(claim, unwanted)| {
+        let unwanted = self.context.in_flight.take(&claimed.claims);
+        let mut for_guests = Vec::with_capacity(claimed.claims.len());
+        for (claim, unwanted) in claimed.claims.into_iter().zip(unwanted) {
             let topic = &claim.job.spec.topic;
-            let slot = self.slots.enter(memory.topic_slots(topic, &self.metrics));
+            let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics));
             let clock_offset_ms = offset_ms(&claim, host_now);
-            Work { entry: registry.get(topic).cloned(), slot, arrived, clock_offset_ms, unwanted, claim }
-        });
-        self.guests.hand_over(work.collect());
+            let entry = registry.get(topic).cloned();
+            let is_native = entry.as_deref().and_then(|entry| entry.handler.as_ref()).is_some_and(Handler::is_native);
+            let work = Work { entry, slot, arrived, clock_offset_ms, unwanted, claim };
+            if is_native {
+                tokio::spawn(execute(work, Arc::clone(&self.executor)));
+            } else {
+                for_guests.push(work);
+            }
+        }
+        self.guests.hand_over(for_guests);
     }
 }
 
 impl Memory {
+    /// Forgets topics that have no handler, once they are many: the listener's polls name them again. Forgets the slots of
+    /// topics that a new registry does not have.
+    fn prune(&mut self, registry: &HandlerRegistry, is_new: bool) {
+        if self.hot.len() > HOT_MAX {
+            self.hot.retain(|topic| registry.get(topic).is_some_and(|entry| entry.handler.is_some()));
+        }
+        if is_new {
+            self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
+        }
+    }
+
     /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
     fn plan(&mut self, registry: &HandlerRegistry, free: usize) -> Vec<ClaimFrom> {
         let after = self.last.clone();
@@ -192,33 +206,23 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::execute::ExecutorContext;
     use super::*;
     use gristmill_store::embedded::EmbeddedStore;
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
-        let (stop, (tell, ready)) = (CancellationToken::new(), mpsc::channel(1));
-        let context = Arc::new(ExecutorContext {
+        let (tell, ready) = mpsc::channel(1);
+        let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
+        let executor = Arc::new(ExecutorContext {
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
             extensions: mpsc::channel(1).0,
-            ending: stop.clone(),
-            abort: stop.clone(),
+            ending: context.stop.clone(),
+            abort: context.stop.clone(),
             metrics: Arc::default(),
         });
-        let claimer = Claimer {
-            store: Arc::new(EmbeddedStore::in_memory().await.unwrap()),
-            retry: Arc::new(StoreRetry::new(stop.clone())),
-            worker: WorkerId::new("w"),
-            registry: watch::channel(Arc::default()).1,
-            slots: Slots::new(8),
-            in_flight: Arc::default(),
-            guests: Guests::start(1, &context).unwrap().0,
-            metrics: Arc::default(),
-            ready,
-            stop,
-        };
+        let guests = Guests::start(1, &executor).unwrap().0;
+        let claimer = Claimer { context, slots: Slots::new(8), guests, executor, ready };
         (claimer, tell)
     }
 
@@ -228,7 +232,7 @@ mod tests {
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
         let mut taken: Vec<_> =
-            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.metrics))).collect();
+            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.context.metrics))).collect();
         let ended = claimer.slots.ended();
         // One of eight: it waits for three more.
         drop(taken.pop());

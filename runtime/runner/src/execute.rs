@@ -13,11 +13,11 @@ use super::lease_extender::Extension;
 use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
-use crate::handlers::{Handler, TopicHandler};
+use crate::handlers::{Code, Handler, TopicHandler};
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::Outcome;
 use gristmill_metrics::Metrics;
-use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, LogSink, Report};
+use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -53,8 +53,11 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
     let report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, &context).await;
 
+    let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
     let run = Run {
-        version: entry.as_deref().and_then(|entry| entry.handler.as_ref()).map(Handler::version),
+        version: handler.and_then(Handler::version),
+        // A component that began has used fuel. What was cut off has neither fuel nor a duration that is known.
+        ran: report.fuel > 0 || (handler.is_some_and(Handler::is_native) && !report.duration.is_zero()),
         started,
         queued: started.saturating_duration_since(arrived),
         duration: started.elapsed(),
@@ -83,14 +86,14 @@ async fn run(
         None => without_running(Outcome::HandlerMissing),
         Some(_) if context.abort.is_cancelled() => without_running(Outcome::ShuttingDown),
         Some((entry, handler)) => {
-            record::log_start(claim, handler.version());
+            record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
             let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);
             tokio::select! {
                 biased;
-                report = invoke(entry, &handler.component, attempt) => report,
+                report = invoke(entry, handler, attempt) => report,
                 () = keep_lease(claim, context, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
                 () = context.abort.cancelled() => without_running(Outcome::ShuttingDown),
             }
@@ -98,12 +101,13 @@ async fn run(
     }
 }
 
-/// In a fresh instance, or in one that the topic kept.
-async fn invoke(entry: &TopicHandler, component: &Component, attempt: Attempt) -> Report {
-    match &entry.instances {
-        None => component.invoke(attempt).await,
-        // In a box: topics that keep nothing shall not carry it around.
-        Some(instances) => Box::pin(instances.invoke(component, attempt)).await,
+/// As a function of this program, in a fresh instance, or in one that the topic kept.
+async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Attempt) -> Report {
+    match (&handler.code, &entry.instances) {
+        (Code::Component(component), None) => component.invoke(attempt).await,
+        // In boxes: the usual attempt does not carry the others around.
+        (Code::Component(component), Some(instances)) => Box::pin(instances.invoke(component, attempt)).await,
+        (Code::Native(function), _) => Box::pin(function.invoke(attempt)).await,
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::store_retry::StoreRetry;
-use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
+use super::start::Context;
+use gristmill_core::job::{Claim, JobId, Lease, Name};
 use gristmill_core::outcome::Verdict;
-use gristmill_store::{Settlement, Store};
+use gristmill_store::Settlement;
 use parking_lot::Mutex;
 
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
@@ -72,13 +72,8 @@ fn key(lease: &Lease) -> (Name, JobId) {
 ///
 /// For the claimer alone, between two claims: else a claim that is on its way would look like a lost one. What is settled
 /// meanwhile is fenced.
-pub(super) async fn give_back_lost(
-    store: &Arc<dyn Store>,
-    retry: &StoreRetry,
-    worker: &WorkerId,
-    tenants: &BTreeSet<Name>,
-    in_flight: &InFlight,
-) {
+pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) {
+    let Context { store, retry, worker, in_flight, .. } = context;
     for tenant in tenants {
         let in_hand = in_flight.of(tenant);
         let lost = match retry.call(|| store.claims_of(tenant, worker, &in_hand)).await {
@@ -104,7 +99,7 @@ pub(super) async fn give_back_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_core::job::{Job, JobSpec, Payload, TopicId};
+    use gristmill_core::job::{Job, JobSpec, Payload, TopicId, WorkerId};
     use gristmill_core::time::Timestamp;
 
     fn claim(spec: &JobSpec, delivery: u64) -> Claim {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::lease;
-use super::store_retry::StoreRetry;
+use super::start::Context;
 use gristmill_core::job::Lease;
 use gristmill_sandbox::CheckpointRequest;
 use gristmill_store::Store;
@@ -33,7 +33,8 @@ impl Extension {
 }
 
 /// Prolongs leases until every sender is gone.
-pub(super) async fn extensions(store: Arc<dyn Store>, retry: Arc<StoreRetry>, mut asked: mpsc::Receiver<Extension>) {
+pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Extension>) {
+    let Context { store, retry, .. } = context;
     let mut batch = Vec::new();
     while asked.recv_many(&mut batch, AT_ONCE).await > 0 {
         let (leases, replies): (Vec<_>, Vec<_>) =

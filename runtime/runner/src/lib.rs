@@ -25,6 +25,7 @@ mod lease;
 mod lease_extender;
 mod listen;
 mod migrate;
+pub mod native;
 mod precise_timer;
 mod reap;
 mod record;

@@ -1,42 +1,34 @@
 //! Hears what waits and what is cancelled: the store's signals at once, and a slow look of its own in case some were lost.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
-use super::in_flight::InFlight;
 use super::migrate::NextDue;
-use super::store_retry::StoreRetry;
+use super::start::Context;
 use super::tenants::{self, Outside};
-use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_store::{Signal, Store};
+use gristmill_store::Signal;
 
 /// How often to look without having been called, at most; jittered towards later so that runners do not look together.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Where news go.
 pub(super) struct Listener {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
+    pub(super) context: Context,
     pub(super) outside: watch::Receiver<Outside>,
-    pub(super) in_flight: Arc<InFlight>,
     pub(super) ready: mpsc::Sender<TopicId>,
     pub(super) due: mpsc::Sender<NextDue>,
-    pub(super) stop: CancellationToken,
 }
 
 impl Listener {
     /// Listens until stopped. Subscribes anew when the tenants change.
     pub(super) async fn run(mut self) {
-        while !self.stop.is_cancelled() {
+        while !self.context.stop.is_cancelled() {
             let tenants = self.tenants();
             let list: Vec<Name> = tenants.iter().cloned().collect();
-            let Some(subscribed) = self.retry.call(|| self.store.signals(&list)).await else { return };
+            let Some(subscribed) = self.context.retry.call(|| self.context.store.signals(&list)).await else { return };
             let signals = subscribed.unwrap_or_else(|error| {
                 tracing::error!("failed to subscribe, jobs are noticed with delay: {:#}", anyhow::Error::from(error));
                 mpsc::channel(1).1
@@ -47,7 +39,7 @@ impl Listener {
 
     fn tenants(&mut self) -> BTreeSet<Name> {
         self.outside.mark_unchanged();
-        tenants::all(&self.registry.borrow_and_update(), &self.outside)
+        tenants::all(&self.context.registry.borrow_and_update(), &self.outside)
     }
 
     /// Until stopped, or the tenants are others.
@@ -56,10 +48,10 @@ impl Listener {
         self.look(tenants).await;
         loop {
             let pause = TICK.mul_f64(1.0 + fastrand::f64() / 2.0);
-            let stop = self.stop.clone();
+            let stop = self.context.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => return,
-                Ok(()) = self.registry.changed() => {
+                Ok(()) = self.context.registry.changed() => {
                     if self.tenants() != *tenants {
                         return;
                     }
@@ -82,7 +74,7 @@ impl Listener {
         match signal {
             Signal::Ready(topic) => self.say_ready(topic).await,
             Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
-            Signal::Cancelled(tenant, job) => self.in_flight.cancel(&tenant, &job),
+            Signal::Cancelled(tenant, job) => self.context.in_flight.cancel(&tenant, &job),
             Signal::Finished(..) => {}
             Signal::Lost => self.look(tenants).await,
         }
@@ -90,11 +82,11 @@ impl Listener {
 
     async fn look(&self, tenants: &BTreeSet<Name>) {
         for tenant in tenants {
-            let registry = self.registry.borrow().clone();
-            match self.retry.call(|| self.store.poll_work(tenant, registry.raw_topics(tenant))).await {
+            let registry = self.context.registry.borrow().clone();
+            match self.context.retry.call(|| self.context.store.poll_work(tenant, registry.raw_topics(tenant))).await {
                 Some(Ok(wanted)) => {
                     for job in &wanted.cancelled {
-                        self.in_flight.cancel(tenant, job);
+                        self.context.in_flight.cancel(tenant, job);
                     }
                     for topic in wanted.ready {
                         self.say_ready(topic).await;
@@ -112,7 +104,7 @@ impl Listener {
 
     /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
     async fn say_ready(&self, topic: TopicId) {
-        let ours = self.registry.borrow().tenants().contains(&topic.tenant);
+        let ours = self.context.registry.borrow().tenants().contains(&topic.tenant);
         if ours {
             self.ready.send(topic).await.ok();
         }

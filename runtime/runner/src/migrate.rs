@@ -1,16 +1,14 @@
 //! Moves due jobs to ready at the moment they are due.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::precise_timer::PreciseTimer;
-use super::store_retry::StoreRetry;
+use super::start::Context;
 use gristmill_core::job::Name;
-use gristmill_store::{Migrated, Store};
+use gristmill_store::Migrated;
 
 /// Jobs in one call: a burst of due jobs must not hold up the store for longer than a few milliseconds.
 const AT_ONCE: usize = 1000;
@@ -27,13 +25,8 @@ pub(super) struct NextDue {
 }
 
 /// Migrates until stopped.
-pub(super) async fn run(
-    store: Arc<dyn Store>,
-    retry: Arc<StoreRetry>,
-    timer: PreciseTimer,
-    mut news: mpsc::Receiver<NextDue>,
-    stop: CancellationToken,
-) {
+pub(super) async fn run(context: Context, timer: PreciseTimer, mut news: mpsc::Receiver<NextDue>) {
+    let Context { store, retry, stop, .. } = context;
     let mut timers: HashMap<Name, Instant> = HashMap::new();
     loop {
         let next = timers.iter().min_by_key(|(_, at)| **at).map(|(tenant, at)| (tenant.clone(), *at));

@@ -1,22 +1,18 @@
 //! Says that this worker lives, and takes back what dead ones and overrun leases left behind.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::journal::Journal;
 use super::record::AttemptRecord;
-use super::store_retry::StoreRetry;
-use super::tenants::{self, Tenants};
-use crate::handlers::HandlerRegistry;
-use gristmill_core::job::{Lease, Name, WorkerId};
+use super::start::Context;
+use super::tenants;
+use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;
-use gristmill_metrics::Metrics;
-use gristmill_store::{Overdue, Settled, Settlement, Store, StoreError};
+use gristmill_store::{Overdue, Settled, Settlement, StoreError};
 
 /// How often a worker says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -27,14 +23,8 @@ const AT_ONCE: usize = 500;
 
 /// The reaping loop's own things.
 pub(super) struct Reaper {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) worker: WorkerId,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
-    pub(super) tenants: Tenants,
+    pub(super) context: Context,
     pub(super) journal: Option<Journal>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) stop: CancellationToken,
 }
 
 /// Whether this worker can conclude from silence that others are dead.
@@ -75,12 +65,14 @@ impl Hearing {
 impl Reaper {
     /// Beats and reaps until stopped.
     pub(super) async fn run(self) {
-        let (mut hearing, outside) = (Hearing::new(self.retry.returns(), Instant::now()), self.tenants.outside());
+        let (mut hearing, outside) =
+            (Hearing::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
         while let Some(heard) = self.beat().await {
             hearing.note(heard, Instant::now());
-            let tenants = tenants::all(&self.registry.borrow(), &outside);
+            let tenants = tenants::all(&self.context.registry.borrow(), &outside);
             for tenant in &tenants {
-                while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.stop.is_cancelled() {}
+                while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.context.stop.is_cancelled() {
+                }
                 // A thousand tenants on a distant store take longer than a heartbeat may.
                 if hearing.heard_at.elapsed() > HEARTBEAT {
                     let Some(heard) = self.beat().await else { return };
@@ -92,8 +84,8 @@ impl Reaper {
                 tokio::select! {
                     () = tokio::time::sleep_until(round) => break,
                     // Ends of leases that were given out over HTTP, where nobody beats.
-                    tenant = self.tenants.next_end() => while self.reap(&tenant, hearing.dead_after(Instant::now())).await {},
-                    () = self.stop.cancelled() => return,
+                    tenant = self.context.tenants.next_end() => while self.reap(&tenant, hearing.dead_after(Instant::now())).await {},
+                    () = self.context.stop.cancelled() => return,
                 }
             }
         }
@@ -101,7 +93,7 @@ impl Reaper {
 
     /// Whether the store took it; none: stopped.
     async fn beat(&self) -> Option<bool> {
-        let answer = self.retry.call(|| self.store.heartbeat(&self.worker)).await?;
+        let answer = self.context.retry.call(|| self.context.store.heartbeat(&self.context.worker)).await?;
         Some(match answer {
             Ok(()) => true,
             Err(error) => {
@@ -114,7 +106,7 @@ impl Reaper {
     /// True: there may be more, and it helps to go on.
     async fn reap(&self, tenant: &Name, dead_after: Duration) -> bool {
         // Not tried again: after an outage others must be given time to be heard.
-        let mut overdue = match self.store.overdue(tenant, dead_after, AT_ONCE).await {
+        let mut overdue = match self.context.store.overdue(tenant, dead_after, AT_ONCE).await {
             Ok(overdue) => overdue,
             Err(error) => {
                 self.put_off(tenant, error);
@@ -123,12 +115,12 @@ impl Reaper {
         };
         let may_be_more = overdue.len() == AT_ONCE;
         // Whoever reads this lives, whatever the store has heard of it.
-        overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.worker);
+        overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.context.worker);
         if overdue.is_empty() {
             return false;
         }
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
-        let answers = match self.store.settle(&settlements).await {
+        let answers = match self.context.store.settle(&settlements).await {
             Ok(answers) => answers,
             Err(error) => {
                 self.put_off(tenant, error);
@@ -147,23 +139,23 @@ impl Reaper {
 
     fn note(&self, record: &AttemptRecord) {
         let Lease { job, topic, worker, .. } = &record.claim.lease;
-        self.metrics.topic(topic).attempt(&record.measured());
-        self.metrics.emit(|| record.taken_back_event());
-        record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
+        self.context.metrics.topic(topic).attempt(&record.measured());
+        self.context.metrics.emit(|| record.taken_back_event());
+        record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         tracing::warn!(%topic, %job, %worker, verdict = record.verdict.name(), "taken back from a lost worker");
     }
 
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
     fn put_off(&self, tenant: &Name, error: StoreError) {
         if error.is_unavailable() {
-            self.retry.note_away(error);
+            self.context.retry.note_away(error);
         } else {
             tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
         }
     }
 
     fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
-        let entry = self.registry.borrow().get(&overdue.claim.lease.topic).cloned();
+        let entry = self.context.registry.borrow().get(&overdue.claim.lease.topic).cloned();
         let topic = entry.as_deref().map(|entry| &entry.topic);
         let settlement = decide(&overdue.claim, topic, outcome(overdue), Vec::new());
         Settlement { only_if_overdue: Some(dead_after), ..settlement }

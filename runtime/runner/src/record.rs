@@ -29,10 +29,12 @@ pub struct AttemptRecord {
 /// How an attempt ran, by this process's monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// `None`: it never got as far as a component.
+    /// `None`: the handler is native, or the attempt never got as far as a handler.
     pub version: Option<Version>,
     /// When the attempt was taken up.
     pub started: Instant,
+    /// A handler ran, to its end or to a limit; what was cut off, or never began, is in no histogram.
+    pub ran: bool,
     /// From when the claim was here until the attempt was taken up.
     pub queued: Duration,
     /// Of the attempt.
@@ -49,8 +51,7 @@ impl AttemptRecord {
     /// The attempt as it is counted.
     pub(super) fn measured(&self) -> Attempt {
         let end = End::of(&self.verdict, self.settled);
-        // An attempt that was cut off, or never began, has used no fuel that is known of.
-        let ran = self.run.filter(|run| run.fuel > 0);
+        let ran = self.run.filter(|run| run.ran);
         let waited = |run: Run| self.claim.claimed_at.since(self.claim.job.due_at) + run.queued;
         let first = ran.filter(|_| self.claim.lease.delivery == 1);
         let last = ran.filter(|_| matches!(end, End::Acked | End::Dead(_)));
@@ -128,7 +129,8 @@ fn event_of(kind: EventKind, claim: &Claim) -> Event {
 }
 
 /// Logs that an attempt begins.
-pub(super) fn log_start(claim: &Claim, version: Version) {
+pub(super) fn log_start(claim: &Claim, handler: &Handler) {
+    let version = &handler.code;
     let (job, attempt) = (&claim.lease.job, claim.attempt);
     let TopicId { tenant, topic } = &claim.lease.topic;
     let waited = claim.claimed_at.since(claim.job.due_at);
@@ -140,7 +142,7 @@ pub(super) fn start_event(claim: &Claim, handler: &Handler) -> Event {
     Event {
         worker: Some(claim.lease.worker.to_string()),
         handler: Some(handler.name.clone()),
-        version: Some(handler.version().to_string()),
+        version: handler.version().map(|version| version.to_string()),
         ..event_of(EventKind::JobStarted, claim)
     }
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::in_flight::InFlight;
 use super::journal::Journal;
 use super::record::{AttemptRecord, Observer, Run};
 use super::slots::Slot;
+use super::start::Context;
 use super::store_retry::StoreRetry;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::OutcomeKind;
-use gristmill_metrics::Metrics;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
@@ -33,18 +32,15 @@ pub(super) struct Finished {
 /// The settling loop's own things.
 #[derive(Clone)]
 pub(super) struct Settler {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) in_flight: Arc<InFlight>,
+    pub(super) context: Context,
     pub(super) observer: Option<Observer>,
     pub(super) journal: Option<Journal>,
-    pub(super) metrics: Arc<Metrics>,
 }
 
 impl Settler {
     /// Settles until every sender is gone and nothing is left.
     pub(super) async fn run(self, finished: mpsc::UnboundedReceiver<Finished>) {
-        match self.store.lanes() {
+        match self.context.store.lanes() {
             1 => self.settle(finished).await,
             lanes => self.by_lane(lanes, finished).await,
         }
@@ -55,7 +51,8 @@ impl Settler {
         let mut settling = JoinSet::new();
         let lanes = (0..lanes).map(|_| {
             let (lane, to_settle) = mpsc::unbounded_channel();
-            let settler = Self { retry: Arc::new(self.retry.apart()), ..self.clone() };
+            let retry = Arc::new(self.context.retry.apart());
+            let settler = Self { context: Context { retry, ..self.context.clone() }, ..self.clone() };
             settling.spawn(settler.settle(to_settle));
             lane
         });
@@ -64,7 +61,7 @@ impl Settler {
             tokio::select! {
                 next = finished.recv() => {
                     let Some(finished) = next else { break };
-                    let lane = self.store.lane(&finished.settlement.lease);
+                    let lane = self.context.store.lane(&finished.settlement.lease);
                     if lanes.get(lane).is_none_or(|lane| lane.send(finished).is_err()) {
                         return;
                     }
@@ -85,7 +82,7 @@ impl Settler {
                 .map(|Finished { claim, run, outcome, settlement, slot }| (settlement, (claim, run, outcome, slot)))
                 .unzip();
             let answers = self.ask(&settlements).await;
-            self.in_flight.put_down(&settlements);
+            self.context.in_flight.put_down(&settlements);
             let mut records = Vec::new();
             for (((claim, run, outcome, slot), settlement), settled) in others.into_iter().zip(settlements).zip(answers)
             {
@@ -105,9 +102,9 @@ impl Settler {
 
     /// What the store makes of them; of one that it refused, or did not answer in time, `None`.
     async fn ask(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
-        match self.retry.call(|| self.store.settle(settlements)).await {
+        match self.context.retry.call(|| self.context.store.settle(settlements)).await {
             Some(Ok(answers)) => answers.into_iter().map(Some).collect(),
-            Some(Err(error)) => one_by_one(&*self.store, &self.retry, settlements, error).await,
+            Some(Err(error)) => one_by_one(&*self.context.store, &self.context.retry, settlements, error).await,
             None => {
                 let attempts = settlements.len();
                 tracing::error!(
@@ -120,8 +117,8 @@ impl Settler {
     }
 
     fn note(&self, record: &AttemptRecord) {
-        if self.metrics.events().has_subscribers() {
-            record.event().into_iter().for_each(|event| self.metrics.emit(|| event));
+        if self.context.metrics.events().has_subscribers() {
+            record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         }
         record.log();
         if let (Some(observer), Some(Settled::Done)) = (&self.observer, record.settled) {

@@ -21,9 +21,8 @@ use super::record::Observer;
 use super::settle::Settler;
 use super::slots::Slots;
 use super::store_retry::StoreRetry;
-use super::sweep::Sweeper;
 use super::tenants::Tenants;
-use super::{lease_extender, migrate};
+use super::{lease_extender, migrate, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
@@ -50,11 +49,13 @@ pub struct RunnerSettings {
     pub metrics: Arc<Metrics>,
     /// Who else has jobs than the registry's tenants: what the door tells, and what the store knows.
     pub tenants: Tenants,
+    /// Where every attempt is written down.
+    pub journal: Option<Journal>,
 }
 
 impl std::fmt::Debug for RunnerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { worker, concurrency, threads, shutdown_grace, observer: _, metrics: _, tenants: _ } = self;
+        let Self { worker, concurrency, threads, shutdown_grace, .. } = self;
         write!(f, "{worker}: {concurrency} at once on {threads} threads, grace {shutdown_grace:?}")
     }
 }
@@ -62,26 +63,56 @@ impl std::fmt::Debug for RunnerSettings {
 /// A running runner. Dropping it without [`Runner::shutdown`] leaves its jobs to be reaped.
 #[derive(Debug)]
 pub struct Runner {
-    store: Arc<dyn Store>,
-    settings: RunnerSettings,
-    retry: Arc<StoreRetry>,
-    registry: watch::Receiver<Arc<HandlerRegistry>>,
+    context: Context,
+    shutdown_grace: Duration,
     slots: Arc<Slots>,
-    in_flight: Arc<InFlight>,
-    context: Arc<ExecutorContext>,
-    /// No new work.
-    stop: CancellationToken,
+    /// The runner is shutting down: handlers may ask and finish early.
+    ending: CancellationToken,
+    /// The grace is over: what still runs is given back.
+    abort: CancellationToken,
     /// The store is given up.
     give_up: CancellationToken,
-    /// Everything that brings new work; it owns the guests.
+    /// The loops that bring new work; one of them owns the guests.
     bringing: JoinSet<()>,
     settling: JoinSet<()>,
     reaping: JoinSet<()>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
+/// What the loops of a runner share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) retry: Arc<StoreRetry>,
+    pub(super) worker: WorkerId,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
+    pub(super) tenants: Tenants,
+    pub(super) in_flight: Arc<InFlight>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) stop: CancellationToken,
+}
+
+#[cfg(test)]
+impl Context {
+    /// A context without handlers.
+    pub(super) fn of(store: Arc<dyn Store>) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            store,
+            retry: Arc::new(StoreRetry::new(stop.clone())),
+            worker: WorkerId::new("w"),
+            registry: watch::Sender::default().subscribe(),
+            tenants: Tenants::default(),
+            in_flight: Arc::default(),
+            metrics: Arc::default(),
+            stop,
+        }
+    }
+}
+
 impl Runner {
-    /// Starts to work on what the registry offers. Must be called within a tokio runtime.
+    /// Starts to work on what the registry offers. Must be called within a tokio runtime. The journal, if there is one,
+    /// stays the caller's: to be closed after [`Runner::shutdown`].
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -90,116 +121,49 @@ impl Runner {
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         settings: RunnerSettings,
     ) -> io::Result<Self> {
-        Self::start_with_journal(store, registry, settings, None)
-    }
-
-    /// The same, and writes every attempt down. The journal stays the caller's: to be closed after [`Runner::shutdown`].
-    ///
-    /// # Errors
-    /// Those of [`Runner::start`].
-    pub fn start_with_journal(
-        store: Arc<dyn Store>,
-        registry: watch::Receiver<Arc<HandlerRegistry>>,
-        settings: RunnerSettings,
-        journal: Option<Journal>,
-    ) -> io::Result<Self> {
-        let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+        let RunnerSettings { worker, concurrency, threads, shutdown_grace, observer, metrics, tenants, journal } =
+            settings;
+        let give_up = CancellationToken::new();
         let retry = Arc::new(StoreRetry::new(give_up.clone()));
-        let (slots, in_flight) = (Slots::new(settings.concurrency), Arc::new(InFlight::default()));
+        let (in_flight, stop) = (Arc::default(), CancellationToken::new());
+        let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, stop };
+        let slots = Slots::new(concurrency);
+        measure(&context.metrics, &slots, concurrency, journal.as_ref());
 
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
-        let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        let metrics = settings.metrics.clone();
-        let running = slots.clone();
-        let most = settings.concurrency as u64;
-        metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.running() as u64);
-        metrics.register("gristmill_node_guests_max", Gauge, "Attempts that may be in flight.", move || most);
-        if let Some(journal) = &journal {
-            let help = "Attempts that are missing in the journal because it did not keep up.";
-            metrics.register("gristmill_node_journal_lost_total", Counter, help, journal.lost());
-        }
-        let context =
-            Arc::new(ExecutorContext { finished, checkpoints, extensions, ending, abort, metrics: metrics.clone() });
-        let (guests, threads) = Guests::start(settings.threads, &context)?;
-
         let mut settling = JoinSet::new();
-        let settler = Settler {
-            store: store.clone(),
-            retry: retry.clone(),
-            in_flight: in_flight.clone(),
-            observer: settings.observer.clone(),
-            journal: journal.clone(),
-            metrics: metrics.clone(),
-        };
+        let settler = Settler { context: context.clone(), observer, journal: journal.clone() };
         settling.spawn(settler.run(to_settle));
-        settling.spawn(lease_extender::checkpoints(store.clone(), to_save));
-        settling.spawn(lease_extender::extensions(store.clone(), retry.clone(), to_extend));
+        settling.spawn(lease_extender::checkpoints(context.store.clone(), to_save));
+        settling.spawn(lease_extender::extensions(context.clone(), to_extend));
 
+        let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
+        let executor = Arc::new(ExecutorContext {
+            finished,
+            checkpoints,
+            extensions,
+            ending: ending.clone(),
+            abort: abort.clone(),
+            metrics: context.metrics.clone(),
+        });
+        let (guests, threads) = Guests::start(threads, &executor)?;
         let (ready, hear_ready) = mpsc::channel(SIGNALS);
         let (due, hear_due) = mpsc::channel(SIGNALS);
         let mut bringing = JoinSet::new();
-        let listener = Listener {
-            store: store.clone(),
-            retry: retry.clone(),
-            registry: registry.clone(),
-            outside: settings.tenants.outside(),
-            in_flight: in_flight.clone(),
-            ready,
-            due,
-            stop: stop.clone(),
-        };
-        bringing.spawn(listener.run());
-        bringing.spawn(migrate::run(store.clone(), retry.clone(), PreciseTimer::new()?, hear_due, stop.clone()));
-        let sweeper = Sweeper { store: store.clone(), retry: retry.clone(), registry: registry.clone() };
-        bringing.spawn(sweeper.run(stop.clone()));
-        bringing.spawn(settings.tenants.clone().run(store.clone(), retry.clone(), stop.clone()));
-        let claimer = Claimer {
-            store: store.clone(),
-            retry: retry.clone(),
-            worker: settings.worker.clone(),
-            registry: registry.clone(),
-            slots: slots.clone(),
-            in_flight: in_flight.clone(),
-            guests,
-            metrics: metrics.clone(),
-            ready: hear_ready,
-            stop: stop.clone(),
-        };
+        bringing.spawn(Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run());
+        bringing.spawn(migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
+        bringing.spawn(sweep::run(context.clone()));
+        bringing.spawn(context.tenants.clone().run(context.clone()));
+        let claimer = Claimer { context: context.clone(), slots: slots.clone(), guests, executor, ready: hear_ready };
         bringing.spawn(claimer.run());
 
+        // Goes on until everything else has ended: this worker must not be found dead meanwhile.
         let mut reaping = JoinSet::new();
-        let (worker, reap_store) = (settings.worker.clone(), store.clone());
-        let (reap_lifeline, reap_fleet) = (retry.clone(), registry.clone());
-        reaping.spawn(
-            Reaper {
-                store: reap_store,
-                retry: reap_lifeline,
-                worker,
-                registry: reap_fleet,
-                tenants: settings.tenants.clone(),
-                journal,
-                metrics,
-                stop: give_up.clone(),
-            }
-            .run(),
-        );
-        Ok(Self {
-            store,
-            settings,
-            retry,
-            registry,
-            slots,
-            in_flight,
-            context,
-            stop,
-            give_up,
-            bringing,
-            settling,
-            reaping,
-            threads,
-        })
+        let reaper = Reaper { context: Context { stop: give_up.clone(), ..context.clone() }, journal };
+        reaping.spawn(reaper.run());
+        Ok(Self { context, shutdown_grace, slots, ending, abort, give_up, bringing, settling, reaping, threads })
     }
 
     /// Attempts in flight.
@@ -220,12 +184,12 @@ impl Runner {
     /// Ends in order: no new work; guests may finish within the grace; the rest is given back without using up an
     /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early.
     pub async fn shutdown(mut self, hurry: CancellationToken) {
-        self.stop.cancel();
-        self.context.ending.cancel();
-        let grace = self.settings.shutdown_grace;
+        self.context.stop.cancel();
+        self.ending.cancel();
+        let grace = tokio::time::sleep(self.shutdown_grace);
         tokio::select! {
             () = self.finish() => {}
-            () = tokio::time::sleep(grace) => {}
+            () = grace => {}
             () = hurry.cancelled() => {}
         }
         // A claim that is still on its way may have had its effect: then this worker must be found dead and reaped.
@@ -238,17 +202,13 @@ impl Runner {
                 "still running at the end of the grace: given back, no attempt used up"
             );
         }
-        self.context.abort.cancel();
+        self.abort.cancel();
         self.end_guests().await;
-        self.registry
-            .borrow()
-            .entries()
-            .filter_map(|entry| entry.instances.as_ref())
-            .for_each(|instances| instances.clear());
+        let registry = self.context.registry.borrow().clone();
+        registry.entries().filter_map(|entry| entry.instances.as_ref()).for_each(|instances| instances.clear());
         let settled = self.end_settling().await;
         if settled {
-            let registry = self.registry.borrow().clone();
-            give_back_lost(&self.store, &self.retry, &self.settings.worker, registry.tenants(), &self.in_flight).await;
+            give_back_lost(&self.context, registry.tenants()).await;
         }
         self.give_up.cancel();
         while self.reaping.join_next().await.is_some() {}
@@ -265,7 +225,7 @@ impl Runner {
     }
 
     async fn retire(&self) {
-        if let Err(error) = self.store.retire(&self.settings.worker).await {
+        if let Err(error) = self.context.store.retire(&self.context.worker).await {
             tracing::warn!("left without saying so, it will be noticed: {:#}", anyhow::Error::from(error));
         }
     }
@@ -281,12 +241,9 @@ impl Runner {
         }
     }
 
-    /// False: the store did not take everything. The context holds the last senders of what is to be settled.
+    /// Returns `false` if the store did not take everything. The last senders of what is to be settled have ended with the
+    /// guests and the claimer.
     async fn end_settling(&mut self) -> bool {
-        let (ending, abort) = (self.context.ending.clone(), self.context.abort.clone());
-        let (finished, checkpoints, extensions) = (mpsc::unbounded_channel().0, mpsc::channel(1).0, mpsc::channel(1).0);
-        let metrics = self.context.metrics.clone();
-        self.context = Arc::new(ExecutorContext { finished, checkpoints, extensions, ending, abort, metrics });
         let settled = async { while self.settling.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(LAST_SETTLE, settled).await.is_ok();
         if !in_time {
@@ -294,5 +251,15 @@ impl Runner {
             while self.settling.join_next().await.is_some() {}
         }
         in_time
+    }
+}
+
+fn measure(metrics: &Metrics, slots: &Arc<Slots>, concurrency: usize, journal: Option<&Journal>) {
+    let (running, most) = (Arc::clone(slots), concurrency as u64);
+    metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.running() as u64);
+    metrics.register("gristmill_node_guests_max", Gauge, "Attempts that may be in flight.", move || most);
+    if let Some(journal) = journal {
+        let help = "Attempts that are missing in the journal because it did not keep up.";
+        metrics.register("gristmill_node_journal_lost_total", Counter, help, journal.lost());
     }
 }

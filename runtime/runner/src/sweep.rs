@@ -1,65 +1,51 @@
 //! Drops dead jobs that are older or more than their topic allows.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-use super::store_retry::StoreRetry;
-use crate::handlers::HandlerRegistry;
+use super::start::Context;
 use gristmill_core::topic::{DeadPolicy, Topic};
-use gristmill_store::{DeadLimits, Store};
+use gristmill_store::DeadLimits;
 
 /// How often, jittered so that runners do not sweep together. Until then a topic may be over its limits.
 const EVERY: Duration = Duration::from_secs(60);
 /// Topics in one call.
 const AT_ONCE: usize = 500;
 
-/// The sweeping loop's own things.
-pub(super) struct Sweeper {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
-}
-
-impl Sweeper {
-    /// Sweeps until stopped.
-    pub(super) async fn run(self, stop: CancellationToken) {
-        loop {
+/// Sweeps until stopped.
+pub(super) async fn run(context: Context) {
+    loop {
+        tokio::select! {
+            biased;
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(EVERY.mul_f64(0.5 + fastrand::f64())) => {}
+        }
+        let registry = context.registry.borrow().clone();
+        let limits: Vec<DeadLimits> = registry.entries().map(|entry| limits_of(&entry.topic)).collect();
+        for limits in limits.chunks(AT_ONCE) {
             tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(EVERY.mul_f64(0.5 + fastrand::f64())) => {}
-            }
-            let registry = self.registry.borrow().clone();
-            let limits: Vec<DeadLimits> = registry.entries().map(|entry| limits_of(&entry.topic)).collect();
-            for limits in limits.chunks(AT_ONCE) {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.sweep(limits) => {}
-                }
+                () = context.stop.cancelled() => return,
+                () = sweep(&context, limits) => {}
             }
         }
     }
+}
 
-    /// Until nothing is over its limits. Dropping it half-way leaves the rest for the next time.
-    async fn sweep(&self, limits: &[DeadLimits]) {
-        loop {
-            let dropped = match self.retry.call(|| self.store.sweep(limits)).await {
-                Some(Ok(dropped)) => dropped,
-                Some(Err(error)) => {
-                    tracing::error!("failed to drop old dead jobs: {:#}", anyhow::Error::from(error));
-                    return;
-                }
-                None => return,
-            };
-            for (DeadLimits { topic, .. }, jobs) in limits.iter().zip(&dropped).filter(|(_, jobs)| **jobs > 0) {
-                tracing::warn!(%topic, jobs, "discarded dead jobs over the topic's limits of age or number");
-            }
-            if dropped.iter().all(|jobs| *jobs == 0) {
+/// Drops until no topic is over its limits. Cancelled half-way it leaves the rest for the next time.
+async fn sweep(context: &Context, limits: &[DeadLimits]) {
+    loop {
+        let dropped = match context.retry.call(|| context.store.sweep(limits)).await {
+            Some(Ok(dropped)) => dropped,
+            Some(Err(error)) => {
+                tracing::error!("failed to drop old dead jobs: {:#}", anyhow::Error::from(error));
                 return;
             }
+            None => return,
+        };
+        for (DeadLimits { topic, .. }, jobs) in limits.iter().zip(&dropped).filter(|(_, jobs)| **jobs > 0) {
+            tracing::warn!(%topic, jobs, "discarded dead jobs over the topic's limits of age or number");
+        }
+        if dropped.iter().all(|jobs| *jobs == 0) {
+            return;
         }
     }
 }

@@ -9,12 +9,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::store_retry::StoreRetry;
+use super::start::Context;
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::Name;
-use gristmill_store::Store;
 
 /// How often the store is asked who has jobs, jittered; it may look at every key for that. Whoever comes to a door is known
 /// at once.
@@ -103,7 +101,8 @@ impl Tenants {
     }
 
     /// Asks the store now and then, until stopped.
-    pub(super) async fn run(self, store: Arc<dyn Store>, retry: Arc<StoreRetry>, stop: CancellationToken) {
+    pub(super) async fn run(self, context: Context) {
+        let Context { store, retry, stop, .. } = context;
         loop {
             tokio::select! {
                 biased;
@@ -150,6 +149,7 @@ pub(super) fn all(registry: &HandlerRegistry, outside: &watch::Receiver<Outside>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gristmill_store::Store;
     use gristmill_store::embedded::EmbeddedStore;
 
     fn name(text: &str) -> Name {
@@ -211,9 +211,10 @@ mod tests {
         let spec =
             gristmill_core::job::JobSpec::new("acme/a".parse().unwrap(), gristmill_core::job::Payload::default());
         store.push(&[gristmill_core::job::NewJob { spec, due: gristmill_core::job::Due::Now }]).await.unwrap();
-        let (tenants, stop) = (Tenants::default(), CancellationToken::new());
-        let mut outside = tenants.outside();
-        let running = tokio::spawn(tenants.clone().run(store, Arc::new(StoreRetry::new(stop.clone())), stop.clone()));
+        let tenants = Tenants::default();
+        let context = Context { tenants: tenants.clone(), ..Context::of(store) };
+        let (mut outside, stop) = (tenants.outside(), context.stop.clone());
+        let running = tokio::spawn(tenants.clone().run(context));
         outside.changed().await.unwrap();
         assert_eq!(known(&tenants), ["acme"]);
         stop.cancel();

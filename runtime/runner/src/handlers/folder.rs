@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::task::JoinSet;
 
-use super::registry::Handler;
+use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
-use gristmill_sandbox::{Sandbox, Version};
+use gristmill_sandbox::{Component, Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
@@ -32,7 +32,7 @@ pub struct Refusal {
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Handlers that were loaded for the first time or in a new version.
-    pub loaded: Vec<Handler>,
+    pub loaded: Vec<(Name, Component)>,
     /// Those of them that took the place of another version.
     pub replaced: BTreeSet<Name>,
     /// How long what was loaded took.
@@ -88,7 +88,7 @@ struct Load {
     name: Name,
     path: PathBuf,
     metadata: Metadata,
-    result: Result<Option<Handler>, String>,
+    result: Result<Option<Component>, String>,
     took: Duration,
 }
 
@@ -150,7 +150,7 @@ impl Folder {
     }
 
     fn begin_load(&mut self, name: Name, path: PathBuf, metadata: Metadata, sandbox: Sandbox) {
-        let current = self.handlers.get(&name).map(Handler::version);
+        let current = self.handlers.get(&name).and_then(Handler::version);
         self.loads.spawn(async move {
             let begun = Instant::now();
             // Read once: what is hashed, checked and compiled are the same bytes.
@@ -184,12 +184,13 @@ impl Folder {
             return changes;
         }
         match result {
-            Ok(Some(handler)) => {
-                if self.handlers.insert(name.clone(), handler.clone()).is_some() {
+            Ok(Some(component)) => {
+                let handler = Handler { name: name.clone(), code: Code::Component(component.clone()) };
+                if self.handlers.insert(name.clone(), handler).is_some() {
                     changes.replaced.insert(name.clone());
                 }
                 self.refused.remove(&name);
-                changes.loaded.push(handler);
+                changes.loaded.push((name.clone(), component));
             }
             Ok(None) => drop(self.refused.remove(&name)),
             Err(_) if is_fresh(&metadata) => {
@@ -203,7 +204,7 @@ impl Folder {
     }
 
     fn refuse(&mut self, name: &Name, path: &Path, reason: String) -> Refusal {
-        let serving = self.handlers.get(name).map(|handler| handler.version().to_string());
+        let serving = self.handlers.get(name).map(|handler| handler.code.to_string());
         let refusal = Refusal { handler: name.clone(), path: path.to_owned(), reason, serving };
         self.refused.insert(name.clone(), refusal.clone());
         refusal
@@ -248,7 +249,7 @@ pub(super) async fn load(
     bytes: &[u8],
     current: Option<Version>,
     sandbox: &Sandbox,
-) -> Result<Option<Handler>, String> {
+) -> Result<Option<Component>, String> {
     if name.as_str() == EXTERNAL {
         return Err(RESERVED.into());
     }
@@ -257,7 +258,7 @@ pub(super) async fn load(
         return Ok(None);
     }
     component.self_test(&Limits::default()).await.map_err(|reason| format!("its self-test failed: {reason}"))?;
-    Ok(Some(Handler { name: name.clone(), component }))
+    Ok(Some(component))
 }
 
 #[expect(clippy::disallowed_methods, reason = "compared with a file's time, which is this host's too")]

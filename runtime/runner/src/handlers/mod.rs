@@ -13,6 +13,6 @@ mod uploads;
 mod watch;
 
 pub use folder::{Folder, Refusal};
-pub use registry::{Handler, HandlerRegistry, TopicHandler};
+pub use registry::{Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
 pub use uploads::{ComponentUploads, UploadError};

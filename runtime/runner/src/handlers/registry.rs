@@ -1,24 +1,61 @@
 //! The snapshot that runners work by: every topic with its handler.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use crate::native::NativeHandler;
 use gristmill_config::{Admission, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::topic::{Capability, Topic};
 use gristmill_sandbox::{Component, InstancePool, Version};
 
-/// A component that passed every check, under the name of its file.
+/// What does jobs, and the name by which topics choose it.
 #[derive(Debug, Clone)]
 pub struct Handler {
     pub name: Name,
-    pub component: Component,
+    pub code: Code,
+}
+
+/// What a handler is made of.
+#[derive(Debug, Clone)]
+pub enum Code {
+    /// A component that passed every check, from the file of the handler's name.
+    Component(Component),
+    /// A function of this program.
+    Native(NativeHandler),
 }
 
 impl Handler {
-    pub fn version(&self) -> Version {
-        self.component.version()
+    /// Which component this is; `None` for a native handler.
+    pub fn version(&self) -> Option<Version> {
+        match &self.code {
+            Code::Component(component) => Some(component.version()),
+            Code::Native(_) => None,
+        }
+    }
+
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self.code, Code::Native(_))
+    }
+
+    /// What the handler needs and `topic` does not grant. A native handler has everything that its program has.
+    fn lacks(&self, topic: &Topic) -> Vec<Capability> {
+        match &self.code {
+            Code::Component(component) => topic.grants.lack(component.capabilities()),
+            Code::Native(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    /// The component's version, or `native`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Component(component) => component.version().fmt(f),
+            Self::Native(_) => f.pad("native"),
+        }
     }
 }
 
@@ -155,19 +192,20 @@ fn occupant(
 ) -> (Option<Handler>, Vec<Capability>) {
     let candidate = handlers.get(&topic.handler).filter(|_| !topic.external);
     let Some(candidate) = candidate else { return (None, Vec::new()) };
-    let lack = |handler: &Handler| topic.grants.lack(handler.component.capabilities());
-    let lacking = lack(candidate);
+    let lacking = candidate.lacks(topic);
     if lacking.is_empty() {
         return (Some(candidate.clone()), lacking);
     }
     let serving = before.get(&topic.id).and_then(|entry| entry.handler.clone());
-    (serving.filter(|handler| handler.name == topic.handler && lack(handler).is_empty()), lacking)
+    (serving.filter(|handler| handler.name == topic.handler && handler.lacks(topic).is_empty()), lacking)
 }
 
 fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
     let mut topics = manifest.topics.clone();
     let Some(tenant) = default_tenant() else { return topics };
-    for name in handlers.keys().filter(|_| manifest.handlers.auto_topics) {
+    // A program that registers a native handler wants its topic, whatever files may do.
+    let makes_topic = |handler: &&Handler| manifest.handlers.auto_topics || handler.is_native();
+    for Handler { name, .. } in handlers.values().filter(makes_topic) {
         let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
         topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
     }
@@ -176,11 +214,12 @@ fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<T
 
 /// With another version, or with settings changed in any way, what is kept is of no use any more.
 fn instance_pool(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHandler>>) -> Option<Arc<InstancePool>> {
+    let Code::Component(component) = &handler.code else { return None };
     if topic.reuse < 2 {
         return None;
     }
-    let version = |entry: &TopicHandler| entry.handler.as_ref().map(Handler::version);
-    let same = before.filter(|entry| entry.topic == *topic && version(entry) == Some(handler.version()));
+    let version = |entry: &TopicHandler| entry.handler.as_ref().and_then(Handler::version);
+    let same = before.filter(|entry| entry.topic == *topic && version(entry) == Some(component.version()));
     let kept = same.and_then(|entry| entry.instances.clone());
-    kept.or_else(|| Some(Arc::new(handler.component.instance_pool(topic.reuse))))
+    kept.or_else(|| Some(Arc::new(component.instance_pool(topic.reuse))))
 }

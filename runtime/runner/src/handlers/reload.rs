@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::folder::{Changes, Folder, Refusal};
-use super::registry::{Handler, HandlerRegistry, TopicHandler};
+use super::registry::{Code, Handler, HandlerRegistry, TopicHandler};
 use super::uploads::ComponentUploads;
 use super::watch::Hints;
+use crate::native::NativeHandler;
 use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_metrics::{self as metrics, Event, MetricType, Metrics, Reload};
@@ -33,6 +34,7 @@ pub struct Reloader {
     /// As last written in the file, which options of the command line may have overruled.
     fixed: Option<Fixed>,
     folder: Folder,
+    native: BTreeMap<Name, Handler>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
 }
@@ -60,19 +62,12 @@ impl Fixed {
 }
 
 impl Reloader {
-    /// Loads the folder once. What is refused is logged and does not keep the rest from serving.
+    /// Loads the folder once, and counts and emits what becomes of its files. What is refused is logged and does not keep
+    /// the rest from serving.
     ///
     /// # Errors
     /// The folder cannot be made or read.
-    pub async fn start(manifest: Manifest, sandbox: Sandbox) -> std::io::Result<Self> {
-        Self::start_measured(manifest, sandbox, Arc::default()).await
-    }
-
-    /// The same, and counts and tells what becomes of the files.
-    ///
-    /// # Errors
-    /// Those of [`Reloader::start`].
-    pub async fn start_measured(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+    pub async fn start(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let (instances, memories) = (sandbox.clone(), sandbox.clone());
         let help = "Instances that wait for their next job.";
         metrics.register("gristmill_node_kept_instances", MetricType::Gauge, help, move || instances.kept().0);
@@ -84,14 +79,23 @@ impl Reloader {
         while folder.is_loading() {
             report(&folder.loaded().await, &manifest, &metrics);
         }
-        let registry = HandlerRegistry::new(&manifest, folder.handlers(), &HandlerRegistry::default())
-            .with_refusals(folder.refusals());
-        warn_of_idle_topics(&manifest, &registry, &folder);
         let manifest_text = std::fs::read_to_string(&manifest.path).ok();
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);
-        let registry = watch::Sender::new(Arc::new(registry));
-        Ok(Self { sandbox, manifest, manifest_text, fixed, folder, registry, metrics })
+        let (native, registry) = (BTreeMap::new(), watch::Sender::default());
+        let reloader = Self { sandbox, manifest, manifest_text, fixed, folder, native, registry, metrics };
+        reloader.swap();
+        Ok(reloader)
+    }
+
+    /// Registers handlers of this program. Each makes a topic of its name, unless the manifest has it, and takes the place
+    /// of a component of that name, whatever happens to files.
+    #[must_use]
+    pub fn with_native(mut self, handlers: BTreeMap<Name, NativeHandler>) -> Self {
+        let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
+        self.native = handlers.into_iter().map(handler).collect();
+        self.swap();
+        self
     }
 
     pub fn registry(&self) -> watch::Receiver<Arc<HandlerRegistry>> {
@@ -182,9 +186,15 @@ impl Reloader {
     }
 
     fn swap(&self) {
-        let registry = HandlerRegistry::new(&self.manifest, self.folder.handlers(), &self.registry.borrow());
+        let mut handlers = self.folder.handlers().clone();
+        for (name, native) in &self.native {
+            if handlers.insert(name.clone(), native.clone()).is_some() {
+                tracing::warn!(handler = %name, "a native handler has this name: the component in the folder is not used");
+            }
+        }
+        let registry = HandlerRegistry::new(&self.manifest, &handlers, &self.registry.borrow());
         let registry = registry.with_refusals(self.folder.refusals());
-        warn_of_idle_topics(&self.manifest, &registry, &self.folder);
+        warn_of_idle_topics(&self.manifest, &registry, &handlers);
         registry
             .entries()
             .filter(|entry| !entry.lacking.is_empty())
@@ -196,7 +206,7 @@ impl Reloader {
 }
 
 fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
-    for Handler { name, component } in &changes.loaded {
+    for (name, component) in &changes.loaded {
         let made = match component.kind() {
             Kind::Component => "",
             Kind::CoreModule => ": its core module was made a component",
@@ -245,12 +255,12 @@ fn event(kind: metrics::EventKind, handler: &Name, manifest: &Manifest) -> Event
     Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
 }
 
-fn warn_of_idle_topics(manifest: &Manifest, registry: &HandlerRegistry, folder: &Folder) {
-    let available: Vec<_> = folder.handlers().keys().cloned().collect();
+fn warn_of_idle_topics(manifest: &Manifest, registry: &HandlerRegistry, handlers: &BTreeMap<Name, Handler>) {
+    let available: Vec<_> = handlers.keys().cloned().collect();
     for entry in registry.entries() {
         let TopicHandler { topic, handler, lacking, .. } = &**entry;
         if !lacking.is_empty() {
-            let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.version().to_string());
+            let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.code.to_string());
             tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));
         } else if handler.is_none() && !topic.external {
             tracing::warn!("{}", manifest.missing_handler(&topic.id, &available));

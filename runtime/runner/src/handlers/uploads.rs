@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::folder;
-use super::registry::HandlerRegistry;
+use super::registry::{Handler, HandlerRegistry};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_sandbox::{Sandbox, Version};
@@ -68,7 +68,7 @@ impl ComponentUploads {
         self.write(&topic.handler, wasm).await?;
         let serves = |registry: &HandlerRegistry| {
             let handler = registry.get(&topic.id).and_then(|entry| entry.handler.as_ref());
-            handler.is_some_and(|handler| handler.version() == version)
+            handler.and_then(Handler::version) == Some(version)
         };
         self.until(serves).await?;
         Ok(version)
@@ -90,13 +90,22 @@ impl ComponentUploads {
     }
 
     async fn check(&self, topic: &Topic, wasm: &[u8]) -> Result<(), UploadError> {
+        if self
+            .registry
+            .borrow()
+            .get(&topic.id)
+            .is_some_and(|entry| entry.handler.as_ref().is_some_and(Handler::is_native))
+        {
+            let handler = &topic.handler;
+            return Err(UploadError::Refused(format!("`{handler}` is a native handler of this server's program")));
+        }
         let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await.map_err(UploadError::Refused)?;
-        let Some(handler) = loaded else { return Ok(()) };
+        let Some(component) = loaded else { return Ok(()) };
         let mut served = self.registry.borrow().topics_of(&topic.handler);
         // The one that was named is told of first.
         served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
         for topic in &served {
-            let lacking = topic.grants.lack(handler.component.capabilities());
+            let lacking = topic.grants.lack(component.capabilities());
             if !lacking.is_empty() {
                 let names: Vec<_> = lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
                 let names = names.join(", ");
@@ -107,7 +116,7 @@ impl ComponentUploads {
             }
         }
         let limits = served.iter().map(|topic| topic.limits).min_by_key(|limits| limits.fuel);
-        handler.component.try_start(&limits.unwrap_or(topic.limits)).await.map_err(UploadError::Refused)?;
+        component.try_start(&limits.unwrap_or(topic.limits)).await.map_err(UploadError::Refused)?;
         Ok(())
     }
 

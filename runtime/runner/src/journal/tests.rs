@@ -44,6 +44,7 @@ fn record(job: &str) -> AttemptRecord {
     let run = Run {
         version: Some(Version([0xa5; 32])),
         started: Instant::now(),
+        ran: true,
         queued: Duration::from_micros(150),
         duration: Duration::from_micros(1_234),
         fuel: 12_345,

@@ -114,7 +114,7 @@ fn handlers(metrics: &Metrics, registry: Option<&HandlerRegistry>, tenant: Optio
         |entry: &&Arc<TopicHandler>| metrics.topic(&entry.topic.id).names().1 == entry.topic.id.topic.as_str();
     let state = |entry: &Arc<TopicHandler>| HandlerState {
         topic: entry.topic.clone(),
-        version: entry.handler.as_ref().map(|handler| handler.version().to_string()),
+        version: entry.handler.as_ref().map(|handler| handler.code.to_string()),
     };
     let mut handlers: Vec<_> = ours.filter(has_series).map(state).collect();
     handlers.sort_unstable_by(|one, other| one.topic.id.cmp(&other.topic.id));

@@ -60,7 +60,7 @@ impl Topic {
             handler: entry.map(|entry| entry.topic.handler.clone()),
             version: entry
                 .and_then(|entry| entry.handler.as_ref())
-                .map(Handler::version)
+                .and_then(Handler::version)
                 .map(|version| version.to_string()),
             lacking: entry.iter().flat_map(|entry| &entry.lacking).map(|lacking| lacking.name()).collect(),
             idle,

@@ -1,0 +1,269 @@
+//! Native handlers: async functions of the program that embeds the runner, which do jobs beside components.
+//!
+//! The rules are those of components: attempts, retries, leases, the timeout, and the limits of bodies, results, checkpoints
+//! and follow-ups. They are not sandboxed: no fuel is counted, no memory bounded, nothing kept from them. They run on the
+//! tokio runtime that the runner was started in, so they must not block its threads; a timeout takes effect at an `await`.
+
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use gristmill_core::admission::{self, NoTarget, Refused};
+use gristmill_core::job::{JobId, JobSpec, NewJob, Payload, TopicId};
+use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
+use gristmill_sandbox::{Attempt, CheckpointRequest, Report};
+
+type Answer = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
+
+/// An async function that does jobs. Cheap to clone.
+#[derive(Clone)]
+pub struct NativeHandler(Arc<dyn Fn(NativeJob) -> Answer + Send + Sync>);
+
+impl fmt::Debug for NativeHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NativeHandler")
+    }
+}
+
+/// What a handler is done with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// The job is done; the payload, if any, is its result.
+    Complete(Option<Payload>),
+    /// The job is to be run again after this long; the attempt does not count.
+    Snooze(Duration),
+}
+
+impl From<()> for Output {
+    fn from((): ()) -> Self {
+        Self::Complete(None)
+    }
+}
+
+impl From<Payload> for Output {
+    fn from(result: Payload) -> Self {
+        Self::Complete(Some(result))
+    }
+}
+
+impl From<Vec<u8>> for Output {
+    fn from(data: Vec<u8>) -> Self {
+        Payload { data, content_type: None }.into()
+    }
+}
+
+/// Why a handler failed. Every [`std::error::Error`] becomes a [`HandlerError::Retry`] by `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HandlerError {
+    /// Another try is worth it: after the topic's backoff, or after the time that is named.
+    Retry { detail: FailureDetail, after: Option<Duration> },
+    /// Another try would fail as well: the job goes to the dead letters.
+    Reject(FailureDetail),
+}
+
+impl HandlerError {
+    /// Fails for good, for this reason.
+    pub fn reject(message: impl Into<String>) -> Self {
+        Self::Reject(detail(message.into()))
+    }
+
+    /// Fails for now, for this reason.
+    pub fn retry(message: impl Into<String>) -> Self {
+        Self::Retry { detail: detail(message.into()), after: None }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::retry(format!("{:#}", anyhow::Error::from(error)))
+    }
+}
+
+fn detail(message: String) -> FailureDetail {
+    FailureDetail { code: "failed".into(), message, context: None }
+}
+
+/// Why a checkpoint was not saved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("a checkpoint of the topic has at most {0} bytes")]
+    TooLarge(u64),
+    #[error("failed to save a checkpoint: {0}")]
+    NotSaved(String),
+}
+
+/// Why a follow-up was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnqueueError {
+    #[error("the topic is not granted to enqueue to `{0}`")]
+    Denied(TopicId),
+    #[error("the tenant has no topic `{0}`")]
+    UnknownTopic(TopicId),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("an attempt at the topic enqueues at most {0} jobs: see its `follow-ups`")]
+    TooMany(u32),
+}
+
+/// One attempt at a job, as a native handler gets it.
+#[derive(Debug)]
+pub struct NativeJob {
+    attempt: Attempt,
+    follow_ups: Arc<Mutex<Vec<NewJob>>>,
+}
+
+impl NativeJob {
+    /// What the producer said: id, topic, body, headers, key.
+    pub fn spec(&self) -> &JobSpec {
+        &self.attempt.job.spec
+    }
+
+    pub fn body(&self) -> &[u8] {
+        &self.spec().body.data
+    }
+
+    /// Which attempt this is, beginning with 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.attempt
+    }
+
+    /// How many attempts there are in all.
+    pub fn max_attempts(&self) -> u32 {
+        self.attempt.max_attempts
+    }
+
+    /// What an earlier attempt saved.
+    pub fn checkpoint(&self) -> Option<&[u8]> {
+        self.attempt.checkpoint.as_deref()
+    }
+
+    /// Returns `true` once the job is cancelled, its lease is lost, or the runner shuts down: finish early if you can.
+    pub fn is_cancelled(&self) -> bool {
+        self.attempt.cancellation.is_cancelled()
+    }
+
+    /// Saves `state` for a later attempt. Returns once it is durable.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; what was saved before stays.
+    pub async fn save_checkpoint(&self, state: &[u8]) -> Result<(), CheckpointError> {
+        let limit = self.attempt.limits.checkpoint_bytes;
+        if state.len() as u64 > limit {
+            return Err(CheckpointError::TooLarge(limit));
+        }
+        let not_saved = || CheckpointError::NotSaved("the runner is shutting down".into());
+        let sender = self.attempt.checkpoints.as_ref().ok_or_else(not_saved)?;
+        let (reply, saved) = oneshot::channel();
+        let request = CheckpointRequest { lease: sender.lease.clone(), state: state.to_vec(), reply };
+        sender.requests.send(request).await.map_err(|_| not_saved())?;
+        saved.await.map_err(|_| not_saved())?.map_err(CheckpointError::NotSaved)
+    }
+
+    /// Enqueues a follow-up. It is pushed with the settlement if the attempt completes or snoozes, and dropped otherwise.
+    /// The topic's `ttl` holds for a job that brings none.
+    ///
+    /// # Errors
+    /// [`EnqueueError`]: the target does not exist, is of another tenant, or is not granted; or a limit is reached.
+    pub fn enqueue(&self, job: NewJob) -> Result<JobId, EnqueueError> {
+        let Attempt { grants, targets, limits, .. } = &self.attempt;
+        let (topic, tenant) = (&job.spec.topic, &self.spec().topic.tenant);
+        if topic.tenant != *tenant {
+            return Err(EnqueueError::Denied(topic.clone()));
+        }
+        let (_, rules) = admission::target(topic.topic.as_str(), grants, targets).map_err(|no| match no {
+            NoTarget::Denied => EnqueueError::Denied(topic.clone()),
+            NoTarget::Unknown => EnqueueError::UnknownTopic(topic.clone()),
+        })?;
+        let job = rules.admit(job)?;
+        let mut follow_ups = self.follow_ups.lock();
+        if follow_ups.len() as u64 >= u64::from(limits.follow_ups) {
+            return Err(EnqueueError::TooMany(limits.follow_ups));
+        }
+        let id = job.spec.id.clone();
+        follow_ups.push(job);
+        Ok(id)
+    }
+}
+
+impl NativeHandler {
+    /// A handler that calls `function` for every attempt at a job.
+    pub fn new<F, T, O>(function: F) -> Self
+    where
+        F: Fn(NativeJob) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<O, HandlerError>> + Send + 'static,
+        O: Into<Output>,
+    {
+        let function = Arc::new(function);
+        Self(Arc::new(move |job| {
+            let function = Arc::clone(&function);
+            // The call itself is made in the future, so that a panic in it is caught like any other.
+            Box::pin(async move { function(job).await.map(Into::into) })
+        }))
+    }
+
+    /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
+    pub(super) async fn invoke(&self, attempt: Attempt) -> Report {
+        let (begun, limits) = (Instant::now(), attempt.limits);
+        let follow_ups = Arc::<Mutex<Vec<NewJob>>>::default();
+        let outcome = if attempt.job.spec.body.data.len() as u64 > limits.payload_bytes {
+            Outcome::LimitExceeded { limit: LimitName::Payload, allowed: limits.payload_bytes }
+        } else {
+            let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups) };
+            let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
+            match tokio::time::timeout(limits.timeout, task).await {
+                Err(_) => Outcome::TimedOut { limit: limits.timeout },
+                Ok(Err(ended)) => match ended.try_into_panic() {
+                    Ok(panic) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
+                    Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
+                },
+                Ok(Ok(answer)) => outcome(answer, limits.output_bytes),
+            }
+        };
+        let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
+        let follow_ups = std::mem::take(&mut *follow_ups.lock());
+        Report {
+            outcome,
+            follow_ups: if kept { follow_ups } else { Vec::new() },
+            fuel: 0,
+            memory_peak: 0,
+            duration: begun.elapsed(),
+            log_lines_dropped: 0,
+        }
+    }
+}
+
+fn outcome(answer: Result<Output, HandlerError>, output_bytes: u64) -> Outcome {
+    let bytes = |detail: &FailureDetail| {
+        let context = detail.context.as_ref().map_or(0, |context| context.data.len());
+        detail.code.len() + detail.message.len() + context
+    };
+    let output = match &answer {
+        Ok(Output::Complete(result)) => result.as_ref().map_or(0, |result| result.data.len()),
+        Ok(Output::Snooze(_)) => 0,
+        Err(HandlerError::Retry { detail, .. } | HandlerError::Reject(detail)) => bytes(detail),
+    };
+    if output as u64 > output_bytes {
+        return Outcome::LimitExceeded { limit: LimitName::Output, allowed: output_bytes };
+    }
+    match answer {
+        Ok(Output::Complete(result)) => Outcome::Complete(result),
+        Ok(Output::Snooze(after)) => Outcome::Snooze(after),
+        Err(HandlerError::Retry { detail, after }) => Outcome::Retry { detail, after },
+        Err(HandlerError::Reject(detail)) => Outcome::Reject(detail),
+    }
+}
+
+/// What `panic!` was called with.
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "the handler panicked".into())
+}

@@ -1,0 +1,137 @@
+//! Native handlers in a runner of their own, with a store in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::handlers::{Code, Handler, HandlerRegistry};
+use crate::{AttemptRecord, Runner, RunnerSettings, Tenants};
+use gristmill_config::Manifest;
+use gristmill_core::job::{Due, Name, WorkerId};
+use gristmill_core::outcome::{OutcomeKind, Verdict};
+use gristmill_store::Produce;
+use gristmill_store::embedded::EmbeddedStore;
+
+const MANIFEST: &str = "[topics.work]\nattempts = 2\nbackoff = \"1ms\"\ntimeout = \"200ms\"\noutput-limit = \"1KiB\"\n";
+
+/// A registry in which this handler does the jobs of `work`, and of the topics of `manifest` that choose it.
+fn registry(handler: NativeHandler) -> HandlerRegistry {
+    let manifest = Manifest::parse(MANIFEST, Path::new("gristmill.toml")).unwrap();
+    let name: Name = "work".parse().unwrap();
+    let handlers = BTreeMap::from([(name.clone(), Handler { name, code: Code::Native(handler) })]);
+    HandlerRegistry::new(&manifest, &handlers, &HandlerRegistry::default())
+}
+
+/// Runs one job of the topic `work` to its end, and returns the records of its attempts.
+async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
+    let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
+    let (sender, mut records) = mpsc::unbounded_channel();
+    let settings = RunnerSettings {
+        worker: WorkerId::new("w"),
+        concurrency: 4,
+        threads: 1,
+        shutdown_grace: Duration::from_secs(5),
+        observer: Some(Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())))),
+        metrics: Arc::default(),
+        tenants: Tenants::default(),
+        journal: None,
+    };
+    let registry = watch::Sender::new(Arc::new(registry(handler)));
+    let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();
+    let body = Payload { data: b"body".to_vec(), content_type: None };
+    let spec = JobSpec::new("work".parse().unwrap(), body);
+    store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
+    let mut attempts = Vec::new();
+    while !attempts.last().is_some_and(|last: &AttemptRecord| last.verdict.is_final()) {
+        let next = tokio::time::timeout(Duration::from_secs(60), records.recv()).await;
+        attempts.push(next.expect("the job does not end").unwrap());
+    }
+    runner.shutdown(CancellationToken::new()).await;
+    attempts
+}
+
+fn outcomes(attempts: &[AttemptRecord]) -> Vec<OutcomeKind> {
+    attempts.iter().map(|attempt| attempt.outcome).collect()
+}
+
+#[tokio::test]
+async fn a_native_handler_gets_the_job_and_its_result_is_kept() {
+    let attempts = run(NativeHandler::new(async |job: NativeJob| {
+        assert_eq!((job.attempt(), job.max_attempts(), job.is_cancelled()), (1, 2, false));
+        Ok::<_, HandlerError>(job.body().to_ascii_uppercase())
+    }))
+    .await;
+    let Verdict::Ack(Some(result)) = &attempts[0].verdict else { panic!("{:?}", attempts[0].verdict) };
+    assert_eq!(result.data, b"BODY");
+    assert!(attempts[0].run.is_some_and(|run| run.ran && run.version.is_none()));
+}
+
+#[tokio::test]
+async fn an_error_is_retried_and_finds_its_checkpoint() {
+    let attempts = run(NativeHandler::new(async |job: NativeJob| {
+        if job.checkpoint() == Some(b"half") {
+            return Ok(());
+        }
+        job.save_checkpoint(b"half").await?;
+        Err(std::io::Error::other("the disk is full").into())
+    }))
+    .await;
+    assert_eq!(outcomes(&attempts), [OutcomeKind::Retry, OutcomeKind::Complete]);
+    assert_eq!(attempts[0].verdict.failure().unwrap().detail.message, "the disk is full");
+}
+
+#[tokio::test]
+async fn a_panic_traps_the_attempt_and_nothing_else() {
+    let attempts =
+        run(NativeHandler::new(async |_: NativeJob| -> Result<(), HandlerError> { panic!("on fire") })).await;
+    assert_eq!(outcomes(&attempts), [OutcomeKind::Trapped, OutcomeKind::Trapped]);
+    assert_eq!(attempts[0].verdict.failure().unwrap().detail.message, "on fire");
+}
+
+/// Sets its flag when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_function() {
+    let ended = Arc::<AtomicBool>::default();
+    let flag = Arc::clone(&ended);
+    let attempts = run(NativeHandler::new(move |_: NativeJob| {
+        let dropped = Dropped(Arc::clone(&flag));
+        async move {
+            let _dropped = dropped;
+            std::future::pending::<Result<(), HandlerError>>().await
+        }
+    }))
+    .await;
+    assert_eq!(outcomes(&attempts), [OutcomeKind::TimedOut, OutcomeKind::TimedOut]);
+    assert!(ended.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn results_and_follow_ups_are_held_to_the_limits_of_the_topic() {
+    let attempts = run(NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(vec![0; 1025]))).await;
+    assert_eq!(outcomes(&attempts), [OutcomeKind::LimitExceeded]);
+
+    let attempts = run(NativeHandler::new(async |job: NativeJob| {
+        let follow_up = |topic: &str| NewJob {
+            spec: JobSpec::new(topic.parse().unwrap(), Payload::default()),
+            due: Due::After(Duration::from_secs(60)),
+        };
+        job.enqueue(follow_up("work"))?;
+        assert!(matches!(job.enqueue(follow_up("nowhere")), Err(EnqueueError::UnknownTopic(_))));
+        assert!(matches!(job.enqueue(follow_up("acme/work")), Err(EnqueueError::Denied(_))));
+        Ok(())
+    }))
+    .await;
+    assert_eq!(attempts[0].run.map(|run| run.follow_ups), Some(1));
+}
