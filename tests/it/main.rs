@@ -3,6 +3,7 @@
 #[macro_use]
 mod both;
 
+mod admission;
 mod cli;
 mod conformance;
 mod crash;

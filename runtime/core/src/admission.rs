@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::job::{Due, JobSpec, Name, NewJob, TopicId};
+use crate::job::{Claim, Due, JobSpec, Name, NewJob, TopicId};
+use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Grants, Limits, Topic};
 
@@ -170,6 +171,22 @@ fn check_span(field: &'static str, span: Option<Duration>) -> Result<(), Refused
     }
 }
 
+/// How a claimed job ends before an attempt begins: it is too late, or its body is larger than its topic takes. `None` if the
+/// job may start.
+///
+/// Raw producers write into the store and pass no other entrance, so this is where the rules hold for their jobs: they cannot
+/// bring a time to live, and the topic's counts from when they became due.
+pub fn before_attempt(claim: &Claim, topic: Option<&Topic>) -> Option<Outcome> {
+    let raw = topic.filter(|topic| topic.raw_producers && claim.job.spec.ttl.is_none());
+    let raw_end = raw.and_then(|topic| topic.ttl).map(|ttl| claim.job.due_at.plus(ttl));
+    if claim.job.expires_at().or(raw_end).is_some_and(|end| claim.claimed_at > end) {
+        return Some(Outcome::Expired);
+    }
+    let allowed = topic?.limits.payload_bytes;
+    let is_too_large = claim.job.spec.body.data.len() as u64 > allowed;
+    is_too_large.then_some(Outcome::LimitExceeded { limit: LimitName::Payload, allowed })
+}
+
 /// The topic of a follow-up job, and its rules.
 ///
 /// # Errors
@@ -184,8 +201,10 @@ pub fn target<'t>(topic: &str, grants: &Grants, targets: &'t Targets) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::job::{Payload, Unique};
+    use crate::job::{Job, Lease, Payload, Unique, WorkerId};
 
     const RULES: Rules = Rules { payload_bytes: 10, tenant_payload_bytes: Some(8), ttl: Some(Duration::from_secs(60)) };
 
@@ -247,6 +266,30 @@ mod tests {
         let ttl = |job| RULES.admit(job).unwrap().spec.ttl;
         assert_eq!(ttl(job(|_| {})), RULES.ttl);
         assert_eq!(ttl(job(|job| job.spec.ttl = Some(Duration::from_secs(90)))), Some(Duration::from_secs(90)));
+    }
+
+    #[test]
+    fn a_raw_producers_job_is_held_to_the_topic_when_it_is_claimed() {
+        let mut topic = Topic::with_defaults("mail".parse().unwrap(), "mail".parse().unwrap());
+        (topic.raw_producers, topic.ttl, topic.limits.payload_bytes) = (true, Some(Duration::from_millis(100)), 5);
+        let claim = |bytes: usize, claimed_at: u64| {
+            let spec = JobSpec::new(topic.id.clone(), Payload { data: vec![7; bytes], content_type: None });
+            let (enqueued_at, due_at) = (Timestamp::from_millis(0), Timestamp::from_millis(1000));
+            let worker = WorkerId::new("w");
+            let lease = Lease { job: spec.id.clone(), topic: topic.id.clone(), worker, delivery: 1 };
+            let job = Arc::new(Job { spec, enqueued_at, due_at });
+            let claimed_at = Timestamp::from_millis(claimed_at);
+            Claim { job, lease, attempt: 1, claimed_at, lease_until: claimed_at, previous: None, checkpoint: None }
+        };
+        let too_large = Outcome::LimitExceeded { limit: LimitName::Payload, allowed: 5 };
+        for (claim, expected) in
+            [(claim(5, 1100), None), (claim(5, 1101), Some(Outcome::Expired)), (claim(6, 1100), Some(too_large))]
+        {
+            assert_eq!(before_attempt(&claim, Some(&topic)), expected);
+        }
+        let other = Topic { raw_producers: false, ..topic.clone() };
+        assert_eq!(before_attempt(&claim(5, 1101), Some(&other)), None, "other jobs got theirs when they were pushed");
+        assert_eq!(before_attempt(&claim(6, 1101), None), None);
     }
 
     #[test]

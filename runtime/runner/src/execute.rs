@@ -14,6 +14,7 @@ use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
 use crate::handlers::{Code, Handler, TopicHandler};
+use gristmill_core::admission;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::Outcome;
 use gristmill_metrics::Metrics;
@@ -80,9 +81,10 @@ async fn run(
     cancellation: Cancellation,
     context: &ExecutorContext,
 ) -> Report {
-    let expired = claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
+    if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
+        return without_running(outcome);
+    }
     match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
-        _ if expired => without_running(Outcome::Expired),
         None => without_running(Outcome::HandlerMissing),
         Some(_) if context.abort.is_cancelled() => without_running(Outcome::ShuttingDown),
         Some((entry, handler)) => {

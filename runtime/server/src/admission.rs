@@ -1,4 +1,4 @@
-//! Whether requests and jobs may come in, as far as the limits of tokens and tenants go.
+//! Whether requests and jobs may come in: the limits of tokens and tenants, and the rules for new jobs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,39 @@ use crate::limits::TenantPermit;
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
 use gristmill_config::TenantLimits;
+use gristmill_core::admission::Refused;
 use gristmill_core::job::{Name, NewJob};
+
+/// Jobs as they are stored.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) jobs: Vec<NewJob>,
+    /// One for each topic that is unknown.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::Body { .. } | Refused::BodyOfTenant { .. } => Code::TooLarge,
+            Refused::UnknownTopic(_) => Code::TopicUnknown,
+            Refused::Headers { .. } | Refused::Attempts { .. } | Refused::Span { .. } | Refused::Due { .. } => {
+                Code::BadRequest
+            }
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
+/// For a job that is pushed by itself.
+pub(crate) fn alone(_: usize) -> String {
+    String::new()
+}
+
+/// For one of a list of jobs.
+pub(crate) fn listed(index: usize) -> String {
+    format!("jobs[{index}]: ")
+}
 
 impl AppState {
     /// Counts a request of the caller, which goes on until the pass is dropped. None: nobody counts.
@@ -20,33 +52,44 @@ impl AppState {
         self.tenant_limiter.enter(token, limits).map(Some)
     }
 
-    /// Whether these jobs may be pushed, as far as their tenants' limits go. Every door asks before it pushes. Their tenants
-    /// are looked after from now on, or what is delayed would wait for the next look at the store.
+    /// Holds new jobs to the rules of their topics and to the number of jobs that their tenants may store. Every route that
+    /// pushes calls it first. The runner looks after their tenants from now on, so that delayed jobs become due in time.
+    /// `place` names a job by its index, for the text of a refusal.
     ///
     /// # Errors
-    /// `too-large`: a body is too long. `too-many-jobs`: there is no place for them; nothing was counted for tenants that
-    /// come after the one that is full.
-    pub(crate) async fn admit(&self, jobs: &[NewJob]) -> Result<(), Problem> {
-        let mut more: BTreeMap<&Name, u64> = BTreeMap::new();
-        for job in jobs {
-            let (spec, limits) = (&job.spec, self.limits_of(&job.spec.topic.tenant));
-            let bytes = spec.body.data.len() as u64;
-            if let Some(most) = limits.payload_bytes.filter(|most| bytes > *most) {
-                let detail =
-                    format!("the body of job {} has {bytes} bytes; the tenant's jobs may have {most}", spec.id);
-                return Err(Problem::new(Code::TooLarge, detail));
-            }
-            *more.entry(&spec.topic.tenant).or_default() += 1;
+    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, or `too-many-jobs`. Nothing is counted for
+    /// tenants that come after the one that is full.
+    pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
+        let topics = self.topics();
+        let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::new());
+        let mut more: BTreeMap<Name, u64> = BTreeMap::new();
+        for (index, job) in jobs.into_iter().enumerate() {
+            let (job, warning) = topics.admission().admit(job).map_err(|refused| {
+                let problem = Problem::from(refused);
+                Problem { detail: place(index) + &problem.detail, ..problem }
+            })?;
+            *more.entry(job.spec.topic.tenant.clone()).or_default() += 1;
+            unknown.extend(warning.map(|warning| (warning.topic.clone(), warning.to_string())));
+            admitted.push(job);
         }
         for (tenant, more) in more {
-            self.tenants.note(tenant);
-            let Some(most) = self.limits_of(tenant).stored_jobs else { continue };
-            if !self.stored_jobs.let_in(&*self.store, tenant, more, most).await? {
-                let detail = format!("the tenant may have {most} jobs in the store, dead ones included");
-                return Err(Problem::new(Code::TooManyJobs, detail).retry_after(COME_AGAIN));
-            }
+            self.reserve(&tenant, more).await?;
         }
-        Ok(())
+        Ok(Admitted { jobs: admitted, warnings: unknown.into_values().collect() })
+    }
+
+    /// Counts `more` jobs of the tenant that will be stored.
+    ///
+    /// # Errors
+    /// `too-many-jobs`: the tenant may not store so many.
+    pub(crate) async fn reserve(&self, tenant: &Name, more: u64) -> Result<(), Problem> {
+        self.tenants.note(tenant);
+        let Some(most) = self.limits_of(tenant).stored_jobs else { return Ok(()) };
+        if self.stored_jobs.let_in(&*self.store, tenant, more, most).await? {
+            return Ok(());
+        }
+        let detail = format!("the tenant may have {most} jobs in the store, dead ones included");
+        Err(Problem::new(Code::TooManyJobs, detail).retry_after(COME_AGAIN))
     }
 
     fn limits_of(&self, tenant: &Name) -> TenantLimits {

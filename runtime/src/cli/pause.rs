@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::Global;
-use super::screen;
+use super::{folder, screen};
 use gristmill_core::job::TopicId;
 
 /// Stop handing out a topic's jobs, in every runner
@@ -34,7 +34,14 @@ pub(super) async fn resume(global: &Global, args: ResumeArgs) -> anyhow::Result<
 }
 
 async fn set(global: &Global, topic: &TopicId, paused: bool) -> anyhow::Result<Exit> {
-    let changed = global.store_alone().await?.set_paused(topic, paused).await?;
+    let manifest = global.manifest_without_secrets()?;
+    let changed = global.store(&manifest).await?.set_paused(topic, paused).await?;
+    if paused
+        && global.has_manifest()
+        && let Some(unknown) = folder::admission(&manifest).unknown(topic)
+    {
+        screen::note(&format!("warning: {unknown}"));
+    }
     if global.json {
         let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
         screen::document(&json!({ "tenant": tenant, "topic": topic, "paused": paused, "changed": changed }))?;

@@ -1,6 +1,6 @@
 //! `gristmill push`: jobs into the store, and perhaps their result out of it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
@@ -11,10 +11,10 @@ use super::global::Global;
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::{folder, screen, wait};
-use gristmill_config::{Manifest, did_you_mean, units};
+use gristmill_config::{Admission, units};
+use gristmill_core::admission::Rules;
 use gristmill_core::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
-use gristmill_core::topic::Topic;
-use gristmill_store::{Produce, Pushed};
+use gristmill_store::Pushed;
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
 const CHUNK: u32 = 500;
@@ -81,14 +81,11 @@ pub(super) struct Args {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let (plan, waiting) = plan(args)?;
-    if global.has_manifest() {
-        plan.check_against(&manifest)?;
-    }
-    let plan = plan.with_ttl_of(&manifest);
+    let admission = global.has_manifest().then(|| folder::admission(&manifest));
     let way = Way::new(&manifest, global.token());
     match waiting {
-        None => push_all(global, &*way.reach_or_make().await?.store, &plan).await,
-        Some(patience) => push_and_wait(global, &way, &plan, patience).await,
+        None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
+        Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,
     }
 }
 
@@ -152,57 +149,59 @@ fn topic(written: TopicId, tenant: Option<Name>) -> Result<TopicId, Usage> {
 }
 
 impl Plan {
-    /// Says early what the runner would find out late.
-    fn check_against(&self, manifest: &Manifest) -> Result<(), Usage> {
-        let made_by_files = made_by_files(manifest);
-        let topic = manifest.topics.get(&self.spec.topic).or_else(|| made_by_files.get(&self.spec.topic));
-        let Some(topic) = topic else {
-            self.doubt(manifest.topics.keys().chain(made_by_files.keys()));
-            return Ok(());
-        };
-        let (bytes, allowed) = (self.spec.body.data.len() as u64, topic.limits.payload_bytes);
-        if bytes <= allowed {
-            return Ok(());
-        }
-        Err(Usage(format!("the body has {bytes} bytes, but `{}` takes {allowed}: raise its `payload-limit`", topic.id)))
-    }
-
-    /// A job of an unknown topic waits until somebody drops a handler for it. That may be meant, or a typing mistake.
-    fn doubt<'a>(&self, known: impl Iterator<Item = &'a TopicId>) {
-        let topic = &self.spec.topic;
-        let names: Vec<_> = known.map(ToString::to_string).collect();
-        if let Some(hint) = did_you_mean(&topic.to_string(), names.iter().map(String::as_str)) {
-            screen::note(&format!("note: there is no topic `{topic}` yet; {hint}"));
-        }
-    }
-
-    fn with_ttl_of(mut self, manifest: &Manifest) -> Self {
-        let topic = manifest.topics.get(&self.spec.topic);
-        let ttl = topic.map_or_else(|| manifest.auto_topic(&self.spec.topic.topic).ttl, |topic| topic.ttl);
-        self.spec.ttl = self.spec.ttl.or(ttl);
-        self
-    }
-
     fn jobs(&self, count: u32) -> Vec<NewJob> {
         let id = || if self.own_id { self.spec.id.clone() } else { JobId::generate() };
         (0..count).map(|_| NewJob { spec: JobSpec { id: id(), ..self.spec.clone() }, due: self.due }).collect()
     }
 }
 
-/// The topics that the manifest does not name and a component in the folder makes.
-fn made_by_files(manifest: &Manifest) -> BTreeMap<TopicId, Topic> {
-    let files = if manifest.handlers.auto_topics { folder::scan(&manifest.handlers) } else { Ok(Vec::new()) };
-    // A folder that cannot be read here is the runner's business.
-    let names = files.unwrap_or_default().into_iter().filter_map(|found| found.name.ok());
-    names.map(|name| manifest.auto_topic(&name)).map(|topic| (topic.id.clone(), topic)).collect()
+/// Admits jobs and stores them. A server admits them by its own manifest.
+async fn store(reached: &Reached, admission: Option<&Admission>, jobs: Vec<NewJob>) -> anyhow::Result<Stored> {
+    let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
+    if let Some(server) = &reached.server {
+        let (pushed, warnings) = server.push_with_warnings(&jobs).await?;
+        return Ok(Stored { jobs, pushed, warnings });
+    }
+    for job in jobs {
+        let known = match admission {
+            Some(admission) => admission.admit(job),
+            // Without a manifest nothing is known of the topics.
+            None => Rules::ANY.admit(job).map(|job| (job, None)),
+        };
+        let (job, unknown) = known.map_err(|refused| Usage(refused.to_string()))?;
+        warnings.extend(unknown.map(|unknown| unknown.to_string()));
+        admitted.push(job);
+    }
+    let pushed = reached.store.push(&admitted).await?;
+    Ok(Stored { jobs: admitted, pushed, warnings })
 }
 
-async fn push_all(global: &Global, store: &dyn Produce, plan: &Plan) -> anyhow::Result<Exit> {
+/// What became of some jobs.
+struct Stored {
+    jobs: Vec<NewJob>,
+    pushed: Vec<Pushed>,
+    warnings: BTreeSet<String>,
+}
+
+impl Stored {
+    fn warn(&self) {
+        self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
+    }
+}
+
+async fn push_all(
+    global: &Global,
+    reached: &Reached,
+    admission: Option<&Admission>,
+    plan: &Plan,
+) -> anyhow::Result<Exit> {
     let mut left = plan.count;
     while left > 0 {
-        let jobs = plan.jobs(left.min(CHUNK));
-        let pushed = store.push(&jobs).await?;
-        for (job, pushed) in jobs.iter().zip(&pushed) {
+        let stored = store(reached, admission, plan.jobs(left.min(CHUNK))).await?;
+        if left == plan.count {
+            stored.warn();
+        }
+        for (job, pushed) in stored.jobs.iter().zip(&stored.pushed) {
             tell(global, job, pushed)?;
         }
         left -= left.min(CHUNK);
@@ -234,25 +233,31 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
     }
 }
 
-async fn push_and_wait(global: &Global, way: &Way, plan: &Plan, patience: Duration) -> anyhow::Result<Exit> {
+async fn push_and_wait(
+    global: &Global,
+    way: &Way,
+    admission: Option<&Admission>,
+    plan: &Plan,
+    patience: Duration,
+) -> anyhow::Result<Exit> {
     let topic = &plan.spec.topic;
-    let Reached { store, is_ours_alone, .. } = way.reach_or_make().await?;
-    // Before the push, or the end of a quick job goes unheard.
-    let signals = store.signals(std::slice::from_ref(&topic.tenant)).await?;
-    let jobs = plan.jobs(1);
-    let pushed = store.push(&jobs).await?;
-    let Some((job, pushed)) = jobs.first().zip(pushed.first()) else { return Ok(Exit::Failed) };
+    let reached = way.reach_or_make().await?;
+    // Before the push, or the end of a quick job is missed.
+    let signals = reached.store.signals(std::slice::from_ref(&topic.tenant)).await?;
+    let stored = store(&reached, admission, plan.jobs(1)).await?;
+    stored.warn();
+    let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
     let (id, _) = known_as(job, pushed);
     if screen::is_watched() && !global.quiet {
         screen::note(&format!("job {id} is pushed; waiting for its end"));
     }
     let until = Instant::now() + patience;
-    let end = if is_ours_alone {
-        // Nobody works on it as long as it is ours.
-        drop((signals, store));
+    let end = if reached.is_ours_alone {
+        // No other process can work on it as long as this one owns the store.
+        drop((signals, reached));
         wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
     } else {
-        match wait::for_end(&*store, &topic.tenant, id, signals, patience).await {
+        match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience).await {
             Err(error) if error.is_unavailable() && way.changes_hands() => {
                 wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
             }
@@ -291,17 +296,5 @@ mod tests {
     fn many_jobs_have_ids_of_their_own() {
         let jobs = plan_of(2).jobs(2);
         assert_ne!(jobs[0].spec.id, jobs[1].spec.id);
-    }
-
-    #[test]
-    fn a_body_over_the_topics_limit_is_refused_before_it_is_pushed() {
-        let text = "[topics.resize-image]\npayload-limit = 3\nttl = \"1h\"";
-        let manifest = Manifest::parse(text, "gristmill.toml".as_ref()).unwrap();
-        let mut plan = plan_of(1);
-        plan.spec.body.data = vec![0; 3];
-        assert!(plan.check_against(&manifest).is_ok());
-        plan.spec.body.data = vec![0; 4];
-        assert!(plan.check_against(&manifest).unwrap_err().0.contains("payload-limit"));
-        assert_eq!(plan.with_ttl_of(&manifest).spec.ttl, Some(Duration::from_secs(3600)));
     }
 }

@@ -19,8 +19,9 @@ use gristmill_store::TopicCounts;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A topic is here because the manifest has it, a component makes it, or the
-store holds jobs of it. Without a handler, its jobs wait. VERSION is that of
-the file in the handlers folder; the runner's log tells which one it took.
+store has held jobs of it; an unknown topic is only in the store. Without a
+handler, its jobs wait. VERSION is that of the file in the handlers folder;
+the runner's log tells which one it took.
 
 Example:
   gristmill topics")]
@@ -107,7 +108,8 @@ fn table(lines: &[Line]) -> Table {
         let known = *origin != "store";
         let setting = |text: String| if known { text } else { "-".into() };
         table.row([
-            stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused)),
+            stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused))
+                + if known { "" } else { " (unknown)" },
             setting(topic.handler.to_string()),
             match version {
                 Some(version) => format!("{version}{}", lacks(lacking)),
@@ -141,6 +143,7 @@ impl Line {
             "tenant": topic.id.tenant.as_str(),
             "topic": topic.id.topic.as_str(),
             "origin": origin,
+            "unknown": !known,
             "handler": known.then(|| topic.handler.as_str()),
             "external": known.then_some(topic.external),
             "version": version.map(|version| version.to_string()),

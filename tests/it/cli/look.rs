@@ -72,6 +72,7 @@ async fn topics_join_manifest_folder_and_store() {
         "tenant",
         "timeout_ms",
         "topic",
+        "unknown",
         "version",
     ];
     for document in &documents {
@@ -86,6 +87,7 @@ async fn topics_join_manifest_folder_and_store() {
     let table = project.run(&["topics"]).done();
     let parking = table.lines().find(|line| line.starts_with("parking")).unwrap();
     assert!(parking.contains("missing"), "a topic without a handler stands out: {table}");
+    assert!(table.contains("stray (unknown)"), "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,14 +102,17 @@ async fn what_the_producer_says_of_a_job_goes_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistyped_topic_gets_a_hint_and_is_pushed_all_the_same() {
+async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     let project = project().await;
     for (topic, hint) in [("praking", "did you mean `parking`?"), ("ehco", "did you mean `echo`?")] {
         let said = project.run(&["push", topic, "--data", "x"]);
         said.done();
         assert!(said.err.contains(topic) && said.err.contains(hint), "{}", said.err);
     }
-    for topic in ["parking", "echo", "something-else"] {
+    let said = project.run(&["push", "something-else", "--data", "x"]);
+    let warning = "warning: there is no topic `something-else`: its jobs wait until";
+    assert!(said.ended(0).err.starts_with(warning), "{}", said.err);
+    for topic in ["parking", "echo"] {
         assert_eq!(project.run(&["push", topic, "--data", "x"]).ended(0).err, "", "{topic}");
     }
 }

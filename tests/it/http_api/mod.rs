@@ -27,6 +27,7 @@ const MANIFEST: &str = r#"
     [topics.puppet]
     timeout = "60s"
     attempts = 1
+    [topics.nobody]
     [topics.small]
     handler = "echo"
     payload-limit = 10

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 
+use crate::admission::{self, Admitted};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
 use crate::extract::Document;
 use crate::problem::{Code, Problem};
@@ -27,9 +28,9 @@ async fn push(
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     within_batch(push.jobs.len())?;
     let jobs: Vec<NewJob> = push.jobs.into_iter().map(Into::into).collect();
-    state.admit(&jobs).await?;
+    let Admitted { jobs, warnings } = state.admit(jobs, admission::listed).await?;
     let pushed = state.store.push(&jobs).await?;
-    Ok(Json(wire::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
+    Ok(Json(wire::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect(), warnings }))
 }
 
 async fn cancel(

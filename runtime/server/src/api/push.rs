@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
+use crate::admission::{self, Admitted};
 use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::{PUSH_BYTES, within_batch};
 use crate::auth::allowed::{Allowed, scope};
@@ -38,55 +39,58 @@ struct Order {
     patience: Option<Duration>,
 }
 
+/// What became of a request's jobs.
+struct Stored {
+    answers: Vec<Accepted>,
+    warnings: Vec<String>,
+    alone: bool,
+    /// The request came before, with the same `Idempotency-Key`.
+    replayed: bool,
+    patience: Option<Duration>,
+}
+
 async fn push(
     Allowed { over: topic, .. }: Allowed<scope::Push, TopicId>,
     State(state): State<AppState>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (order, answers, replayed) = state.request_limiter.within(store(&state, &topic, request)).await?;
+    let stored = state.request_limiter.within(store(&state, &topic, request)).await?;
+    let Stored { answers, warnings, alone, replayed, patience } = stored;
     let mut headers = HeaderMap::new();
     if replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
     let stored = replayed || answers.iter().any(|answer| answer.status == Status::Stored);
     let status = if stored { StatusCode::CREATED } else { StatusCode::OK };
-    if !order.alone {
-        return Ok((status, headers, Json(AcceptedAll { jobs: answers })).into_response());
+    if !alone {
+        return Ok((status, headers, Json(AcceptedAll { jobs: answers, warnings })).into_response());
     }
     let Some(mut answer) = answers.into_iter().next() else {
         return Err(Problem::new(Code::StoreRefused, "the store answered nothing to a push"));
     };
+    answer.warnings = warnings;
     let path = format!("/v1/tenants/{}/jobs/{}", topic.tenant, answer.id);
     headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));
-    if let Some(patience) = order.patience {
+    if let Some(patience) = patience {
         let mut watch = Watch::begin(&state, topic.tenant, answer.id.clone()).await?;
         answer.job = watch.end_within(patience).await?.map(Into::into);
     }
     Ok((status, headers, Json(answer)).into_response())
 }
 
-async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<(Order, Vec<Accepted>, bool), Problem> {
-    let mut order = read(topic, request).await?;
-    let limit = state.topics().admission().rules(topic).payload_bytes;
-    for (index, job) in order.jobs.iter().enumerate() {
-        let bytes = job.spec.body.data.len() as u64;
-        if bytes > limit {
-            let which = if order.alone { "the body".to_owned() } else { format!("the body of jobs[{index}]") };
-            let detail =
-                format!("{which} has {bytes} bytes, but topic `{topic}` takes {limit}: see its `payload-limit`");
-            return Err(Problem::new(Code::TooLarge, detail));
-        }
-    }
-    if let Some(patience) = order.patience {
-        for job in &mut order.jobs {
+async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
+    let Order { mut jobs, alone, idempotency, patience } = read(topic, request).await?;
+    if let Some(patience) = patience {
+        for job in &mut jobs {
             job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
         }
     }
-    state.admit(&order.jobs).await?;
-    let pushed = state.store.push(&order.jobs).await?;
+    let place = if alone { admission::alone } else { admission::listed };
+    let Admitted { jobs, warnings } = state.admit(jobs, place).await?;
+    let pushed = state.store.push(&jobs).await?;
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
-    for (NewJob { spec, .. }, pushed) in order.jobs.iter().zip(pushed) {
-        let again = order.idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed)).transpose()?;
+    for (NewJob { spec, .. }, pushed) in jobs.iter().zip(pushed) {
+        let again = idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed)).transpose()?;
         replayed |= again == Some(true);
         let (id, status) = match pushed {
             // As it was answered the first time.
@@ -95,9 +99,9 @@ async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<(O
             Pushed::Exists => (spec.id.clone(), Status::Exists),
             Pushed::Duplicate(of) => (of, Status::Duplicate),
         };
-        answers.push(Accepted { id, status, job: None });
+        answers.push(Accepted { id, status, job: None, warnings: Vec::new() });
     }
-    Ok((order, answers, replayed))
+    Ok(Stored { answers, warnings, alone, replayed, patience })
 }
 
 async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
@@ -129,7 +133,7 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
     if patience.is_some() && !alone {
         return Err(bad("`wait_ms` waits for one job: push it by itself".into()));
     }
-    let place = |index: usize| if alone { String::new() } else { format!("jobs[{index}]: ") };
+    let place = if alone { admission::alone } else { admission::listed };
     let numbered = written.into_iter().enumerate();
     let jobs = numbered.map(|(index, job)| {
         sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place(index))))

@@ -51,7 +51,7 @@ async fn topic(
 async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
     let counts = state.store.counts(tenant).await?;
     let mut rates = state.rates.of(tenant, &counts);
-    let registry = state.registry().ok();
+    let (topics, registry) = (state.topics(), state.registry().ok());
     let mut lines: BTreeMap<TopicId, TopicCounts> = counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
     let entries =
         registry.iter().flat_map(|registry| registry.entries()).filter(|entry| entry.topic.id.tenant == *tenant);
@@ -65,7 +65,8 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
             None => Some(Idle::new("starting", "the handlers are being read")),
         };
         let rate = rates.remove(&id);
-        (id, Topic::new(counts, entry.map(|entry| &**entry), idle, rate))
+        let unknown = topics.admission().unknown(&id).is_some();
+        (id, Topic::new(counts, unknown, entry.map(|entry| &**entry), idle, rate))
     };
     Ok(lines.into_iter().map(tell).collect())
 }

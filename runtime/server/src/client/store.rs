@@ -1,5 +1,6 @@
 //! [`RemoteStore`]: the questions and wishes of [`Inspect`] and [`Produce`] as requests.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
@@ -71,6 +72,23 @@ impl RemoteStore {
         Err(StoreError::Refused { store: self.server.name.clone(), doing, source })
     }
 
+    /// Pushes jobs as [`Produce::push`] does, and says what the server warns of. The server admits them by its own rules.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses: of a chunk of jobs that it refuses none is stored.
+    pub async fn push_with_warnings(&self, jobs: &[NewJob]) -> Result<(Vec<Pushed>, BTreeSet<String>), StoreError> {
+        const DOING: &str = "push jobs";
+        let (mut all, mut all_warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
+        for chunk in chunks(jobs) {
+            let push = wire::Push { jobs: chunk.iter().map(wire::NewJob::from).collect() };
+            let question = Question::post("/v1/jobs".into(), &push, DOING);
+            let wire::PushAnswer { pushed, warnings } = self.server.ask(question).await?;
+            all.extend(self.complete(chunk.len(), DOING, pushed)?.into_iter().map(Pushed::from));
+            all_warnings.extend(warnings);
+        }
+        Ok((all, all_warnings))
+    }
+
     async fn were_dead(&self, path: &str, ids: &[JobId], doing: &'static str) -> Result<Vec<bool>, StoreError> {
         let mut all = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(BATCH) {
@@ -109,14 +127,7 @@ fn chunks(jobs: &[NewJob]) -> impl Iterator<Item = &[NewJob]> {
 #[async_trait]
 impl Produce for RemoteStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        const DOING: &str = "push jobs";
-        let mut all = Vec::with_capacity(jobs.len());
-        for chunk in chunks(jobs) {
-            let push = wire::Push { jobs: chunk.iter().map(wire::NewJob::from).collect() };
-            let wire::PushAnswer { pushed } = self.server.ask(Question::post("/v1/jobs".into(), &push, DOING)).await?;
-            all.extend(self.complete(chunk.len(), DOING, pushed)?.into_iter().map(Pushed::from));
-        }
-        Ok(all)
+        self.push_with_warnings(jobs).await.map(|(pushed, _)| pushed)
     }
 
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {

@@ -19,6 +19,8 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::request::RequestContext;
 use super::throttle::Action;
+use crate::admission::{self, Admitted};
+use gristmill_core::admission::{ATTEMPTS, LONGEST};
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::token::Scope;
 use gristmill_store::Pushed;
@@ -49,6 +51,8 @@ type Answer = Result<(StatusCode, Json<Value>), Refusal>;
 struct Terms {
     delay: u32,
     ttl: Option<Duration>,
+    /// The request says it, and it is not lmstfy's default.
+    own_ttl: bool,
     tries: u16,
     /// Its jobs may have attributes.
     versioned: bool,
@@ -134,9 +138,12 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 
 /// Pushes a job for each body. Answers with their ids, in order.
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
-    let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, body)).collect();
-    let mut jobs = jobs.ok_or(Refusal::Internal)?;
-    api.state.admit(&jobs).await?;
+    let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
+    let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
+    let Admitted { mut jobs, warnings } = api.state.admit(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
+    for warning in warnings {
+        tracing::warn!(target: "gristmill::lmstfy", "{warning}");
+    }
     let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
     for _ in 0..TRIES {
         let pushed = api.state.store.push(&jobs).await?;
@@ -173,7 +180,8 @@ impl Terms {
         let left = Duration::from_secs(u64::from(ttl.saturating_sub(delay))).max(Duration::from_millis(1));
         let versioned =
             headers.get("enable-job-version").is_some_and(|said| said.as_bytes().eq_ignore_ascii_case(b"yes"));
-        Ok(Self { delay, ttl: (ttl > 0).then_some(left), tries, versioned, attributes: Vec::new() })
+        let (own_ttl, ttl) = (query.get("ttl").is_some(), (ttl > 0).then_some(left));
+        Ok(Self { delay, ttl, own_ttl, tries, versioned, attributes: Vec::new() })
     }
 
     fn with_attributes(self, headers: &HeaderMap) -> Result<Self, Refusal> {
@@ -184,15 +192,19 @@ impl Terms {
         Ok(Self { attributes, ..self })
     }
 
-    fn job(&self, queue: &Queue, data: Vec<u8>) -> Option<NewJob> {
+    /// lmstfy's numbers go further than the rules for new jobs allow: what is over is cut to them. `topic_ttl` comes before
+    /// lmstfy's default.
+    fn job(&self, queue: &Queue, topic_ttl: Option<Duration>, data: Vec<u8>) -> Option<NewJob> {
+        let ttl = if self.own_ttl { self.ttl } else { topic_ttl.or(self.ttl) };
         let spec = JobSpec {
             id: id::new_job(self.delay, self.versioned)?,
             metadata: self.attributes.clone(),
-            max_attempts: Some(self.tries.into()),
-            ttl: self.ttl,
+            max_attempts: Some(u32::from(self.tries).min(*ATTEMPTS.end())),
+            ttl: ttl.map(|ttl| ttl.min(LONGEST)),
             ..JobSpec::new(queue.topic.clone(), Payload { data, content_type: None })
         };
-        let due = if self.delay == 0 { Due::Now } else { Due::After(Duration::from_secs(self.delay.into())) };
+        let due =
+            if self.delay == 0 { Due::Now } else { Due::After(Duration::from_secs(self.delay.into()).min(LONGEST)) };
         Some(NewJob { spec, due })
     }
 }

@@ -15,8 +15,9 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, Extended};
+use gristmill_core::admission;
 use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
-use gristmill_core::outcome::{FailureDetail, Outcome};
+use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
@@ -83,12 +84,22 @@ async fn settle(
         let entry = registry.get(&claim.lease.topic).cloned();
         decided.push(settlement(&claim, entry.as_ref(), asked).map_err(named)?);
     }
+    let more: usize = decided.iter().map(more_jobs).sum();
+    if more > 0 {
+        state.reserve(&tenant, more as u64).await?;
+    }
     let settled = state.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {
         let (job, topic, worker, verdict) = (&lease.job, &lease.topic, &lease.worker, verdict.name());
         tracing::debug!(target: "gristmill::pull", %job, %topic, %worker, verdict, settled = settled.as_str(), "settled");
     }
     Ok(Json(wire::SettleAnswer { settled: settled.into_iter().map(Settled::as_str).collect() }))
+}
+
+/// How many jobs more the tenant has afterwards: a job that is done makes room for the first of its follow-ups.
+fn more_jobs(settlement: &Settlement) -> usize {
+    let gone = usize::from(matches!(settlement.verdict, Verdict::Ack(_)));
+    settlement.follow_ups.len().saturating_sub(gone)
 }
 
 /// Checks what the worker asks for against the limits of the topic, and decides what becomes of the job.
@@ -98,8 +109,7 @@ fn settlement(
     asked: wire::Settlement,
 ) -> Result<Settlement, Problem> {
     let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
-    let follow_ups: Vec<NewJob> = asked.follow_ups.into_iter().map(Into::into).collect();
-    check_follow_ups(claim, entry, &limits, &follow_ups)?;
+    let follow_ups = admit_follow_ups(claim, entry, &limits, asked.follow_ups)?;
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
             let result: Option<Payload> = ack.result.map(Into::into);
@@ -134,32 +144,32 @@ fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Pr
     Ok(FailureDetail { code, message, context })
 }
 
-/// The rules that a handler's follow-ups keep, too.
-fn check_follow_ups(
+/// Holds follow-ups to the rules that a handler's follow-ups keep, too.
+fn admit_follow_ups(
     claim: &Claim,
     entry: Option<&Arc<TopicHandler>>,
     limits: &Limits,
-    follow_ups: &[NewJob],
-) -> Result<(), Problem> {
+    follow_ups: Vec<wire::NewJob>,
+) -> Result<Vec<NewJob>, Problem> {
     if follow_ups.len() as u64 > u64::from(limits.follow_ups) {
         let problem = format!("{} follow-ups; the topic allows {}", follow_ups.len(), limits.follow_ups);
         return Err(Problem::new(Code::TooLarge, problem));
     }
-    for NewJob { spec, .. } in follow_ups {
-        let target = &spec.topic;
-        let granted = entry.and_then(|entry| entry.topic.grants.enqueue.as_ref());
-        let denied = granted.is_some_and(|granted| !granted.contains(&target.topic));
-        let rule = entry.and_then(|entry| entry.targets.get(&target.topic));
-        match rule.filter(|_| target.tenant == claim.lease.topic.tenant && !denied) {
-            Some(rule) => within("a follow-up's body", spec.body.data.len(), rule.payload_bytes)?,
-            None => {
-                let problem =
-                    format!("a follow-up to `{target}`, to which its topic may not enqueue, or which is none");
-                return Err(Problem::new(Code::BadRequest, problem));
-            }
-        }
-    }
-    Ok(())
+    let admit = |(index, follow_up): (usize, wire::NewJob)| {
+        let job = NewJob::from(follow_up);
+        let id = &job.spec.topic;
+        let of_tenant = entry.filter(|_| id.tenant == claim.lease.topic.tenant);
+        let target = of_tenant.map(|entry| admission::target(id.topic.as_str(), &entry.topic.grants, &entry.targets));
+        let Some(Ok((_, rules))) = target else {
+            let problem = format!("a follow-up to `{id}`, to which its topic may not enqueue, or which is none");
+            return Err(Problem::new(Code::BadRequest, problem));
+        };
+        rules.admit(job).map_err(|refused| {
+            let problem = Problem::from(refused);
+            Problem { detail: format!("follow_ups[{index}]: {}", problem.detail), ..problem }
+        })
+    };
+    follow_ups.into_iter().enumerate().map(admit).collect()
 }
 
 fn within(what: &str, bytes: usize, limit: u64) -> Result<(), Problem> {

@@ -43,7 +43,7 @@ pub(super) struct Spec {
     priority: Priority,
     #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
-    attempts_max: Option<Attempts>,
+    attempts_max: Option<u32>,
     ttl_ms: Option<u64>,
     keep_result_ms: Option<u64>,
 }
@@ -61,19 +61,6 @@ pub(crate) struct Payload {
 pub(super) struct Unique {
     value: String,
     window_ms: Option<u64>,
-}
-
-/// 1 to 1000, as in the manifest.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(try_from = "u32")]
-pub(super) struct Attempts(pub(super) u32);
-
-impl TryFrom<u32> for Attempts {
-    type Error = &'static str;
-
-    fn try_from(attempts: u32) -> Result<Self, Self::Error> {
-        if (1..=1000).contains(&attempts) { Ok(Self(attempts)) } else { Err("attempts are 1 to 1000") }
-    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,7 +112,7 @@ impl From<&JobSpec> for Spec {
             key: spec.key.clone(),
             priority: spec.priority,
             unique: spec.unique.as_ref().map(unique),
-            attempts_max: spec.max_attempts.map(Attempts),
+            attempts_max: spec.max_attempts,
             ttl_ms: spec.ttl.map(whole_ms),
             keep_result_ms: spec.keep_result.map(whole_ms),
         }
@@ -142,7 +129,7 @@ impl From<Spec> for JobSpec {
             key: spec.key,
             priority: spec.priority,
             unique: spec.unique.map(Into::into),
-            max_attempts: spec.attempts_max.map(|Attempts(attempts)| attempts),
+            max_attempts: spec.attempts_max,
             ttl: spec.ttl_ms.map(Duration::from_millis),
             keep_result: spec.keep_result_ms.map(Duration::from_millis),
         }

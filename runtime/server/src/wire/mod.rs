@@ -63,6 +63,9 @@ pub(super) struct Push {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PushAnswer {
     pub(super) pushed: Vec<Pushed>,
+    /// About topics that nothing makes topics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
 }
 
 /// Which jobs are meant.

@@ -7,17 +7,10 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::job::Attempts;
 use super::object;
 use gristmill_core::job::{self, Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
-/// Names and values of metadata, key, unique value and media type of one job, together.
-const HEADER_BYTES: usize = 64 << 10;
-/// Ten years: who asks for more has mistaken the unit.
-const LONGEST_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
-/// The end of the year 9999.
-const LATEST_MS: u64 = 253_402_300_799_999;
 const JSON: &str = "application/json";
 
 /// One job in a document.
@@ -34,13 +27,13 @@ pub(crate) struct Job {
     #[serde(default)]
     metadata: Metadata,
     id: Option<JobId>,
-    delay_ms: Option<Ms>,
-    at_ms: Option<AtMs>,
+    delay_ms: Option<u64>,
+    at_ms: Option<u64>,
     #[serde(default)]
     priority: Priority,
-    attempts_max: Option<Attempts>,
-    ttl_ms: Option<Ms>,
-    keep_result_ms: Option<Ms>,
+    attempts_max: Option<u32>,
+    ttl_ms: Option<u64>,
+    keep_result_ms: Option<u64>,
     key: Option<String>,
 }
 
@@ -49,15 +42,15 @@ pub(crate) struct Job {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Raw {
     unique: Option<String>,
-    unique_window_ms: Option<Ms>,
+    unique_window_ms: Option<u64>,
     id: Option<JobId>,
-    delay_ms: Option<Ms>,
-    at_ms: Option<AtMs>,
+    delay_ms: Option<u64>,
+    at_ms: Option<u64>,
     #[serde(default)]
     priority: Priority,
-    attempts_max: Option<Attempts>,
-    ttl_ms: Option<Ms>,
-    keep_result_ms: Option<Ms>,
+    attempts_max: Option<u32>,
+    ttl_ms: Option<u64>,
+    keep_result_ms: Option<u64>,
     key: Option<String>,
     #[serde(default)]
     pub(crate) wait_ms: WaitMs,
@@ -85,6 +78,9 @@ pub(crate) struct Accepted {
     /// What is known of it, if the request asked to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<super::JobView>,
+    /// Set if the job was pushed by itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -99,6 +95,8 @@ pub(crate) enum Status {
 #[derive(Debug, Serialize)]
 pub(crate) struct AcceptedAll {
     pub(crate) jobs: Vec<Accepted>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// `?wait_ms=`, and nothing else.
@@ -129,49 +127,16 @@ impl WaitMs {
     }
 }
 
-/// A span of at most ten years.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(try_from = "u64")]
-struct Ms(u64);
-
-impl TryFrom<u64> for Ms {
-    type Error = String;
-
-    fn try_from(ms: u64) -> Result<Self, Self::Error> {
-        if ms <= LONGEST_MS { Ok(Self(ms)) } else { Err(format!("{ms} ms are more than ten years")) }
-    }
-}
-
-impl From<Ms> for Duration {
-    fn from(Ms(ms): Ms) -> Self {
-        Self::from_millis(ms)
-    }
-}
-
-/// As the commands write it, but for at most ten years.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unique {
     value: String,
-    window_ms: Option<Ms>,
+    window_ms: Option<u64>,
 }
 
 impl From<Unique> for job::Unique {
     fn from(Unique { value, window_ms }: Unique) -> Self {
-        Self { value, window: window_ms.map(Into::into) }
-    }
-}
-
-/// A point in time.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(try_from = "u64")]
-struct AtMs(u64);
-
-impl TryFrom<u64> for AtMs {
-    type Error = String;
-
-    fn try_from(ms: u64) -> Result<Self, Self::Error> {
-        if ms <= LATEST_MS { Ok(Self(ms)) } else { Err(format!("{ms} ms since 1970 is after the year 9999")) }
+        Self { value, window: window_ms.map(Duration::from_millis) }
     }
 }
 
@@ -215,7 +180,7 @@ impl Job {
     }
 
     /// # Errors
-    /// In words: what does not go together, or is too large.
+    /// In words: what does not go together.
     pub(crate) fn into_new(self, topic: TopicId) -> Result<NewJob, String> {
         let body = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => return Err("`body` and `body_base64` are two bodies: leave one of them out".into()),
@@ -233,9 +198,9 @@ impl Job {
             key: self.key,
             priority: self.priority,
             unique: self.unique.map(job::Unique::from),
-            max_attempts: self.attempts_max.map(|Attempts(attempts)| attempts),
-            ttl: self.ttl_ms.map(Into::into),
-            keep_result: self.keep_result_ms.map(Into::into),
+            max_attempts: self.attempts_max,
+            ttl: self.ttl_ms.map(Duration::from_millis),
+            keep_result: self.keep_result_ms.map(Duration::from_millis),
             ..JobSpec::new(topic, body)
         };
         finish(spec, self.id, self.delay_ms, self.at_ms)
@@ -250,9 +215,9 @@ impl Raw {
     /// The job whose body is `data`.
     ///
     /// # Errors
-    /// In words: what does not go together, or is too large.
+    /// In words: what does not go together.
     pub(crate) fn into_new(self, topic: TopicId, data: Vec<u8>, media: String) -> Result<NewJob, String> {
-        let window = self.unique_window_ms.map(Into::into);
+        let window = self.unique_window_ms.map(Duration::from_millis);
         let unique = match (self.unique, window) {
             (None, Some(_)) => return Err("`unique_window_ms` says nothing without `unique`".into()),
             (value, window) => value.map(|value| job::Unique { value, window }),
@@ -261,31 +226,22 @@ impl Raw {
             key: self.key,
             priority: self.priority,
             unique,
-            max_attempts: self.attempts_max.map(|Attempts(attempts)| attempts),
-            ttl: self.ttl_ms.map(Into::into),
-            keep_result: self.keep_result_ms.map(Into::into),
+            max_attempts: self.attempts_max,
+            ttl: self.ttl_ms.map(Duration::from_millis),
+            keep_result: self.keep_result_ms.map(Duration::from_millis),
             ..JobSpec::new(topic, Payload { data, content_type: Some(media) })
         };
         finish(spec, self.id, self.delay_ms, self.at_ms)
     }
 }
 
-fn finish(mut spec: JobSpec, id: Option<JobId>, delay: Option<Ms>, at: Option<AtMs>) -> Result<NewJob, String> {
+fn finish(mut spec: JobSpec, id: Option<JobId>, delay: Option<u64>, at: Option<u64>) -> Result<NewJob, String> {
     let due = match (delay, at) {
         (None, None) => Due::Now,
-        (Some(delay), None) => Due::After(delay.into()),
-        (None, Some(AtMs(at))) => Due::At(Timestamp::from_millis(at)),
+        (Some(delay), None) => Due::After(Duration::from_millis(delay)),
+        (None, Some(at)) => Due::At(Timestamp::from_millis(at)),
         (Some(_), Some(_)) => return Err("`delay_ms` and `at_ms` are two times: leave one of them out".into()),
     };
-    let optional = [&spec.key, &spec.body.content_type].into_iter().flatten().map(String::len).sum::<usize>();
-    let unique = spec.unique.as_ref().map_or(0, |unique| unique.value.len());
-    let metadata = spec.metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-    let bytes = optional + unique + metadata;
-    if bytes > HEADER_BYTES {
-        return Err(format!(
-            "metadata, key, unique value and media type have {bytes} bytes; at most {HEADER_BYTES} are taken"
-        ));
-    }
     if let Some(id) = id {
         spec.id = id;
     }

@@ -19,6 +19,8 @@ pub(crate) struct Topics {
 pub(crate) struct Topic {
     #[serde(flatten)]
     counts: TopicCounts,
+    /// Neither the manifest nor a component makes it a topic.
+    unknown: bool,
     handler: Option<Name>,
     /// Of the component that does the topic's jobs.
     version: Option<String>,
@@ -50,6 +52,7 @@ impl Idle {
 impl Topic {
     pub(crate) fn new(
         counts: store::TopicCounts,
+        unknown: bool,
         entry: Option<&TopicHandler>,
         idle: Option<Idle>,
         rate: Option<Rate>,
@@ -57,6 +60,7 @@ impl Topic {
         let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_ms(over), per_second });
         Self {
             counts: counts.into(),
+            unknown,
             handler: entry.map(|entry| entry.topic.handler.clone()),
             version: entry
                 .and_then(|entry| entry.handler.as_ref())
