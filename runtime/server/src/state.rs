@@ -1,4 +1,4 @@
-//! What every route can reach.
+//! The state that every route shares.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -37,11 +37,11 @@ pub(crate) struct Inner {
     pub(crate) signal_hub: Arc<SignalHub>,
     pub(crate) request_limiter: RequestLimiter,
     pub(crate) rates: Rates,
-    /// For those of them that wait for jobs.
+    /// For claims that wait for jobs.
     pub(crate) pull: pull::Lines,
-    /// Whose jobs are to be looked after, whether or not they have topics here.
+    /// The tenants whose jobs the runner looks after, whether or not they have topics here.
     pub(crate) tenants: Tenants,
-    /// The server ends: so do the streams.
+    /// Ends the streams with the server.
     pub(crate) stop: CancellationToken,
     pub(crate) auth: Auth,
     pub(crate) tenant_limiter: TenantLimiter,
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     /// The topics and tenants as the manifest has them, without handlers.
     plan: Arc<HandlerRegistry>,
     pub(crate) metrics: Arc<Metrics>,
-    /// For who scrapes.
+    /// For the metrics.
     pub(crate) queue_depths: QueueDepths,
 }
 

@@ -165,6 +165,6 @@ async fn the_access_log_can_be_switched(runner: TestRunner) {
     assert_eq!(status(post(&admin, "/accesslog?status=disable", "").await), "disabled");
     let answer = post(&admin, "/accesslog?status=other", "").await;
     assert_eq!((answer.status, error(&answer)), (400, "invalid status".into()));
-    let page = Request::post("/accesslog?status=enable").header("Sec-Fetch-TestProject", "cross-project");
+    let page = Request::post("/accesslog?status=enable").header("Sec-Fetch-Site", "cross-site");
     assert_eq!(admin.send(page, Vec::new()).await.status, 403);
 }

@@ -44,12 +44,12 @@ async fn a_slash_too_many_is_redirected(runner: TestRunner) {
 async fn pages_of_other_sites_are_kept_out(runner: TestRunner) {
     let client = Client::of(&runner);
     client.publish("q", "").await;
-    for project in ["cross-project", "same-project"] {
-        let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-TestProject", project), b"").await;
-        assert_eq!(answer.status, 403, "{project}");
+    for site in ["cross-site", "same-site"] {
+        let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-Site", site), b"").await;
+        assert_eq!(answer.status, 403, "{site}");
     }
     assert_eq!(client.size("q").await, 1);
-    let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-TestProject", "none"), b"").await;
+    let answer = client.send(Request::get(client.path("q")).header("Sec-Fetch-Site", "none"), b"").await;
     assert_eq!(answer.status, 200);
 }
 

@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! The identity behind a request, and what it may do.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ pub(crate) use gristmill_core::token::Scope;
 use gristmill_core::token::{Token, TokenHash};
 use gristmill_store::StoreError;
 
-/// Whoever sent the request.
+/// The identity that sent a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
-    /// None: whoever keeps the server, or anybody on a machine of which no tokens are asked. They may do everything.
+    /// `None`: the operator's commands, or any client where requests need no token. They may do everything.
     token: Option<Arc<Token>>,
 }
 
 impl Identity {
     /// # Errors
-    /// The caller has no business in this tenant, or not of this kind. The answer is the same whether or not there is such a
-    /// tenant.
+    /// The token lacks the scope, or belongs to another tenant. The answer is the same whether or not the tenant exists.
     pub(crate) fn may(&self, scope: Scope, tenant: &Name) -> Result<(), Problem> {
         let of = |token: &Arc<Token>| token.tenant.as_ref().is_none_or(|own| own == tenant);
         allow(self.has(scope) && self.token.as_ref().is_none_or(of))
     }
 
-    /// Over all tenants, as whoever keeps the server.
+    /// The same over all tenants.
     ///
     /// # Errors
-    /// The caller belongs to one tenant.
+    /// The token lacks the scope, or belongs to one tenant.
     pub(crate) fn may_everywhere(&self, scope: Scope) -> Result<(), Problem> {
         allow(self.has(scope) && self.token.as_ref().is_none_or(|token| token.tenant.is_none()))
     }
 
-    /// Who comes with this text, or without one. None: nobody who may come in. Where no tokens are asked for, everybody may.
+    /// Finds the identity for a token's text. Returns `None` if there is none. Where requests need no token, every request has
+    /// one.
     ///
     /// # Errors
     /// The store cannot be asked.
@@ -51,12 +51,12 @@ impl Identity {
         Ok(state.auth.token_cache.find(&hash).await?.map(|token| Self { token: Some(token) }))
     }
 
-    /// Whoever comes where nobody is asked for a token.
+    /// The identity of a request that needs no token.
     pub(crate) const fn anybody() -> Self {
         Self { token: None }
     }
 
-    /// The token that the caller came with; none: whoever keeps the server.
+    /// The token of the request. Returns `None` for a request that needs none.
     pub(crate) fn token(&self) -> Option<&Token> {
         self.token.as_deref()
     }
@@ -75,10 +75,10 @@ fn allow(allowed: bool) -> Result<(), Problem> {
     }
 }
 
-/// Who sent a request with these headers.
+/// Finds the identity of a request with these headers.
 ///
 /// # Errors
-/// Nobody who may come in, or the store cannot be asked.
+/// The token is missing or not valid, or the store is unavailable.
 pub(crate) async fn identify(state: &AppState, headers: &HeaderMap) -> Result<Identity, Problem> {
     let text = token_text(headers);
     Identity::of(state, text).await?.ok_or_else(|| unknown(text))
@@ -108,7 +108,7 @@ fn unknown(text: Option<&str>) -> Problem {
 impl<S: Sync> FromRequestParts<S> for Identity {
     type Rejection = Response;
 
-    /// Whoever was not identified is nobody: a route that is not behind the door lets nobody in.
+    /// Refuses a request that [`super::enter`] has not authenticated.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
         parts.extensions.get().cloned().ok_or_else(|| unknown(None).into_response())
     }

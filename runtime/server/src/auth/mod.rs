@@ -1,4 +1,4 @@
-//! Who is let in, and how much they may ask for.
+//! Authentication: which token a request brings, and whether it needs one.
 
 pub(crate) mod allowed;
 pub(crate) mod identity;
@@ -19,14 +19,14 @@ use gristmill_store::{Store, StoreError};
 use identity::Identity;
 use token_cache::TokenCache;
 
-/// Where it is told what was counted.
+/// Answers as long as the store was last known to have no tokens, also while the store is unavailable.
 const METRICS: &str = "/metrics";
 
-/// What all routes share of it. Cheap to clone.
+/// Decides which requests are authenticated. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Auth {
     pub(crate) token_cache: Arc<TokenCache>,
-    /// What commands of this machine say, which can read it where the server wrote it down.
+    /// The hash of the token that the server writes down for commands on this machine.
     secret: TokenHash,
     loopback: bool,
     insecure: bool,
@@ -37,20 +37,20 @@ impl Auth {
         Self { token_cache: Arc::new(TokenCache::new(store)), secret, loopback, insecure: settings.insecure }
     }
 
-    /// Whether no tokens are asked for.
+    /// Whether requests need no token.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store is unavailable.
     pub(crate) async fn is_open(&self) -> Result<bool, StoreError> {
         Ok((self.loopback || self.insecure) && !self.token_cache.has_any().await?)
     }
 
-    /// Whether no tokens were asked for when the store last said whether there are any.
+    /// Whether requests needed no token when the store last answered whether there are any.
     fn was_open(&self) -> bool {
         (self.loopback || self.insecure) && self.token_cache.had_none()
     }
 
-    /// Whether a request must be for a name of this machine: where nobody is asked for a token.
+    /// Whether the `Host` of a request must name this machine: where requests need no token.
     pub(crate) async fn minds_the_host(&self) -> bool {
         self.loopback && self.is_open().await.unwrap_or_else(|_| self.was_open())
     }
@@ -60,7 +60,8 @@ impl Auth {
     }
 }
 
-/// Where requests come in. Health answers everybody; lmstfy's paths see to their tokens themselves.
+/// Authenticates a request and counts it against the limits of its token and tenant. Health needs no token; lmstfy's paths
+/// authenticate by themselves.
 pub(crate) async fn enter(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let measures = path == METRICS;
@@ -76,7 +77,7 @@ pub(crate) async fn enter(State(state): State<AppState>, mut request: Request, n
         return next.run(request).await;
     }
     let identity = match identity::identify(&state, request.headers()).await {
-        // Whoever watches over a server wants to hear most of all that its store is away.
+        // Monitoring must see that the store is unavailable.
         Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::anybody()),
         identity => identity,
     };

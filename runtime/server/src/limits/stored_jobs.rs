@@ -16,11 +16,26 @@ const HOLDS: Duration = Duration::from_secs(1);
 /// How soon a tenant that is full is counted again: whoever is refused may ask again and again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// From so many tenants on, the counts that no longer hold are forgotten.
+const FORGET_FROM: usize = 1024;
+
 /// The counts of tenants that are limited.
 #[derive(Debug)]
 pub(crate) struct StoredJobs {
-    counts: Mutex<HashMap<Name, Arc<Mutex<Count>>>>,
+    counts: Mutex<Counts>,
     holds: Duration,
+}
+
+#[derive(Debug)]
+struct Counts {
+    by_tenant: HashMap<Name, Arc<Mutex<Count>>>,
+    forget_from: usize,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { by_tenant: HashMap::new(), forget_from: FORGET_FROM }
+    }
 }
 
 impl Default for StoredJobs {
@@ -53,7 +68,7 @@ impl StoredJobs {
         more: u64,
         most: u64,
     ) -> Result<bool, StoreError> {
-        let count = self.counts.lock().await.entry(tenant.clone()).or_default().clone();
+        let count = self.count_of(tenant).await;
         // The tenant's pushes wait for each other here, and nobody else's do.
         let mut count = count.lock().await;
         let fits = |count: &Count| count.jobs.saturating_add(more) <= most;
@@ -67,6 +82,18 @@ impl StoredJobs {
             count.jobs += more;
         }
         Ok(fits)
+    }
+
+    /// The count of a tenant, which other tenants' pushes do not wait for.
+    async fn count_of(&self, tenant: &Name) -> Arc<Mutex<Count>> {
+        let mut counts = self.counts.lock().await;
+        if counts.by_tenant.len() >= counts.forget_from {
+            let in_use = |count: &Arc<_>| Arc::strong_count(count) > 1;
+            let holds = |count: &Mutex<Count>| count.try_lock().is_ok_and(|count| count.holds(self.holds));
+            counts.by_tenant.retain(|_, count| in_use(count) || holds(count));
+            counts.forget_from = FORGET_FROM.max(counts.by_tenant.len() * 2);
+        }
+        counts.by_tenant.entry(tenant.clone()).or_default().clone()
     }
 }
 
@@ -113,5 +140,15 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(30), free).await.expect("the place is seen to be free");
+    }
+
+    #[tokio::test]
+    async fn tenants_that_push_no_more_are_forgotten() {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let stored = StoredJobs { holds: Duration::ZERO, ..StoredJobs::default() };
+        for n in 0..3 * FORGET_FROM {
+            stored.let_in(&store, &format!("t{n}").parse().unwrap(), 1, 5).await.unwrap();
+        }
+        assert!(stored.counts.lock().await.by_tenant.len() <= FORGET_FROM);
     }
 }
