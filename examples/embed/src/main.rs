@@ -21,12 +21,8 @@ async fn main() -> anyhow::Result<()> {
         }
     };
 
-    let gristmill = Gristmill::builder()
-        .store("sqlite::memory:")?
-        .listen(Listen::Off)
-        .handler("greet", greet)?
-        .start()
-        .await?;
+    let gristmill =
+        Gristmill::builder().store("sqlite::memory:")?.listen(Listen::Off).handler("greet", greet)?.start().await?;
     let body = Payload { data: b"Ada".to_vec(), content_type: None };
     gristmill.push(NewJob { spec: JobSpec::new("greet".parse()?, body), due: Due::Now }).await?;
     println!("{}", greeted.recv().await.unwrap_or_default());
