@@ -18,7 +18,7 @@ use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
 use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{Handlers, HttpServerSettings, Phase, RunnerStatus};
-use gristmill_store::Watched;
+use gristmill_store::Timed;
 use gristmill_store::sharded::TenantPlacements;
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
@@ -143,7 +143,7 @@ impl Builder {
             tenants,
             journal: journal.clone(),
         };
-        let store = Arc::new(Watched::measured(opened.store, metrics.clone()));
+        let store = Arc::new(Timed::new(opened.store, metrics.clone()));
 
         let folder = manifest.handlers.folder.clone();
         let reloader = Reloader::start(manifest, sandbox, metrics).await;

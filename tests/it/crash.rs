@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gristmill::job::{Due, NewJob, TopicId};
+use gristmill::store::TopicCounts;
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, Produce, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
 use gristmill_tests::random::seeded;

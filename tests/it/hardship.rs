@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{ClaimFrom, Inspect, JobState, Produce, Store};
+use gristmill::store::{ClaimFrom, JobState};
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;

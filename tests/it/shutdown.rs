@@ -2,8 +2,9 @@
 
 use gristmill::job::NewJob;
 use gristmill::job::{Due, JobId};
+use gristmill::store::JobState;
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, Produce};
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;

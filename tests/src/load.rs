@@ -8,7 +8,8 @@ use fastrand::Rng;
 use gristmill::job::{Claim, Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::embedded::{Durability, EmbeddedStore};
-use gristmill::store::{ClaimFrom, Produce, Settlement, Store};
+use gristmill::store::prelude::*;
+use gristmill::store::{ClaimFrom, Settlement};
 
 use crate::random::seeded;
 

@@ -16,7 +16,7 @@ use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerS
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::{ShardedStore, TenantPlacements};
-use gristmill::store::{JobState, JobView, Store, Watched};
+use gristmill::store::{JobState, JobView, Store, Timed};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -127,7 +127,7 @@ impl TestRunner {
             tenants,
             journal: None,
         };
-        let store = Arc::new(Watched::measured(self.store.clone(), metrics));
+        let store = Arc::new(Timed::new(self.store.clone(), metrics));
         self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());
         status.send_modify(|status| status.phase = Phase::Ready);
         self.door = Some(door);

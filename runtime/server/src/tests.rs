@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_store::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -16,9 +17,7 @@ use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, 
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_store::embedded::EmbeddedStore;
-use gristmill_store::{
-    Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settlement, Signal, Store, StoreError,
-};
+use gristmill_store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
 
 /// A store, the door to it, and somebody who uses it.
 pub(super) struct Mill {

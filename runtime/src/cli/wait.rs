@@ -12,7 +12,7 @@ use super::store::{Reached, Way};
 use super::{document, screen};
 use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
-use gristmill_store::{Inspect, JobState, ResultView, Signal, StoreError};
+use gristmill_store::{JobState, Query, ResultView, Signal, StoreError};
 
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(super) enum End {
 
 /// Waits at most `patience`. `signals` must have been asked for before the job was pushed.
 pub(super) async fn for_end(
-    store: &dyn Inspect,
+    store: &dyn Query,
     tenant: &Name,
     id: &JobId,
     signals: Receiver<Signal>,
@@ -80,7 +80,7 @@ pub(super) async fn for_end_whoever_has_it(
     }
 }
 
-async fn end(store: &dyn Inspect, tenant: &Name, id: &JobId, mut signals: Receiver<Signal>) -> Result<End, StoreError> {
+async fn end(store: &dyn Query, tenant: &Name, id: &JobId, mut signals: Receiver<Signal>) -> Result<End, StoreError> {
     loop {
         if let Some(end) = look(store, tenant, id).await? {
             return Ok(end);
@@ -101,7 +101,7 @@ fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     }
 }
 
-async fn look(store: &dyn Inspect, tenant: &Name, id: &JobId) -> Result<Option<End>, StoreError> {
+async fn look(store: &dyn Query, tenant: &Name, id: &JobId) -> Result<Option<End>, StoreError> {
     let Some(view) = store.job(tenant, id).await? else { return Ok(Some(End::Gone)) };
     Ok(match (view.result, view.state) {
         (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
@@ -193,45 +193,21 @@ mod tests {
     use super::*;
     use gristmill_core::outcome::{FailureDetail, Reason};
     use gristmill_core::time::Timestamp;
-    use gristmill_store::{Cancelled, Cursor, DeadJob, JobView, Page, StateFilter, TopicCounts};
+    use gristmill_store::{JobView, TopicCounts};
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
     struct Told(parking_lot::Mutex<Vec<Option<JobView>>>);
 
     #[async_trait]
-    impl Inspect for Told {
-        async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
-            let mut views = self.0.lock();
-            Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
-        }
-
+    impl Query for Told {
         async fn counts(&self, _: &Name) -> Result<Vec<TopicCounts>, StoreError> {
             unreachable!("nobody who waits counts")
         }
 
-        async fn jobs(&self, _: &TopicId, _: StateFilter, _: Option<&Cursor>, _: usize) -> Result<Page, StoreError> {
-            unreachable!("nobody who waits lists jobs")
-        }
-
-        async fn dead(&self, _: &TopicId, _: usize, _: usize) -> Result<Vec<DeadJob>, StoreError> {
-            unreachable!("nobody who waits lists the dead")
-        }
-
-        async fn respawn(&self, _: &TopicId, _: &[JobId]) -> Result<Vec<bool>, StoreError> {
-            unreachable!("nobody who waits respawns")
-        }
-
-        async fn delete_dead(&self, _: &TopicId, _: &[JobId]) -> Result<Vec<bool>, StoreError> {
-            unreachable!("nobody who waits deletes")
-        }
-
-        async fn cancel(&self, _: &Name, _: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
-            unreachable!("nobody who waits cancels")
-        }
-
-        async fn set_paused(&self, _: &TopicId, _: bool) -> Result<bool, StoreError> {
-            unreachable!("nobody who waits pauses")
+        async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
+            let mut views = self.0.lock();
+            Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
         }
 
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> {

@@ -1,4 +1,4 @@
-//! The corridor's side of a store: push, migrate, claim, extend, settle, reap.
+//! What a runner and an HTTP server ask of a store: push, migrate, claim, extend, settle, reap, sweep.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,92 +7,152 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::error::StoreError;
-use super::inspect::Inspect;
+use super::inspect::{Inspect, Query, probe};
+use super::operations::operations;
 use super::tokens::{TokenLookup, Tokens};
 use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
+
 pub use gristmill_core::outcome::Settled;
 use gristmill_core::outcome::Verdict;
 
-/// The producer's side of a store.
-#[async_trait]
-pub trait Produce: Inspect + Tokens {
-    /// Stores jobs: due ones ready, others delayed. Answers in the order given.
-    ///
-    /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
-    /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
-    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError>;
-
-    /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
-    /// [`Signal::Lost`] when it knows that it may have.
-    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
+operations! {
+    /// Storing jobs.
+    pub trait Push {
+        /// Stores jobs: due ones ready, others delayed. Answers in the order given.
+        ///
+        /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
+        /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
+        async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> => Push, announce pushed;
+    }
 }
 
-/// A queue of jobs. See the [module](super) for the rules.
+operations! {
+    /// Wake-ups.
+    pub trait Signals {
+        /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
+        /// [`Signal::Lost`] when it knows that it may have.
+        async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> => Signals;
+    }
+}
+
+operations! {
+    /// Leasing jobs to workers.
+    pub trait Claims {
+        /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
+        /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
+        ///
+        /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
+        async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>
+            => Claim, announce claimed;
+    }
+}
+
+operations! {
+    /// Ending attempts.
+    pub trait Settle {
+        /// Ends attempts. Answers in the order given. Which of a batch's settlements comes first is not promised.
+        ///
+        /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
+        /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
+        ///
+        /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
+        /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
+        async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => Settle, announce settled;
+    }
+}
+
+operations! {
+    /// What a worker does with its leases.
+    pub trait Leases {
+        /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
+        async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> => Extend;
+
+        /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
+        async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> => Checkpoint;
+
+        /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
+        /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
+        async fn claims_of(
+            &self,
+            tenant: &Name,
+            worker: &WorkerId,
+            except: &HashSet<JobId>,
+        ) -> Result<Vec<Lease>, StoreError> => Held;
+    }
+}
+
+operations! {
+    /// Which workers are alive, and what dead ones left behind.
+    pub trait Workers {
+        /// Says that `worker` is alive. A worker that was silent for `dead_after` counts as dead in [`Workers::overdue`].
+        async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> => Heartbeat;
+
+        /// Forgets a worker that has given back all its jobs.
+        async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> => Retire;
+
+        /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
+        /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
+        async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>
+            => Overdue;
+    }
+}
+
+operations! {
+    /// When there is work.
+    pub trait Schedule {
+        /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
+        /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
+        async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> => Migrate;
+
+        /// What waits at this moment: the slow safety net under [`Signals::signals`].
+        ///
+        /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
+        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> => Wanted;
+    }
+}
+
+operations! {
+    /// Dropping what has outlived its limits.
+    pub trait Sweep {
+        /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
+        /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
+        async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> => Sweep;
+    }
+}
+
+/// The servers that a store consists of, which fail independently. A store of one server keeps the defaults.
 #[async_trait]
-pub trait Store: Produce + TokenLookup {
-    /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
-    /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
+pub trait Shards: Query {
+    /// The shards that do not answer at this moment, each as the error that it gives.
     ///
-    /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
-    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>;
+    /// # Errors
+    /// No shard answers.
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        probe(self).await.map(|()| Vec::new())
+    }
 
-    /// Ends attempts. Answers in the order given. Which of a batch's settlements comes first is not promised.
-    ///
-    /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
-    /// [`Verdict::Ack`] and [`Verdict::Snooze`]), result, counts.
-    ///
-    /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
-    /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError>;
-
-    /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
-    /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
-
-    /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError>;
-
-    /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
-
-    /// Says that `worker` is alive. A worker that was silent for `dead_after` counts as dead in [`Store::overdue`].
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError>;
-
-    /// Forgets a worker that has given back all its jobs.
-    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
-
-    /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
-    /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
-
-    /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
-    /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
-    async fn claims_of(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError>;
-
-    /// What waits at this moment: the slow safety net under [`Produce::signals`].
-    ///
-    /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
-    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError>;
-
-    /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
-    /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
-
-    /// How many lines of settlements there may be, so that one that waits for a part of the store holds up no other.
+    /// How many lanes of settlements there are. Settlements of one lane wait for each other; a shard that does not answer
+    /// holds up no lane but its own.
     fn lanes(&self) -> usize {
         1
     }
 
-    /// In which of the [`Store::lanes`] this lease is to be settled.
+    /// The lane in which this lease is to be settled, below [`Shards::lanes`].
     fn lane(&self, _lease: &Lease) -> usize {
         0
     }
 }
+
+/// What a producer and an operator need.
+pub trait Produce: Push + Signals + Inspect + Tokens {}
+
+impl<S: Push + Signals + Inspect + Tokens + ?Sized> Produce for S {}
+
+/// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
+/// [crate](crate) for the rules.
+pub trait Store: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Shards {}
+
+impl<S: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Shards + ?Sized> Store for S {}
 
 /// How many dead jobs a topic may have, and how old they may become.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +163,7 @@ pub struct DeadLimits {
     pub retention: Duration,
 }
 
-/// What [`Store::push`] did with a job.
+/// What [`Push::push`] did with a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
     /// Stored.

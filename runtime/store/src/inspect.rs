@@ -1,91 +1,105 @@
 //! The onlooker's side of a store: what people ask about jobs and topics, and what they do with dead ones.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
 use super::list::{Cursor, Page, StateFilter};
+use super::operations::operations;
 use gristmill_core::job::{DEFAULT_TENANT, Job, JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
-/// Questions about jobs, and what a person may do with the dead ones.
-#[async_trait]
-pub trait Inspect: Debug + Send + Sync + 'static {
-    /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
-    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
+operations! {
+    /// What is known about jobs, topics and tenants.
+    pub trait Query {
+        /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
+        async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> => Counts;
 
-    /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
-    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+        /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
+        async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> => Job;
 
-    /// A page of a topic's jobs of one place: the first one, or the one behind a cursor of that place, which is refused in
-    /// another. At most `limit` jobs, and never more than a thousand or a few MiB; only [`Page::next`] says that there are no
-    /// more.
-    ///
-    /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
-    /// - delayed: as they come due, those of one millisecond by id;
-    /// - running: by id;
-    /// - dead: the latest first, those of one millisecond by id, the greatest first.
-    ///
-    /// Jobs may come and go between pages. One that stays where it is, from the first page to the last, is listed once; one
-    /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
-    /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
-    /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
-    /// twice; none is left out. A store made of several lists one after the other, each in this order; a job that moves
-    /// from one to another between two pages may be told twice, too.
-    ///
-    /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
-    /// looks at the ids of all that run, of which there are no more than workers have room for.
-    async fn jobs(
-        &self,
-        topic: &TopicId,
-        place: StateFilter,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page, StoreError>;
-
-    /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
-    /// most `limit`.
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
-
-    /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
-    /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
-    /// holds its unique value.
-    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
-
-    /// Deletes dead jobs. Tells for each whether it was dead.
-    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
-
-    /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
-    /// with every other end; running ones are marked, and their workers told. Answers in the order given.
-    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>;
-
-    /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
-    /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
-    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError>;
-
-    /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
-    async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
-
-    /// The parts of the store that do not answer at this moment, where it has parts.
-    ///
-    /// # Errors
-    /// Nothing of it answers.
-    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        probe(self).await.map(|()| Vec::new())
+        /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
+        async fn tenants(&self) -> Result<Vec<Name>, StoreError> => Tenants;
     }
 }
 
+operations! {
+    /// Lists of a topic's jobs, page by page.
+    pub trait ListJobs {
+        /// A page of a topic's jobs of one place: the first one, or the one behind a cursor of that place, which is refused in
+        /// another. At most `limit` jobs, and never more than a thousand or a few MiB; only [`Page::next`] says that there are no
+        /// more.
+        ///
+        /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
+        /// - delayed: as they come due, those of one millisecond by id;
+        /// - running: by id;
+        /// - dead: the latest first, those of one millisecond by id, the greatest first.
+        ///
+        /// Jobs may come and go between pages. One that stays where it is, from the first page to the last, is listed once; one
+        /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
+        /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
+        /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
+        /// twice; none is left out. A store made of several lists one after the other, each in this order; a job that moves
+        /// from one to another between two pages may be told twice, too.
+        ///
+        /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
+        /// looks at the ids of all that run, of which there are no more than workers have room for.
+        async fn jobs(
+            &self,
+            topic: &TopicId,
+            place: StateFilter,
+            after: Option<&Cursor>,
+            limit: usize,
+        ) -> Result<Page, StoreError> => List;
+    }
+}
+
+operations! {
+    /// What an operator does with dead jobs.
+    pub trait DeadJobs {
+        /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
+        /// most `limit`.
+        async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> => Dead;
+
+        /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
+        /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
+        /// holds its unique value.
+        async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
+            => Respawn, announce respawned;
+
+        /// Deletes dead jobs. Tells for each whether it was dead.
+        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => DeleteDead;
+    }
+}
+
+operations! {
+    /// Cancelling jobs and pausing topics.
+    pub trait Control {
+        /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
+        /// with every other end; running ones are marked, and their workers told. Answers in the order given.
+        async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>
+            => Cancel, announce cancelled;
+
+        /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
+        /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
+        async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => Pause, announce paused;
+    }
+}
+
+/// What an operator asks of a store.
+pub trait Inspect: Query + ListJobs + DeadJobs + Control {}
+
+impl<S: Query + ListJobs + DeadJobs + Control + ?Sized> Inspect for S {}
+
 /// Asks the cheapest question that a store can answer: for a job that is hardly ever there.
-pub(super) async fn probe<S: Inspect + ?Sized>(store: &S) -> Result<(), StoreError> {
+pub(super) async fn probe<S: Query + ?Sized>(store: &S) -> Result<(), StoreError> {
     let (Ok(tenant), Ok(id)) = (DEFAULT_TENANT.parse::<Name>(), "readyz".parse::<JobId>()) else { return Ok(()) };
     store.job(&tenant, &id).await.map(drop)
 }
 
-/// What [`Inspect::cancel`] did with a job.
+/// What [`Control::cancel`] did with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
     /// It waited, and is gone.
@@ -108,7 +122,7 @@ pub struct TopicCounts {
     /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
     /// earliest. None: nothing is ready.
     pub oldest_ready: Option<Timestamp>,
-    /// Nothing is handed out; see [`Inspect::set_paused`].
+    /// Nothing is handed out; see [`Control::set_paused`].
     pub paused: bool,
     /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
     /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.

@@ -16,27 +16,40 @@ pub mod embedded;
 pub mod redis;
 pub mod sharded;
 
+mod announcer;
 mod batch;
 mod clock;
 mod contract;
 mod error;
 mod inspect;
 mod list;
+mod operations;
 mod placement;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod tokens;
 mod transfer;
-mod watched;
 
 pub use clock::Clock;
 pub use contract::{
-    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, PendingWork, Produce, Pushed, Settled, Settlement, Signal, Store,
+    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, PendingWork, Produce, Push, Pushed, Schedule,
+    Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
 };
 pub use error::StoreError;
-pub use inspect::{Cancelled, DeadJob, Inspect, JobState, JobView, ResultView, TopicCounts};
+pub use inspect::{
+    Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,
+};
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use placement::{Placement, PlacementRegistry};
+pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
-pub use watched::Watched;
+
+/// Every trait of the contract, for `use gristmill_store::prelude::*`.
+pub mod prelude {
+    pub use super::{
+        Claims, Control, DeadJobs, Inspect, Leases, ListJobs, PlacementRegistry, Produce, Push, Query, Schedule,
+        Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Workers,
+    };
+}

@@ -50,7 +50,7 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// Where a page of [`Inspect::jobs`](super::Inspect::jobs) ended: behind which job, or where it stood in line. For the store
+/// Where a page of [`ListJobs::jobs`](super::ListJobs::jobs) ended: behind which job, or where it stood in line. For the store
 /// that made it; its text is good for URLs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cursor {

@@ -1,45 +1,48 @@
-//! Who may come in: tokens, as people keep them and as a door asks for them.
+//! Tokens of the HTTP API: what an operator does with them, and what an HTTP server asks.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::error::StoreError;
+use super::operations::operations;
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenHash, TokenId, TokenLimits};
 
-/// What people do with tokens.
-#[async_trait]
-pub trait Tokens: Debug + Send + Sync + 'static {
-    /// Stores a token. A text that is a token already stays what it is.
-    async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError>;
+operations! {
+    primary shard:
+    /// What an operator does with tokens.
+    pub trait Tokens {
+        /// Stores a token. A text that is a token already stays what it is.
+        async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError> => Token;
 
-    /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
-    /// millisecond by id.
-    async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError>;
+        /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
+        /// millisecond by id.
+        async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> => Token;
 
-    /// Makes a token let nobody in any more: it is gone. False: there is no such token.
-    async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError>;
+        /// Makes a token let nobody in any more: it is gone. False: there is no such token.
+        async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> => Token;
 
-    /// Replaces a token's limits. False: there is no such token.
-    async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError>;
+        /// Replaces a token's limits. False: there is no such token.
+        async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> => Token;
+    }
 }
 
-/// What a door asks.
-#[async_trait]
-pub trait TokenLookup: Tokens {
-    /// The token of this id, unless it has expired.
-    async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError>;
+operations! {
+    primary shard:
+    /// What an HTTP server asks about the tokens of its clients.
+    pub trait TokenLookup {
+        /// The token of this id, unless it has expired.
+        async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> => Token;
 
-    /// Whether there are any tokens, expired ones included: the end of the last one must not open a door.
-    async fn has_tokens(&self) -> Result<bool, StoreError>;
+        /// Whether there are any tokens, expired ones included: the end of the last one must not open a door.
+        async fn has_tokens(&self) -> Result<bool, StoreError> => Token;
 
-    /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
-    /// have been missed: what was found before may be wrong then.
-    async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError>;
+        /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
+        /// have been missed: what was found before may be wrong then.
+        async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> => Signals;
+    }
 }
 
 /// What [`Tokens::add_token`] did.

@@ -1,7 +1,8 @@
 //! `store copy`: every waiting, delayed and dead job goes along, however often the copy is killed.
 
+use gristmill::store::TopicCounts;
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::{Said, TestProject};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
 use gristmill::store::embedded::EmbeddedStore;
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::{ShardSpec, ShardedStore};
-use gristmill::store::{ClaimFrom, Inspect, Produce, Settled, Settlement, Store};
+use gristmill::store::{ClaimFrom, Settled, Settlement};
 use gristmill_tests::redis::Redis;
 use gristmill_tests::wait::{SOON, until};
 

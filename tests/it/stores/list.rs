@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use gristmill::job::JobId;
+use gristmill::store::prelude::*;
 use gristmill::store::sharded::TenantPlacements;
-use gristmill::store::{Cursor, Inspect, Produce, StateFilter, TokenAdded, TokenLookup, Tokens};
+use gristmill::store::{Cursor, Inspect, StateFilter, TokenAdded};
 use gristmill::token::{NewToken, TokenLimits, TokenText};
 
 use super::{Pair, counts, job, name, topic};

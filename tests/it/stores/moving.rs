@@ -7,9 +7,8 @@ use gristmill::job::{Claim, Due, NewJob, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::server::{HttpServer, HttpServerSettings};
 use gristmill::store::sharded::{ShardedStore, TenantPlacements};
-use gristmill::store::{
-    Cancelled, ClaimFrom, Inspect, JobState, Produce, Pushed, ResultView, Settled, Settlement, Store, StoreError,
-};
+use gristmill::store::prelude::*;
+use gristmill::store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settled, Settlement, StoreError};
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_store::part;
 use gristmill_tests::wait::{SOON, until};

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
+use gristmill::store::prelude::*;
 use gristmill::store::sharded::TenantPlacements;
-use gristmill::store::{
-    ClaimFrom, Inspect, Placement, PlacementRegistry, Produce, Pushed, Settled, Settlement, Signal, Store,
-};
+use gristmill::store::{ClaimFrom, Placement, Pushed, Settled, Settlement, Signal};
 use gristmill_tests::wait::{SOON, until};
 
 use super::{Pair, job, name, places, topic};

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use gristmill::job::{Due, JobId, JobSpec, NewJob};
 use gristmill::server::RemoteStore;
+use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, Produce, Pushed};
+use gristmill::store::{Inspect, JobState, Pushed};
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;

@@ -14,8 +14,8 @@ use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, Name, NewJob, TopicId};
 use gristmill_core::token::TokenText;
 use gristmill_store::{
-    BadCursor, Cancelled, Cursor, DeadJob, Inspect, JobView, Page, Produce, Pushed, Signal, StateFilter, StoreError,
-    TopicCounts,
+    BadCursor, Cancelled, Control, Cursor, DeadJob, DeadJobs, JobView, ListJobs, Page, Push, Pushed, Query, Signal,
+    Signals, StateFilter, StoreError, TopicCounts,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -125,11 +125,14 @@ fn chunks(jobs: &[NewJob]) -> impl Iterator<Item = &[NewJob]> {
 }
 
 #[async_trait]
-impl Produce for RemoteStore {
+impl Push for RemoteStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         self.push_with_warnings(jobs).await.map(|(pushed, _)| pushed)
     }
+}
 
+#[async_trait]
+impl Signals for RemoteStore {
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
         let tenants: Vec<_> = tenants.iter().map(Name::as_str).collect();
         let path = format!("/v1/signals?tenants={}", tenants.join(","));
@@ -138,7 +141,7 @@ impl Produce for RemoteStore {
 }
 
 #[async_trait]
-impl Inspect for RemoteStore {
+impl Query for RemoteStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "count jobs");
         let wire::Topics { topics } = self.server.ask(question).await?;
@@ -155,6 +158,14 @@ impl Inspect for RemoteStore {
         }
     }
 
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        let wire::Tenants { tenants } = self.server.ask(Question::get("/v1/tenants".into(), "list tenants")).await?;
+        Ok(tenants)
+    }
+}
+
+#[async_trait]
+impl ListJobs for RemoteStore {
     async fn jobs(
         &self,
         topic: &TopicId,
@@ -175,7 +186,10 @@ impl Inspect for RemoteStore {
         let next = next.map(|next| next.parse::<Cursor>()).transpose().map_err(misread)?;
         Ok(Page { jobs: jobs.into_iter().map(Into::into).collect(), next })
     }
+}
 
+#[async_trait]
+impl DeadJobs for RemoteStore {
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
         let mut all = Vec::new();
         while all.len() < limit {
@@ -197,7 +211,10 @@ impl Inspect for RemoteStore {
     async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.were_dead(&format!("{}/dead/delete", topic_path(topic)), ids, "delete dead jobs").await
     }
+}
 
+#[async_trait]
+impl Control for RemoteStore {
     async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
         const DOING: &str = "cancel jobs";
         let mut all = Vec::with_capacity(ids.len());
@@ -215,10 +232,5 @@ impl Inspect for RemoteStore {
         let question = Question::post(format!("{}/{verb}", topic_path(topic)), &wire::Nothing {}, doing);
         let wire::Changed { changed } = self.server.ask(question).await?;
         Ok(changed)
-    }
-
-    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        let wire::Tenants { tenants } = self.server.ask(Question::get("/v1/tenants".into(), "list tenants")).await?;
-        Ok(tenants)
     }
 }

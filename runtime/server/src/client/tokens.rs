@@ -51,13 +51,13 @@ fn path(tenant: Option<&Name>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_store::prelude::*;
     use std::num::NonZeroU32;
     use std::time::Duration;
 
     use super::*;
     use crate::tests::Mill;
     use gristmill_core::token::{Scope, Throttle, TokenHash};
-    use gristmill_store::{Inspect, TokenLookup};
 
     fn tenant() -> Name {
         "acme".parse().unwrap()

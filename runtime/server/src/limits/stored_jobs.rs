@@ -101,8 +101,8 @@ impl StoredJobs {
 mod tests {
     use super::*;
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
-    use gristmill_store::Produce;
     use gristmill_store::embedded::EmbeddedStore;
+    use gristmill_store::prelude::*;
 
     const LONG: Duration = Duration::from_secs(3600);
 

@@ -28,7 +28,7 @@ use crate::state::AppState;
 use crate::stream::{events, signals};
 use crate::{lmstfy, pull, wire};
 use gristmill_core::token::TokenText;
-use gristmill_store::{Store, Watched};
+use gristmill_store::{Store, Timed};
 
 /// The most that a request may bring, if its route does not say otherwise.
 const BODY_BYTES: usize = 1 << 20;
@@ -92,7 +92,7 @@ impl HttpServer {
         let lmstfy_admin = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
         let secret = TokenText::generate()?;
-        let store = Arc::new(Watched::told(store, settings.metrics.clone()));
+        let store = Arc::new(Timed::announcing(store, settings.metrics.clone()));
         let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
         let state = AppState::new(store, store_name, auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
@@ -11,8 +12,8 @@ use super::row::{at, attempts, unique_until_done, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::{Cancelled, Signal, StoreError};
-use gristmill_core::job::{JobId, Name};
+use crate::{Cancelled, Control, Signal, StoreError};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
@@ -23,11 +24,17 @@ const FIND: &str = "SELECT number, topic_number, state = 'running' AS running, d
 /// Marks a running job.
 const MARK: &str = "UPDATE jobs SET cancelled = 1 WHERE number = ?1";
 
-impl EmbeddedStore {
-    pub(super) async fn cancel_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+#[async_trait]
+impl Control for EmbeddedStore {
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
         let (tenant, ids) = (tenant.clone(), ids.to_vec());
         let weight = Weight { jobs: ids.len(), bytes: 0 };
         self.write("cancel jobs", weight, move |work| ids.iter().map(|id| work.cancel(&tenant, id)).collect()).await
+    }
+
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let topic = topic.clone();
+        self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused)).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::params;
 
 use super::fault::Done;
@@ -14,7 +15,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::wait_ms;
-use crate::{ClaimFrom, Claimed, StoreError};
+use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 
@@ -30,8 +31,9 @@ const LEASE: &str = "UPDATE jobs SET state = 'running', claimed_seq = ?2, worker
                          attempts = attempts + 1, deliveries = deliveries + 1, room = NULL
                      WHERE number = ?1";
 
-impl EmbeddedStore {
-    pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+#[async_trait]
+impl Claims for EmbeddedStore {
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let (worker, from) = (worker.clone(), from.to_vec());
         let weight = Weight { jobs: from.iter().fold(0, |sum, line| sum.saturating_add(line.max)), bytes: 0 };
         self.write("claim jobs", weight, move |work| work.claim(&worker, &from)).await

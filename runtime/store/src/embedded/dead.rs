@@ -1,5 +1,6 @@
 //! Dead jobs: listed, brought back, deleted, and dropped when they are too old or too many.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
@@ -10,7 +11,7 @@ use super::row::{Known, at, job_columns, limit as limited, ms, show_job, unique_
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::{DeadJob, DeadLimits, StoreError};
+use crate::{DeadJob, DeadJobs, DeadLimits, StoreError, Sweep};
 use gristmill_core::job::{JobId, TopicId};
 
 /// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
@@ -45,49 +46,9 @@ const OLDEST: &str =
 const AGED: &str = "SELECT count(*) FROM (SELECT 1 FROM jobs
                         WHERE topic_number = ?1 AND state = 'dead' AND dead_since <= ?2 LIMIT ?3)";
 
-impl EmbeddedStore {
-    pub(super) async fn list_dead(
-        &self,
-        topic: &TopicId,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<DeadJob>, StoreError> {
-        let topic = topic.clone();
-        self.read("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
-    }
-
-    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.each_dead("respawn dead jobs", topic, ids, |work, topic, id| work.respawn(topic, id)).await
-    }
-
-    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.each_dead("delete dead jobs", topic, ids, |work, topic, id| {
-            let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
-            work.count_dead_out(topic);
-            work.finish(topic, Some(dead.number), &How::Deleted, None)?;
-            Ok(true)
-        })
-        .await
-    }
-
-    async fn each_dead(
-        &self,
-        doing: &'static str,
-        topic: &TopicId,
-        ids: &[JobId],
-        change: fn(&mut Work<'_>, Number, &JobId) -> Done<bool>,
-    ) -> Result<Vec<bool>, StoreError> {
-        let (topic, ids) = (topic.clone(), ids.to_vec());
-        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| {
-            match work.topics.find(work.connection, &topic)? {
-                Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
-                None => Ok(vec![false; ids.len()]),
-            }
-        })
-        .await
-    }
-
-    pub(super) async fn sweep_all(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+#[async_trait]
+impl Sweep for EmbeddedStore {
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         const DOING: &str = "sweep";
         let weight = Weight { jobs: 1000, bytes: 0 };
         let mut dropped = Vec::with_capacity(limits.len());
@@ -104,6 +65,47 @@ impl EmbeddedStore {
             }
         }
         Ok(dropped)
+    }
+}
+
+#[async_trait]
+impl DeadJobs for EmbeddedStore {
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        let topic = topic.clone();
+        self.read("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
+    }
+
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.each_dead("respawn dead jobs", topic, ids, |work, topic, id| work.respawn(topic, id)).await
+    }
+
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.each_dead("delete dead jobs", topic, ids, |work, topic, id| {
+            let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
+            work.count_dead_out(topic);
+            work.finish(topic, Some(dead.number), &How::Deleted, None)?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+impl EmbeddedStore {
+    async fn each_dead(
+        &self,
+        doing: &'static str,
+        topic: &TopicId,
+        ids: &[JobId],
+        change: fn(&mut Work<'_>, Number, &JobId) -> Done<bool>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (topic, ids) = (topic.clone(), ids.to_vec());
+        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| {
+            match work.topics.find(work.connection, &topic)? {
+                Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
+                None => Ok(vec![false; ids.len()]),
+            }
+        })
+        .await
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::request::Weight;
 use super::result;
 use super::row::{Known, at, job_columns, read_job, text, topic, whole};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
 use super::work::Work;
-use crate::{JobState, JobView, Signal, StoreError, TopicCounts};
+use crate::{JobState, JobView, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -38,18 +38,19 @@ const JOB: &str = concat!(
      FROM jobs WHERE id = ?1 AND tenant = ?2"
 );
 
-impl EmbeddedStore {
-    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+#[async_trait]
+impl Query for EmbeddedStore {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let tenant = tenant.clone();
         self.read("count jobs", move |connection, _| counts(connection, &tenant)).await
     }
 
-    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let (tenant, id) = (tenant.clone(), id.clone());
         self.read("look up a job", move |connection, now| view(connection, &tenant, &id, now)).await
     }
 
-    pub(super) async fn list_tenants(&self) -> Result<Vec<Name>, StoreError> {
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         self.read("list tenants", |connection, _| {
             let mut select = connection.prepare_cached(TENANTS)?;
             let mut rows = select.query([])?;
@@ -61,15 +62,10 @@ impl EmbeddedStore {
         })
         .await
     }
-
-    pub(super) async fn pause(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
-        let topic = topic.clone();
-        self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused)).await
-    }
 }
 
 impl Work<'_> {
-    fn set_paused(&mut self, id: &TopicId, paused: bool) -> Done<bool> {
+    pub(super) fn set_paused(&mut self, id: &TopicId, paused: bool) -> Done<bool> {
         let found = self.topics.find(self.connection, id)?;
         if found.is_some_and(|topic| self.topics.get(topic).paused) == paused {
             return Ok(false);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
@@ -12,7 +13,7 @@ use super::row::{Known, at, job_columns, limit as limited, ms, read_id, read_job
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::clock::wait_ms;
-use crate::{Overdue, Settlement, StoreError};
+use crate::{Leases, Overdue, Settle, Settlement, StoreError, Workers};
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
@@ -77,8 +78,9 @@ const RAN_OUT: &str = concat!(
     "lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
 );
 
-impl EmbeddedStore {
-    pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+#[async_trait]
+impl Leases for EmbeddedStore {
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         let leases = leases.to_vec();
         let weight = Weight { jobs: leases.len(), bytes: 0 };
         self.write("extend leases", weight, move |work| {
@@ -88,13 +90,28 @@ impl EmbeddedStore {
         .await
     }
 
-    pub(super) async fn save_checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let (lease, state) = (lease.clone(), state.to_vec());
         let weight = Weight { jobs: 1, bytes: state.len() };
         self.write("save a checkpoint", weight, move |work| work.change_running(CHECKPOINT, &lease, &state)).await
     }
 
-    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let (tenant, by) = (tenant.clone(), worker.clone());
+        let held =
+            self.read("look for what a worker holds", move |connection, _| held(connection, &tenant, &by)).await?;
+        Ok(held.into_iter().filter(|lease| !except.contains(&lease.job)).collect())
+    }
+}
+
+#[async_trait]
+impl Workers for EmbeddedStore {
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let worker = worker.clone();
         self.write("write a heartbeat", Weight::default(), move |work| {
             work.connection.prepare_cached(BEAT)?.execute(params![worker.as_str(), ms(work.now())])?;
@@ -103,7 +120,7 @@ impl EmbeddedStore {
         .await
     }
 
-    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let worker = worker.clone();
         self.write("forget a worker", Weight::default(), move |work| {
             work.connection.prepare_cached(RETIRE)?.execute([worker.as_str()])?;
@@ -112,26 +129,7 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For whoever has
-    /// just become the owner and runs no worker yet: the lock says that no other lives.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`]: the disk failed or is full.
-    pub async fn presume_workers_dead(&self) -> Result<(), StoreError> {
-        self.write("forget the workers of an earlier owner", Weight::default(), |work| {
-            let seen = ms(work.now()).saturating_sub(super::row::wait(PRESUMED_SILENT));
-            work.connection.prepare_cached(PRESUME_DEAD)?.execute([seen])?;
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn find_overdue(
-        &self,
-        tenant: &Name,
-        dead_after: Duration,
-        limit: usize,
-    ) -> Result<Vec<Overdue>, StoreError> {
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
         let tenant = tenant.clone();
         let found = self.read("look for overdue jobs", move |connection, now| {
             find_overdue(connection, &tenant, now, dead_after, limit.min(JOBS))
@@ -144,21 +142,25 @@ impl EmbeddedStore {
             }
         }
         if !unreadable.is_empty() {
-            self.settle_attempts(&unreadable).await?;
+            self.settle(&unreadable).await?;
         }
         Ok(overdue)
     }
+}
 
-    pub(super) async fn find_held(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let (tenant, by) = (tenant.clone(), worker.clone());
-        let held =
-            self.read("look for what a worker holds", move |connection, _| held(connection, &tenant, &by)).await?;
-        Ok(held.into_iter().filter(|lease| !except.contains(&lease.job)).collect())
+impl EmbeddedStore {
+    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For whoever has
+    /// just become the owner and runs no worker yet: the lock says that no other lives.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: the disk failed or is full.
+    pub async fn presume_workers_dead(&self) -> Result<(), StoreError> {
+        self.write("forget the workers of an earlier owner", Weight::default(), |work| {
+            let seen = ms(work.now()).saturating_sub(super::row::wait(PRESUMED_SILENT));
+            work.connection.prepare_cached(PRESUME_DEAD)?.execute([seen])?;
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lists of jobs, page by page.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::Done;
@@ -8,7 +9,7 @@ use super::row::{Known, job_columns, limit as limited, running_jobs, show_job};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
-use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
+use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{Job, JobId, Priority, TopicId};
 
 const DOING: &str = "list jobs";
@@ -50,8 +51,9 @@ const RUNNING: &str = listed!(
     "topics.number = ?2 AND jobs.id > ?3 ORDER BY jobs.id LIMIT ?4) JOIN jobs ON jobs.number = chosen ORDER BY id"
 );
 
-impl EmbeddedStore {
-    pub(super) async fn list_jobs(
+#[async_trait]
+impl ListJobs for EmbeddedStore {
+    async fn jobs(
         &self,
         topic: &TopicId,
         place: StateFilter,

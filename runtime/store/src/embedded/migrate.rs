@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, params};
 
 use super::fault::Done;
@@ -11,7 +12,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::fraction;
-use crate::{Migrated, PendingWork, StoreError};
+use crate::{Migrated, PendingWork, Schedule, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -40,8 +41,9 @@ const NEXT_OF_TENANT: &str = "SELECT min(next_due) FROM topics WHERE tenant = ?1
 /// Running jobs of a tenant that were cancelled.
 const CANCELLED: &str = "SELECT id FROM jobs WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
 
-impl EmbeddedStore {
-    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+#[async_trait]
+impl Schedule for EmbeddedStore {
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let mut moved = 0;
         loop {
             let (tenant, some) = (tenant.clone(), limit.saturating_sub(moved).min(JOBS));
@@ -55,7 +57,7 @@ impl EmbeddedStore {
         }
     }
 
-    pub(super) async fn look_for_work(&self, tenant: &Name) -> Result<PendingWork, StoreError> {
+    async fn poll_work(&self, tenant: &Name, _raw: &[Name]) -> Result<PendingWork, StoreError> {
         let (tenant, fraction) = (tenant.clone(), fraction(&self.clock));
         let mut wanted = self.read("look for work", move |connection, now| poll_work(connection, &tenant, now)).await?;
         wanted.next_due_in = wanted.next_due_in.map(|due_in| due_in.saturating_sub(fraction));

@@ -1,5 +1,9 @@
 //! Push: new jobs, in bounded chunks.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
+
 use super::fault::Done;
 use super::request::Weight;
 use super::row::{Columns, Place, Stored, write_metadata};
@@ -7,9 +11,8 @@ use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::wait_ms;
-use crate::{Pushed, StoreError};
+use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::NewJob;
-use std::time::Duration;
 
 const DOING: &str = "push jobs";
 
@@ -20,8 +23,9 @@ pub(super) const CHUNK: Weight = Weight { jobs: 1000, bytes: 4 << 20 };
 /// How many chunks wait for the writer at once.
 const CHUNKS_AT_ONCE: usize = 8;
 
-impl EmbeddedStore {
-    pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+#[async_trait]
+impl Push for EmbeddedStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         let parts = parts(jobs, CHUNK, |job| Weight::of_job(job.spec.body.data.len()));
         for parts in parts.chunks(CHUNKS_AT_ONCE) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::{Done, Fault};
@@ -14,7 +15,7 @@ use super::topics::Number;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::wait_ms;
-use crate::{Settled, Settlement, StoreError};
+use crate::{Settle, Settled, Settlement, StoreError};
 use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
@@ -34,8 +35,9 @@ const PUT_BACK: &str = "UPDATE jobs SET state = ?2, seq = ?3, delayed_until = ?4
                             failure = coalesce(?6, failure), worker = NULL, lease_until = NULL, claimed_seq = NULL
                         WHERE number = ?1";
 
-impl EmbeddedStore {
-    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+#[async_trait]
+impl Settle for EmbeddedStore {
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         for settlement in settlements {
             let tenant = &settlement.lease.topic.tenant;
             if let Some(job) = settlement.visible_follow_ups().iter().find(|job| job.spec.topic.tenant != *tenant) {

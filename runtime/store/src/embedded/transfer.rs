@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
@@ -16,7 +17,7 @@ use super::unique::held_until;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -59,13 +60,14 @@ const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
 const FIND: &str = "SELECT number, state = 'dead' AS dead, delayed_until, unique_value FROM jobs
                     WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state <> 'running'";
 
-impl EmbeddedStore {
-    pub(super) async fn read_outgoing(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+#[async_trait]
+impl Transfer for EmbeddedStore {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let topic = topic.clone();
         self.read("read jobs to be moved", move |connection, now| export(connection, &topic, limit, now)).await
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (part, weight) in parts(jobs, CHUNK, |stored| Weight::of_job(stored.job.spec.body.data.len())) {
             let part: Vec<StoredJob> = part.into_iter().cloned().collect();
@@ -77,7 +79,7 @@ impl EmbeddedStore {
         Ok(answers)
     }
 
-    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let (topic, ids) = (topic.clone(), ids.to_vec());
         let weight = Weight { jobs: ids.len(), bytes: 0 };
         self.write("let go of jobs", weight, move |work| match work.topics.find(work.connection, &topic)? {
@@ -87,7 +89,7 @@ impl EmbeddedStore {
         .await
     }
 
-    pub(super) async fn unmark(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         let (tenant, ids) = (tenant.clone(), ids.to_vec());
         let weight = Weight { jobs: ids.len(), bytes: 0 };
         self.write("forget moved jobs", weight, move |work| {

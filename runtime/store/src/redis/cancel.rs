@@ -1,14 +1,15 @@
 //! Cancel: jobs that nobody wants any more.
 
-use redis::pipe;
+use async_trait::async_trait;
+use redis::{Value, pipe};
 
 use super::envelope;
 use super::keys::Keys;
 use super::reply::Reply;
-use super::script::{CANCEL, Call};
+use super::script::{CANCEL, Call, PAUSE};
 use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
 use crate::clock::wait_ms;
-use crate::{Cancelled, StoreError};
+use crate::{Cancelled, Control, StoreError};
 use gristmill_core::job::{JobId, JobSpec, Name, TopicId, Unique};
 
 const DOING: &str = "cancel jobs";
@@ -21,9 +22,10 @@ struct Unwanted<'a> {
     spec: Option<JobSpec>,
 }
 
-impl RedisStore {
+#[async_trait]
+impl Control for RedisStore {
     /// Two steps, because what the script must know of a job stands in its envelope, which never changes.
-    pub(super) async fn cancel_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
         let keys = self.keys(tenant);
         let mut answers = Vec::with_capacity(ids.len());
         for (chunk, ids) in ids.chunks(SCRIPT_JOBS).enumerate() {
@@ -56,6 +58,18 @@ impl RedisStore {
         Ok(in_order(answers))
     }
 
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let mut names = keys.waiting();
+        names.extend(keys.row(&topic.topic));
+        let mut call = Call::new(&PAUSE, &names);
+        call.arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
+        let replies = self.link.run("pause a topic", vec![call]).await?;
+        Ok(matches!(replies.as_slice(), [Value::Int(1)]))
+    }
+}
+
+impl RedisStore {
     fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();

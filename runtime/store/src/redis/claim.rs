@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use crate::prelude::*;
+use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
 use super::envelope;
@@ -14,7 +16,7 @@ use super::reply::Reply;
 use super::script::{CLAIM, Call};
 use super::store::{RedisStore, by_tenant};
 use crate::clock::wait_ms;
-use crate::{ClaimFrom, Claimed, Settlement, StoreError};
+use crate::{ClaimFrom, Claimed, Claims, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
@@ -44,8 +46,9 @@ pub(super) struct Broken {
     problem: String,
 }
 
-impl RedisStore {
-    pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+#[async_trait]
+impl Claims for RedisStore {
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let (mut parts, mut calls) = (Vec::new(), Vec::new());
         for (tenant, lines) in by_tenant(from, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
@@ -62,7 +65,9 @@ impl RedisStore {
         self.bury_broken(broken, None).await?;
         Ok(claimed)
     }
+}
 
+impl RedisStore {
     fn claim_call(&self, keys: &Keys, worker: &WorkerId, part: &[ClaimFrom]) -> Call {
         let mut names = vec![
             keys.processing(worker),
@@ -94,7 +99,7 @@ impl RedisStore {
     pub(super) async fn bury_broken(&self, broken: Vec<Broken>, overdue: Option<Duration>) -> Result<(), StoreError> {
         let settlements: Vec<_> = broken.into_iter().map(|broken| broken.settlement(overdue)).collect();
         if !settlements.is_empty() {
-            self.settle_attempts(&settlements).await?;
+            self.settle(&settlements).await?;
         }
         Ok(())
     }

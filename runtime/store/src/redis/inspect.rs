@@ -1,9 +1,11 @@
 //! What people ask about jobs and topics, and what they do with dead ones.
 
+use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use redis::pipe;
 
+use crate::{DeadJobs, Query};
 use super::envelope;
 use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
@@ -21,8 +23,9 @@ const LOOK_UP: &str = "look up a job";
 
 type Bytes = Option<Vec<u8>>;
 
-impl RedisStore {
-    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+#[async_trait]
+impl Query for RedisStore {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);
         let mut ask = pipe();
@@ -69,8 +72,20 @@ impl RedisStore {
             .collect())
     }
 
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
+        let (stored, result): (Bytes, Bytes) = self.link.query(LOOK_UP, &ask).await?;
+        match stored {
+            // The topic, which the rest of the keys depend on, never changes.
+            Some(stored) => self.view_stored(&keys, self.read(tenant, id, &stored)?).await,
+            None => Ok(result.and_then(|result| finished(id, &result))),
+        }
+    }
+
     /// Looks at every key of the server, a thousand at a time.
-    pub(super) async fn find_tenants(&self) -> Result<Vec<Name>, StoreError> {
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         const DOING: &str = "list tenants";
         let (pattern, mut cursor) = (tenants_pattern(&self.prefix), 0_u64);
         let mut tenants = BTreeSet::new();
@@ -85,62 +100,11 @@ impl RedisStore {
             cursor = next;
         }
     }
+}
 
-    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        let keys = self.keys(tenant);
-        let mut ask = pipe();
-        ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
-        let (stored, result): (Bytes, Bytes) = self.link.query(LOOK_UP, &ask).await?;
-        match stored {
-            // The topic, which the rest of the keys depend on, never changes.
-            Some(stored) => self.view_stored(&keys, self.read(tenant, id, &stored)?).await,
-            None => Ok(result.and_then(|result| finished(id, &result))),
-        }
-    }
-
-    /// Reads everything about the job at one moment, or else it might be seen in two places.
-    async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
-        let (topic, id) = (&job.spec.topic, &job.spec.id);
-        let mut ask = pipe();
-        ask.atomic().cmd("GET").arg(keys.result(id));
-        for (command, key) in [
-            ("HGET", keys.jobs()),
-            ("HGET", keys.claims()),
-            ("HGET", keys.failures()),
-            ("ZSCORE", keys.leases()),
-            ("ZSCORE", keys.delayed(&topic.topic)),
-            ("ZSCORE", keys.dead(&topic.topic)),
-        ] {
-            ask.cmd(command).arg(key).arg(id.as_str());
-        }
-        ask.cmd("SISMEMBER").arg(keys.cancelled()).arg(id.as_str());
-        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>, bool);
-        let (result, stored, claim, failure, lease, delayed, dead, cancelled): Parts =
-            self.link.query(LOOK_UP, &ask).await?;
-        let Some(stored) = stored else {
-            // It ended between the two questions.
-            return Ok(result.and_then(|result| finished(id, &result)));
-        };
-        let (delivery, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
-        Ok(Some(JobView {
-            id: id.clone(),
-            state: state((worker, delivery), cancelled, lease, delayed, dead),
-            job: Some(self.read(&topic.tenant, id, &stored)?),
-            attempts,
-            last_failure: failure.as_deref().and_then(read_failure),
-            result: result.as_deref().and_then(read_result).map(|(_, result)| result),
-        }))
-    }
-
-    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<Job, StoreError> {
-        envelope::read(tenant, id.clone(), stored).map_err(|problem| StoreError::Unreadable {
-            store: self.link.address.clone(),
-            job: id.to_string(),
-            problem: problem.to_string(),
-        })
-    }
-
-    pub(super) async fn list_dead(
+#[async_trait]
+impl DeadJobs for RedisStore {
+    async fn dead(
         &self,
         topic: &TopicId,
         skip: usize,
@@ -181,7 +145,7 @@ impl RedisStore {
             .collect())
     }
 
-    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         const DOING: &str = "respawn dead jobs";
         let keys = self.keys(&topic.tenant);
         let mut answers = Vec::with_capacity(ids.len());
@@ -204,7 +168,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
         let names = [
             keys.dead(&topic.topic),
@@ -221,6 +185,50 @@ impl RedisStore {
             answers.extend(self.yes_or_no("delete dead jobs", call).await?);
         }
         Ok(answers)
+    }
+}
+
+impl RedisStore {
+    /// Reads everything about the job at one moment, or else it might be seen in two places.
+    async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
+        let (topic, id) = (&job.spec.topic, &job.spec.id);
+        let mut ask = pipe();
+        ask.atomic().cmd("GET").arg(keys.result(id));
+        for (command, key) in [
+            ("HGET", keys.jobs()),
+            ("HGET", keys.claims()),
+            ("HGET", keys.failures()),
+            ("ZSCORE", keys.leases()),
+            ("ZSCORE", keys.delayed(&topic.topic)),
+            ("ZSCORE", keys.dead(&topic.topic)),
+        ] {
+            ask.cmd(command).arg(key).arg(id.as_str());
+        }
+        ask.cmd("SISMEMBER").arg(keys.cancelled()).arg(id.as_str());
+        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>, bool);
+        let (result, stored, claim, failure, lease, delayed, dead, cancelled): Parts =
+            self.link.query(LOOK_UP, &ask).await?;
+        let Some(stored) = stored else {
+            // It ended between the two questions.
+            return Ok(result.and_then(|result| finished(id, &result)));
+        };
+        let (delivery, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        Ok(Some(JobView {
+            id: id.clone(),
+            state: state((worker, delivery), cancelled, lease, delayed, dead),
+            job: Some(self.read(&topic.tenant, id, &stored)?),
+            attempts,
+            last_failure: failure.as_deref().and_then(read_failure),
+            result: result.as_deref().and_then(read_result).map(|(_, result)| result),
+        }))
+    }
+
+    fn read(&self, tenant: &Name, id: &JobId, stored: &[u8]) -> Result<Job, StoreError> {
+        envelope::read(tenant, id.clone(), stored).map_err(|problem| StoreError::Unreadable {
+            store: self.link.address.clone(),
+            job: id.to_string(),
+            problem: problem.to_string(),
+        })
     }
 
     pub(super) async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {

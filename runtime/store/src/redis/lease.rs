@@ -1,18 +1,22 @@
 //! What a running attempt does to its lease: prolong it, and save a checkpoint under it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use redis::Value;
+use async_trait::async_trait;
+use redis::{Value, pipe};
 
+use super::envelope;
 use super::reply::Reply;
 use super::script::{CHECKPOINT, Call, EXTEND};
 use super::store::{RedisStore, SCRIPT_JOBS, by_tenant, in_order};
-use crate::StoreError;
 use crate::clock::wait_ms;
-use gristmill_core::job::Lease;
+use crate::{Leases, StoreError};
+use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 
-impl RedisStore {
-    pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+#[async_trait]
+impl Leases for RedisStore {
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         const DOING: &str = "extend leases";
         let mut answers = Vec::with_capacity(leases.len());
         for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
@@ -35,11 +39,51 @@ impl RedisStore {
         Ok(in_order(answers))
     }
 
-    pub(super) async fn save_checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let keys = self.keys(&lease.topic.tenant);
         let mut call = Call::new(&CHECKPOINT, &[keys.claims(), keys.checkpoints()]);
         call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str()).arg(state);
         let replies = self.link.run("save a checkpoint", vec![call]).await?;
         Ok(matches!(replies.as_slice(), [Value::Int(1)]))
     }
+
+    /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        const DOING: &str = "look for what a worker holds";
+        let keys = self.keys(tenant);
+        let mut look = pipe();
+        look.cmd("LRANGE").arg(keys.processing(worker)).arg(0).arg(-1);
+        let (held,): (Vec<String>,) = self.link.query(DOING, &look).await?;
+        let held = held.into_iter().filter_map(|id| id.parse().ok()).filter(|id| !except.contains(id));
+        let held: Vec<JobId> = held.collect();
+
+        let mut leases = Vec::with_capacity(held.len());
+        for ids in held.chunks(SCRIPT_JOBS) {
+            let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
+            let mut look = pipe();
+            look.cmd("HMGET").arg(keys.claims()).arg(&names).cmd("HMGET").arg(keys.jobs()).arg(&names);
+            type Parts = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
+            let (claims, stored): Parts = self.link.query(DOING, &look).await?;
+            let parts = ids.iter().zip(claims.iter().zip(&stored));
+            // Whatever has ended or was taken away between the two questions is not held any more.
+            leases.extend(parts.filter_map(|(job, (claim, stored))| {
+                let delivery = held_by(worker, claim.as_deref()?)?;
+                let topic = envelope::topic(tenant, stored.as_deref()?).ok()?;
+                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery })
+            }));
+        }
+        Ok(leases)
+    }
+}
+
+/// The delivery, if this worker holds it.
+fn held_by(worker: &WorkerId, claim: &str) -> Option<u64> {
+    let mut fields = claim.splitn(3, ':');
+    let (delivery, _, holder) = (fields.next()?, fields.next()?, fields.next()?);
+    delivery.parse().ok().filter(|_| holder == worker.as_str())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use redis::{RedisResult, Value, pipe};
 
 use super::claim::job_id;
@@ -14,7 +15,7 @@ use super::reply::Reply;
 use super::script::{Call, LIST_LINE, LIST_RUNNING, LIST_SORTED, OLDEST, Script};
 use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
-use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
+use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -29,8 +30,9 @@ struct Listed {
     deliveries: u64,
 }
 
-impl RedisStore {
-    pub(super) async fn list_jobs(
+#[async_trait]
+impl ListJobs for RedisStore {
+    async fn jobs(
         &self,
         topic: &TopicId,
         place: StateFilter,
@@ -50,7 +52,9 @@ impl RedisStore {
             StateFilter::Delayed | StateFilter::Dead => self.list_sorted(topic, place, after, limit).await,
         }
     }
+}
 
+impl RedisStore {
     /// The lines one after the other, until the page is full.
     async fn list_ready(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::pipe;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
 use super::reply::Reply;
-use super::script::{Call, MIGRATE};
-use super::store::RedisStore;
-use crate::{Migrated, StoreError};
-use gristmill_core::job::Name;
+use super::script::{Call, MIGRATE, POLL_RAW};
+use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::{Migrated, PendingWork, Schedule, StoreError};
+use gristmill_core::job::{Name, TopicId};
 
 const DOING: &str = "migrate due jobs";
 
@@ -35,8 +36,9 @@ struct Heads {
     due_in: Option<Duration>,
 }
 
-impl RedisStore {
-    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+#[async_trait]
+impl Schedule for RedisStore {
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let keys = self.keys(tenant);
         let mut next = self.due_next.lock().remove(tenant).unwrap_or_default();
         let (mut moved, mut guessed) = (0, true);
@@ -56,6 +58,48 @@ impl RedisStore {
             }
             next = heads.topics;
         }
+    }
+
+    /// Three commands where nothing is delayed, a fourth one for the time where something is; and one call of a script
+    /// for every 500 raw topics.
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
+        let keys = self.keys(tenant);
+        let calls = raw.chunks(SCRIPT_JOBS).map(|topics| self.poll_raw_call(&keys, topics)).collect();
+        self.link.run(DOING, calls).await?;
+
+        let mut look = pipe();
+        look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
+        look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
+        type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
+        let (active, cancelled, head): Found = self.link.query(DOING, &look).await?;
+        let ready = active.iter().filter_map(|topic| topic.parse().ok());
+        let next_due_in = match head.first() {
+            Some((_, due)) => {
+                let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
+                Some(Duration::from_millis(*due).saturating_sub(self.exact(time)))
+            }
+            None => None,
+        };
+        Ok(PendingWork {
+            ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
+            next_due_in,
+            cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
+        })
+    }
+}
+
+impl RedisStore {
+    fn poll_raw_call(&self, keys: &Keys, topics: &[Name]) -> Call {
+        let mut names = keys.waiting();
+        for topic in topics {
+            names.extend(keys.row(topic));
+        }
+        let mut call = Call::new(&POLL_RAW, &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel());
+        for topic in topics {
+            call.arg(topic.as_str());
+        }
+        call
     }
 
     async fn look_at_heads(&self, keys: &Keys) -> Result<Heads, StoreError> {

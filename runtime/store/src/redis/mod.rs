@@ -20,7 +20,6 @@ mod link;
 mod list;
 mod migrate;
 mod placement;
-mod poll_work;
 mod push;
 mod reap;
 mod record;

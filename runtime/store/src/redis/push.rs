@@ -1,5 +1,6 @@
 //! Push: from jobs to bounded calls of `push.lua`.
 
+use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
 use super::envelope;
@@ -10,7 +11,7 @@ use super::script::{Call, PUSH};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
 use crate::batch::{Weight, parts};
 use crate::clock::{point_ms, wait_ms};
-use crate::{Pushed, StoreError};
+use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 
 const DOING: &str = "push jobs";
@@ -18,8 +19,9 @@ const DOING: &str = "push jobs";
 /// A job, its place in the batch, and its envelope.
 type Packed<'a> = (usize, &'a NewJob, Vec<u8>);
 
-impl RedisStore {
-    pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+#[async_trait]
+impl Push for RedisStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for (tenant, group) in by_tenant(jobs, |job| &job.spec.topic.tenant) {
             let keys = self.keys(tenant);
@@ -36,7 +38,9 @@ impl RedisStore {
         }
         Ok(in_order(answers))
     }
+}
 
+impl RedisStore {
     pub(super) fn pack(&self, doing: &'static str, job: &NewJob) -> Result<Vec<u8>, StoreError> {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }

@@ -1,8 +1,8 @@
 //! Heartbeats, and the running jobs that nobody runs any more.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::{RedisResult, Value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
@@ -12,10 +12,10 @@ use super::error::unexpected;
 use super::keys::workers;
 use super::reply::Reply;
 use super::script::{Call, HEARTBEAT, OVERDUE, SILENT_WORKERS};
-use super::store::{RedisStore, SCRIPT_JOBS};
+use super::store::RedisStore;
 use crate::clock::wait_ms;
-use crate::{Overdue, StoreError};
-use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+use crate::{Overdue, StoreError, Workers};
+use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// For how long a dead worker is remembered. Its jobs are taken back long before; should a tenant have had no runner
@@ -25,11 +25,12 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// How many jobs one call of the script finds at most: each costs it five commands.
 const JOBS: usize = 1000;
 
-impl RedisStore {
+#[async_trait]
+impl Workers for RedisStore {
     /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
     ///
     /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
-    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         const DOING: &str = "write a heartbeat";
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
         let now = self.now(time).as_millis();
@@ -45,19 +46,14 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let mut forget = pipe();
         forget.cmd("ZREM").arg(workers(&self.prefix)).arg(worker.as_str());
         self.link.query::<Value>("forget a worker", &forget).await.map(drop)
     }
 
     /// Three commands where nothing is overdue; the scripts run only if something may be.
-    pub(super) async fn find_overdue(
-        &self,
-        tenant: &Name,
-        dead_after: Duration,
-        limit: usize,
-    ) -> Result<Vec<Overdue>, StoreError> {
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
         const DOING: &str = "look for overdue jobs";
         let keys = self.keys(tenant);
         let mut look = pipe();
@@ -87,40 +83,9 @@ impl RedisStore {
         self.bury_broken(broken, Some(dead_after)).await?;
         Ok(overdue)
     }
+}
 
-    /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.
-    pub(super) async fn find_held(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        const DOING: &str = "look for what a worker holds";
-        let keys = self.keys(tenant);
-        let mut look = pipe();
-        look.cmd("LRANGE").arg(keys.processing(worker)).arg(0).arg(-1);
-        let (held,): (Vec<String>,) = self.link.query(DOING, &look).await?;
-        let held = held.into_iter().filter_map(|id| id.parse().ok()).filter(|id| !except.contains(id));
-        let held: Vec<JobId> = held.collect();
-
-        let mut leases = Vec::with_capacity(held.len());
-        for ids in held.chunks(SCRIPT_JOBS) {
-            let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
-            let mut look = pipe();
-            look.cmd("HMGET").arg(keys.claims()).arg(&names).cmd("HMGET").arg(keys.jobs()).arg(&names);
-            type Parts = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
-            let (claims, stored): Parts = self.link.query(DOING, &look).await?;
-            let parts = ids.iter().zip(claims.iter().zip(&stored));
-            // Whatever has ended or was taken away between the two questions is not held any more.
-            leases.extend(parts.filter_map(|(job, (claim, stored))| {
-                let delivery = held_by(worker, claim.as_deref()?)?;
-                let topic = envelope::topic(tenant, stored.as_deref()?).ok()?;
-                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery })
-            }));
-        }
-        Ok(leases)
-    }
-
+impl RedisStore {
     /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
     pub(super) async fn silent_workers(
         &self,
@@ -139,13 +104,6 @@ impl RedisStore {
         };
         Reply::new(reply).and_then(read).map_err(self.misread(doing))
     }
-}
-
-/// The delivery, if this worker holds it.
-fn held_by(worker: &WorkerId, claim: &str) -> Option<u64> {
-    let mut fields = claim.splitn(3, ':');
-    let (delivery, _, holder) = (fields.next()?, fields.next()?, fields.next()?);
-    delivery.parse().ok().filter(|_| holder == worker.as_str())
 }
 
 fn read(reply: Value, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResult<Vec<Overdue>> {

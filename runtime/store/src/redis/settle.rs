@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
 use super::ack::{acks_by_worker, plain_acks, read_lost};
@@ -15,7 +16,7 @@ use super::script::{Call, SETTLE};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
 use crate::batch::{Weight, parts};
 use crate::clock::wait_ms;
-use crate::{Settled, Settlement, StoreError};
+use crate::{Settle, Settled, Settlement, StoreError};
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 
@@ -33,8 +34,9 @@ enum Part<'a> {
     Others(Vec<Placed<'a>>),
 }
 
-impl RedisStore {
-    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+#[async_trait]
+impl Settle for RedisStore {
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         let dead = self.dead_workers(settlements).await?;
         let (mut parts, mut calls) = (Vec::new(), Vec::new());
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
@@ -64,7 +66,9 @@ impl RedisStore {
         }
         Ok(in_order(answers))
     }
+}
 
+impl RedisStore {
     /// Heartbeats live in another slot than the jobs, so no script sees both. It need not: a worker found dead here that
     /// comes back to life before the script runs has been silent for as long as it may, and the fence still tells whether
     /// the delivery is the one that was found overdue.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::RedisResult;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -16,7 +17,7 @@ use super::clock::wait;
 use super::line::{Line, Trouble};
 use super::link::Link;
 use super::store::RedisStore;
-use crate::{Signal, StoreError};
+use crate::{Signal, Signals, StoreError};
 use gristmill_core::job::{Name, TopicId};
 
 /// How many signals may wait for the receiver. One that is further behind had better look for itself.
@@ -39,8 +40,9 @@ struct Listener {
     signals: mpsc::Sender<Signal>,
 }
 
-impl RedisStore {
-    pub(super) async fn listen(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+#[async_trait]
+impl Signals for RedisStore {
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
         let channels = tenants.iter().flat_map(|tenant| {
             let keys = self.keys(tenant);
             [(keys.wake_channel(), Channel::Wake(tenant.clone())), (keys.done_channel(), Channel::Done(tenant.clone()))]

@@ -1,24 +1,19 @@
 //! [`RedisStore`]: what it holds, and which file does what of the contract.
 
-use std::collections::{BTreeMap, HashSet};
+use crate::Shards;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::RedisError;
-use tokio::sync::mpsc;
 
 use super::clock::{self, TimeReply};
 use super::keys::Keys;
 use super::link::Link;
 use super::migrate::DueNext;
 use crate::batch::Weight;
-use crate::{
-    Cancelled, ClaimFrom, Claimed, Clock, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue,
-    Page, PendingWork, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store, StoreError, StoredJob,
-    TopicCounts, Transfer,
-};
-use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use crate::{Clock, StoreError};
+use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
 /// How many jobs one script call may touch: about a millisecond of the server's only thread.
@@ -145,129 +140,5 @@ impl<T: PartialEq> Numbered<T> {
     }
 }
 
-#[async_trait]
-impl Produce for RedisStore {
-    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        self.push_jobs(jobs).await
-    }
-
-    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        self.listen(tenants).await
-    }
-}
-
-#[async_trait]
-impl Store for RedisStore {
-    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
-        self.claim_jobs(worker, from).await
-    }
-
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
-        self.settle_attempts(settlements).await
-    }
-
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
-        self.migrate_due(tenant, limit).await
-    }
-
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
-        self.extend_leases(leases, lease).await
-    }
-
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
-        self.save_checkpoint(lease, state).await
-    }
-
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        self.beat(worker).await
-    }
-
-    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        self.forget_worker(worker).await
-    }
-
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
-        self.find_overdue(tenant, dead_after, limit).await
-    }
-
-    async fn claims_of(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        self.find_held(tenant, worker, except).await
-    }
-
-    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
-        self.look_for_work(tenant, raw).await
-    }
-
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
-        self.sweep_topics(limits).await
-    }
-}
-
-#[async_trait]
-impl Transfer for RedisStore {
-    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
-        self.outgoing_jobs(topic, limit).await
-    }
-
-    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
-        self.take_jobs_in(jobs).await
-    }
-
-    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.let_go_of(topic, ids).await
-    }
-
-    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
-        self.forget_moved_jobs(tenant, ids).await
-    }
-}
-
-#[async_trait]
-impl Inspect for RedisStore {
-    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
-        self.count_topics(tenant).await
-    }
-
-    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        self.view_job(tenant, id).await
-    }
-
-    async fn jobs(
-        &self,
-        topic: &TopicId,
-        place: StateFilter,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.list_jobs(topic, place, after, limit).await
-    }
-
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        self.list_dead(topic, skip, limit).await
-    }
-
-    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.respawn_dead(topic, ids).await
-    }
-
-    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.delete_dead_jobs(topic, ids).await
-    }
-
-    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
-        self.cancel_jobs(tenant, ids).await
-    }
-
-    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
-        self.pause(topic, paused).await
-    }
-
-    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        self.find_tenants().await
-    }
-}
+/// One server.
+impl Shards for RedisStore {}

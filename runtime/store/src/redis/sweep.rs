@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use redis::pipe;
 
 use super::keys::Keys;
@@ -9,17 +10,18 @@ use super::reply::Reply;
 use super::script::{Call, SWEEP};
 use super::store::{RedisStore, by_tenant, in_order};
 use crate::clock::wait_ms;
-use crate::{DeadLimits, StoreError};
+use crate::{DeadLimits, StoreError, Sweep};
 
 const DOING: &str = "sweep";
 
 /// How many topics one call of the script may look at: each may have 1,000 jobs to drop.
 const TOPICS: usize = 16;
 
-impl RedisStore {
+#[async_trait]
+impl Sweep for RedisStore {
     /// One command for each tenant where there is nothing that could be dropped, however many topics are named; a call of
     /// the script only for topics with dead jobs or with unique values that are held for a time.
-    pub(super) async fn sweep_topics(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         let mut answers = Vec::with_capacity(limits.len());
         for (tenant, group) in by_tenant(limits, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
@@ -40,7 +42,9 @@ impl RedisStore {
         }
         Ok(in_order(answers))
     }
+}
 
+impl RedisStore {
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
         let more = [keys.claims(), keys.failures(), keys.checkpoints()];
         let mut call = Call::new(&SWEEP, &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)));

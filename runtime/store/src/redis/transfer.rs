@@ -1,9 +1,11 @@
 //! Moving jobs to and from another store.
 
+use async_trait::async_trait;
 use std::time::Duration;
 
 use redis::{RedisResult, Value, pipe};
 
+use crate::{Transfer};
 use super::clock::TimeReply;
 use super::envelope;
 use super::inspect::parse_claim;
@@ -34,8 +36,9 @@ type Bytes = Option<Vec<u8>>;
 /// Ids with the place that they are in.
 type Placed = Vec<(JobId, StoredPlace)>;
 
-impl RedisStore {
-    pub(super) async fn outgoing_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+#[async_trait]
+impl Transfer for RedisStore {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -58,6 +61,56 @@ impl RedisStore {
         }
     }
 
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
+            let keys = self.keys(tenant);
+            let (group, foreign): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, stored)| can_keep(stored));
+            answers.extend(foreign.into_iter().map(|(place, _)| (place, Imported::Unreadable)));
+            for parts in parts(group, SCRIPT, |(_, stored)| weight(stored)).chunks(CALLS_AT_ONCE) {
+                let calls = parts.iter().map(|(part, _)| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
+                for ((part, _), reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
+                    let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
+                    answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
+                }
+            }
+        }
+        Ok(in_order(answers))
+    }
+
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let mut names = keys.with_rows([], [&topic.topic]);
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
+        let mut answers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut ask = pipe();
+            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            let (stored,): (Vec<Bytes>,) = self.link.query(LET, &ask).await?;
+            let mut call = Call::new(&REMOVE_EXPORTED, &names);
+            call.arg(self.now_argument()).arg(topic.topic.as_str());
+            for (id, stored) in ids.iter().zip(stored) {
+                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
+                let unique = job.and_then(|job| job.spec.unique);
+                call.arg(id.as_str()).arg(unique.map(|unique| unique.value).unwrap_or_default());
+            }
+            answers.extend(self.yes_or_no(LET, call).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+        let keys = self.keys(tenant);
+        for ids in ids.chunks(SCRIPT_JOBS) {
+            let mut forget = pipe();
+            forget.cmd("HDEL").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+            self.link.query::<Value>("forget moved jobs", &forget).await?;
+        }
+        Ok(())
+    }
+}
+
+impl RedisStore {
     /// Makes jobs of what others wrote, or it would stay behind.
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
         let mut call = Call::new(&ADOPT_WAITING, &keys.with_rows([], [topic]));
@@ -172,23 +225,6 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
-        let mut answers = Vec::with_capacity(jobs.len());
-        for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
-            let keys = self.keys(tenant);
-            let (group, foreign): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, stored)| can_keep(stored));
-            answers.extend(foreign.into_iter().map(|(place, _)| (place, Imported::Unreadable)));
-            for parts in parts(group, SCRIPT, |(_, stored)| weight(stored)).chunks(CALLS_AT_ONCE) {
-                let calls = parts.iter().map(|(part, _)| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
-                for ((part, _), reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
-                    let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
-                    answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
-                }
-            }
-        }
-        Ok(in_order(answers))
-    }
-
     fn take_in_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
@@ -211,37 +247,6 @@ impl RedisStore {
             call.arg(body(stored).map_err(unwritable)?);
         }
         Ok(call)
-    }
-
-    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        let keys = self.keys(&topic.tenant);
-        let mut names = keys.with_rows([], [&topic.topic]);
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
-        let mut answers = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut ask = pipe();
-            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            let (stored,): (Vec<Bytes>,) = self.link.query(LET, &ask).await?;
-            let mut call = Call::new(&REMOVE_EXPORTED, &names);
-            call.arg(self.now_argument()).arg(topic.topic.as_str());
-            for (id, stored) in ids.iter().zip(stored) {
-                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
-                let unique = job.and_then(|job| job.spec.unique);
-                call.arg(id.as_str()).arg(unique.map(|unique| unique.value).unwrap_or_default());
-            }
-            answers.extend(self.yes_or_no(LET, call).await?);
-        }
-        Ok(answers)
-    }
-
-    pub(super) async fn forget_moved_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
-        let keys = self.keys(tenant);
-        for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut forget = pipe();
-            forget.cmd("HDEL").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            self.link.query::<Value>("forget moved jobs", &forget).await?;
-        }
-        Ok(())
     }
 }
 

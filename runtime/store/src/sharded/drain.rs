@@ -155,13 +155,15 @@ impl Driver {
     }
 
     async fn is_ours(&self, tenant: &Name, lease: Duration) -> Result<bool, StoreError> {
-        self.several.home().ask(self.several.0.registry.lock_move(tenant, &self.me, lease)).await
+        self.several.primary().ask(self.several.0.registry.lock_move(tenant, &self.me, lease)).await
     }
 
     async fn end_move(&self, tenant: &Name) -> Result<(), StoreError> {
         let record = self.several.record(tenant);
         let registry = &self.several.0.registry;
-        if record.from.is_some() && self.several.home().ask(registry.write_placement(tenant, &record.moved())).await? {
+        if record.from.is_some()
+            && self.several.primary().ask(registry.write_placement(tenant, &record.moved())).await?
+        {
             tracing::info!(%tenant, store = %record.store, "has moved: nothing is left behind");
         }
         self.several.look().await

@@ -1,17 +1,20 @@
 //! Pages of jobs: of a tenant's places one after the other.
 
+use async_trait::async_trait;
+
 use super::places::Places;
 use super::store::ShardedStore;
 use super::work::if_available;
 use crate::list::Stage;
-use crate::{Cursor, Page, StateFilter, StoreError};
+use crate::{Cursor, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::TopicId;
 
-impl ShardedStore {
+#[async_trait]
+impl ListJobs for ShardedStore {
     /// In the order in which jobs move, so that none is missed on its way; one that moves between two pages may be listed
     /// twice. A page is of one place only, and the next one begins where that has no more. A place that was left long ago
     /// is left out while it is away.
-    pub(super) async fn list_jobs(
+    async fn jobs(
         &self,
         topic: &TopicId,
         place: StateFilter,
@@ -41,7 +44,9 @@ impl ShardedStore {
         }
         Ok(Page::default())
     }
+}
 
+impl ShardedStore {
     /// The places that a list has not come through yet, and how far it has come in the first of them. All of them, if the
     /// cursor is of none: rather twice than not at all.
     fn stages(&self, places: &Places, place: StateFilter, after: Option<&Cursor>) -> (Vec<usize>, Option<Cursor>) {

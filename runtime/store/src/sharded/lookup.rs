@@ -4,17 +4,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::all::all;
 use super::member::Shard;
 use super::store::ShardedStore;
 use super::work::if_available;
-use crate::{Cancelled, DeadJob, JobState, JobView, StoreError, TopicCounts};
+use crate::{Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, TopicId};
 
-impl ShardedStore {
+#[async_trait]
+impl Query for ShardedStore {
     /// Of a tenant that is moving everything is counted, also what is in both stores for a moment. A place that was left
     /// long ago is left out while it is away.
-    pub(super) async fn count_topics(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let (first, places) = (self.first(tenant)?, self.places(tenant));
         let mut topics: BTreeMap<TopicId, TopicCounts> = BTreeMap::new();
         for place in places.members.iter() {
@@ -38,7 +41,7 @@ impl ShardedStore {
 
     /// The job that is alive, if there is one; of several, that in the place where the tenant lives. Looked for in the order
     /// in which jobs move, so that none is missed on its way.
-    pub(super) async fn view_job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         self.first(tenant)?;
         let (mut found, mut problem): (Option<JobView>, _) = (None, None);
         for place in self.places(tenant).in_order_of_moves() {
@@ -60,12 +63,28 @@ impl ShardedStore {
         }
     }
 
-    pub(super) async fn list_dead(
-        &self,
-        topic: &TopicId,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<DeadJob>, StoreError> {
+    /// Those of every store that answers; of one that is away, those that are known to live there.
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        let (view, mut tenants) = (self.view(), BTreeSet::new());
+        let asked = all(self.0.members.iter().map(|member| member.ask(member.store.tenants()))).await;
+        let nobody_answers = asked.iter().all(Result::is_err);
+        for (place, here) in asked.into_iter().enumerate() {
+            match here {
+                Ok(here) => tenants.extend(here),
+                Err(error) if nobody_answers || !error.is_unavailable() => return Err(error),
+                Err(_) => {
+                    let lives_here = |tenant: &&Name| view.of(tenant).members.first() == Some(&place);
+                    tenants.extend(view.tenants().filter(lives_here).cloned());
+                }
+            }
+        }
+        Ok(tenants.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl DeadJobs for ShardedStore {
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
         let (first, places) = (self.first(&topic.tenant)?, self.places(&topic.tenant));
         if places.is_single() {
             let member = self.member(first);
@@ -84,7 +103,7 @@ impl ShardedStore {
         Ok(dead.into_iter().skip(skip).take(limit).collect())
     }
 
-    pub(super) async fn respawn_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.in_any_place(
             &topic.tenant,
             ids,
@@ -93,7 +112,7 @@ impl ShardedStore {
         .await
     }
 
-    pub(super) async fn delete_dead_jobs(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.in_any_place(
             &topic.tenant,
             ids,
@@ -101,9 +120,12 @@ impl ShardedStore {
         )
         .await
     }
+}
 
+#[async_trait]
+impl Control for ShardedStore {
     /// Where a job is in both stores for a moment, it goes in both.
-    pub(super) async fn cancel_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
         self.first(tenant)?;
         let (places, turn) = (self.places(tenant), self.turn(tenant));
         let _turn = turn.read().await;
@@ -125,6 +147,21 @@ impl ShardedStore {
         Ok(answers)
     }
 
+    /// Stops the topic everywhere; starts it where the tenant lives, to which what is elsewhere will be moved.
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let (first, turn) = (self.first(&topic.tenant)?, self.turn(&topic.tenant));
+        let _turn = turn.read().await;
+        let places = self.places(&topic.tenant);
+        for place in places.members.iter().filter(|place| **place != first && paused && places.is_moving) {
+            let member = self.member(*place);
+            member.ask(member.store.set_paused(topic, true)).await?;
+        }
+        let member = self.member(first);
+        member.ask(member.store.set_paused(topic, paused)).await
+    }
+}
+
+impl ShardedStore {
     async fn in_any_place<F: Future<Output = Result<Vec<bool>, StoreError>>>(
         &self,
         tenant: &Name,
@@ -145,46 +182,6 @@ impl ShardedStore {
             answers.iter_mut().zip(changed).for_each(|(answer, here)| *answer |= here);
         }
         Ok(answers)
-    }
-
-    /// Stops the topic everywhere; starts it where the tenant lives, to which what is elsewhere will be moved.
-    pub(super) async fn pause(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
-        let (first, turn) = (self.first(&topic.tenant)?, self.turn(&topic.tenant));
-        let _turn = turn.read().await;
-        let places = self.places(&topic.tenant);
-        for place in places.members.iter().filter(|place| **place != first && paused && places.is_moving) {
-            let member = self.member(*place);
-            member.ask(member.store.set_paused(topic, true)).await?;
-        }
-        let member = self.member(first);
-        member.ask(member.store.set_paused(topic, paused)).await
-    }
-
-    /// Those of every store that answers; of one that is away, those that are known to live there.
-    pub(super) async fn list_tenants(&self) -> Result<Vec<Name>, StoreError> {
-        let (view, mut tenants) = (self.view(), BTreeSet::new());
-        let asked = all(self.0.members.iter().map(|member| member.ask(member.store.tenants()))).await;
-        let nobody_answers = asked.iter().all(Result::is_err);
-        for (place, here) in asked.into_iter().enumerate() {
-            match here {
-                Ok(here) => tenants.extend(here),
-                Err(error) if nobody_answers || !error.is_unavailable() => return Err(error),
-                Err(_) => {
-                    let lives_here = |tenant: &&Name| view.of(tenant).members.first() == Some(&place);
-                    tenants.extend(view.tenants().filter(lives_here).cloned());
-                }
-            }
-        }
-        Ok(tenants.into_iter().collect())
-    }
-
-    pub(super) async fn missing(&self) -> Result<Vec<StoreError>, StoreError> {
-        let probes = all(self.0.members.iter().map(|member| member.probe())).await;
-        let mut away: Vec<StoreError> = probes.into_iter().filter_map(Result::err).collect();
-        if away.len() < self.0.members.len() {
-            return Ok(away);
-        }
-        away.pop().map_or(Ok(Vec::new()), Err)
     }
 }
 

@@ -25,9 +25,9 @@ pub struct ShardSpec {
 }
 
 /// A store that is asked no more while it is away, but by one who knocks: nobody else waits for it in vain.
-pub(super) struct Shard {
+pub(crate) struct Shard {
     pub(super) name: Name,
-    pub(super) store: Arc<dyn Transfer>,
+    pub(crate) store: Arc<dyn Transfer>,
     is_far: bool,
     health: Mutex<Health>,
 }
@@ -53,7 +53,7 @@ impl Shard {
     }
 
     /// The answer to a call of this member's store; while it is away, that at once, and the call is not made.
-    pub(super) async fn ask<T>(
+    pub(crate) async fn ask<T>(
         self: &Arc<Self>,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {

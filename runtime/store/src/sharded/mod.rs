@@ -6,7 +6,7 @@
 //! what it still pushes to the old place is late, not lost.
 //!
 //! A store that is away takes only its own tenants along: what runners ask of it again and again is answered as if nothing
-//! waited there, and what must not be lost waits in a [lane](crate::Store::lane) of its own.
+//! waited there, and what must not be lost waits in a [lane](crate::Shards::lane) of its own.
 //!
 //! With one store there is none of this in the way.
 
@@ -19,7 +19,6 @@ mod places;
 mod produce;
 mod residence;
 mod store;
-mod tokens;
 mod transfer;
 mod work;
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::all::all;
 use super::member::Shard;
 use super::store::ShardedStore;
-use crate::{JobState, Pushed, Signal, StoreError};
+use crate::{JobState, Push, Pushed, Signal, Signals, StoreError};
 use gristmill_core::job::{Name, NewJob};
 
 /// Signals waiting to be heard; more than that and the stores' side waits, too.
@@ -19,8 +20,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Jobs of a moving tenant that are looked for at once.
 const LOOKED_FOR: usize = 32;
 
-impl ShardedStore {
-    pub(super) async fn push_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+#[async_trait]
+impl Push for ShardedStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
         let moving: Vec<usize> = self.positions(jobs, |job| self.places(&job.spec.topic.tenant).is_moving);
         for chunk in moving.chunks(LOOKED_FOR) {
@@ -59,7 +61,23 @@ impl ShardedStore {
         // Every job was looked for or pushed; there is none left.
         Ok(answers.into_iter().flatten().collect())
     }
+}
 
+#[async_trait]
+impl Signals for ShardedStore {
+    /// Listens at every place of these tenants, also at those that come later.
+    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        let (heard, receiver) = mpsc::channel(WAITING);
+        let first = all((0..self.0.members.len()).map(|place| self.subscribe(place, tenants))).await;
+        for (place, subscription) in first.into_iter().enumerate() {
+            let ear = Ear { several: self.clone(), place, tenants: tenants.into(), heard: heard.clone() };
+            tokio::spawn(ear.run(subscription));
+        }
+        Ok(receiver)
+    }
+}
+
+impl ShardedStore {
     /// Whether the job's id is one of a job that has not moved yet: it exists, as it would in one store.
     async fn waits_behind(&self, job: &NewJob) -> Result<bool, StoreError> {
         let tenant = &job.spec.topic.tenant;
@@ -76,17 +94,6 @@ impl ShardedStore {
 
     fn positions<T>(&self, items: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
         items.iter().enumerate().filter(|(_, item)| which(item)).map(|(at, _)| at).collect()
-    }
-
-    /// Listens at every place of these tenants, also at those that come later.
-    pub(super) async fn listen(&self, tenants: &[Name]) -> mpsc::Receiver<Signal> {
-        let (heard, receiver) = mpsc::channel(WAITING);
-        let first = all((0..self.0.members.len()).map(|place| self.subscribe(place, tenants))).await;
-        for (place, subscription) in first.into_iter().enumerate() {
-            let ear = Ear { several: self.clone(), place, tenants: tenants.into(), heard: heard.clone() };
-            tokio::spawn(ear.run(subscription));
-        }
-        receiver
     }
 
     /// Whose signals to expect at this place, and the signals; none where there is nobody or the store takes none.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::store::ShardedStore;
 use super::work::if_available;
-use crate::{Inspect, Placement, StoreError, TopicCounts};
+use crate::{Placement, Query, StoreError, TopicCounts};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
@@ -83,7 +83,7 @@ impl TenantPlacements for ShardedStore {
         let _turn = turn.write().await;
         let begun = self.begin_move(tenant, to, target).await;
         if is_left {
-            self.home().ask(self.0.registry.lock_move(tenant, &who, Duration::ZERO)).await.ok();
+            self.primary().ask(self.0.registry.lock_move(tenant, &who, Duration::ZERO)).await.ok();
         }
         begun
     }
@@ -111,7 +111,7 @@ impl ShardedStore {
             return record.clone();
         }
         let mut names = view.of(tenant).members.iter().map(|place| self.member(*place).name.clone());
-        let store = names.next().unwrap_or_else(|| self.home().name.clone());
+        let store = names.next().unwrap_or_else(|| self.primary().name.clone());
         let formerly = names.filter(|name| *name != store && name.as_str() == HOME).collect();
         Placement { store, from: None, formerly, generation: 0 }
     }
@@ -119,7 +119,7 @@ impl ShardedStore {
     /// Nobody else carries the tenant's jobs or changes its residence for a while.
     async fn take_the_wheel(&self, tenant: &Name, who: &WorkerId) -> Result<(), StoreError> {
         let begun = Instant::now();
-        while !self.home().ask(self.0.registry.lock_move(tenant, who, 2 * TURN)).await? {
+        while !self.primary().ask(self.0.registry.lock_move(tenant, who, 2 * TURN)).await? {
             if begun.elapsed() > 2 * TURN {
                 return Err(refused("another process is carrying its jobs, and does not pause: try again".into()));
             }
@@ -136,7 +136,7 @@ impl ShardedStore {
         }
         self.must_be_two(tenant, source, target).await?;
         self.take_pauses_along(tenant, source, target).await?;
-        if !self.home().ask(self.0.registry.write_placement(tenant, &record.moving_to(to))).await? {
+        if !self.primary().ask(self.0.registry.write_placement(tenant, &record.moving_to(to))).await? {
             return Err(refused("somebody else has moved it at the same moment: look where it lives now".into()));
         }
         let from = &record.store;

@@ -8,17 +8,14 @@ use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{RwLock, mpsc, watch};
+use tokio::sync::{RwLock, watch};
 
+use super::all::all;
 use super::member::{Shard, ShardSpec};
 use super::places::{Places, View};
-use crate::{
-    Cancelled, ClaimFrom, Claimed, Cursor, DeadJob, DeadLimits, Imported, Inspect, JobView, Migrated, Overdue, Page,
-    PendingWork, Placement, PlacementRegistry, Produce, Pushed, Settled, Settlement, Signal, StateFilter, Store,
-    StoreError, StoredJob, TopicCounts, Transfer,
-};
+use crate::{Placement, PlacementRegistry, Shards, StoreError};
 use gristmill_config::HOME;
-use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::job::{Lease, Name, TopicId};
 
 /// How often a node looks where tenants live.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -112,7 +109,7 @@ impl ShardedStore {
     /// Reads where everybody lives.
     pub(super) async fn look(&self) -> Result<(), StoreError> {
         let Core { registry, members, residences, .. } = &*self.0;
-        let records = self.home().ask(registry.placements()).await?;
+        let records = self.primary().ask(registry.placements()).await?;
         if records != self.view().records {
             self.0.view.store(Arc::new(View::new(members, residences, records)));
             self.0.changes.send_modify(|changes| *changes += 1);
@@ -124,7 +121,7 @@ impl ShardedStore {
         self.0.view.load_full()
     }
 
-    pub(super) fn home(&self) -> &Arc<Shard> {
+    pub(crate) fn primary(&self) -> &Arc<Shard> {
         self.member(0)
     }
 
@@ -171,68 +168,17 @@ impl ShardedStore {
 }
 
 #[async_trait]
-impl Produce for ShardedStore {
-    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        self.push_jobs(jobs).await
+impl Shards for ShardedStore {
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        let probes = all(self.0.members.iter().map(|shard| shard.probe())).await;
+        let mut unavailable: Vec<StoreError> = probes.into_iter().filter_map(Result::err).collect();
+        if unavailable.len() < self.0.members.len() {
+            return Ok(unavailable);
+        }
+        unavailable.pop().map_or(Ok(Vec::new()), Err)
     }
 
-    async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        Ok(self.listen(tenants).await)
-    }
-}
-
-#[async_trait]
-impl Store for ShardedStore {
-    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
-        Ok(self.claim_jobs(worker, from).await)
-    }
-
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
-        self.settle_attempts(settlements).await
-    }
-
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
-        self.migrate_due(tenant, limit).await
-    }
-
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
-        self.extend_leases(leases, lease).await
-    }
-
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
-        self.save_checkpoint(lease, state).await
-    }
-
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        self.beat(worker).await
-    }
-
-    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        self.forget_worker(worker).await
-    }
-
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
-        self.find_overdue(tenant, dead_after, limit).await
-    }
-
-    async fn claims_of(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        self.find_held(tenant, worker, except).await
-    }
-
-    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
-        self.look_for_work(tenant, raw).await
-    }
-
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
-        self.sweep_topics(limits).await
-    }
-
-    /// One for each store, and one for the tenants that are moving.
+    /// One for each shard, and one for the tenants that are moving.
     fn lanes(&self) -> usize {
         self.0.members.len() + 1
     }
@@ -240,73 +186,5 @@ impl Store for ShardedStore {
     fn lane(&self, lease: &Lease) -> usize {
         let Places { members, is_moving } = self.places(&lease.topic.tenant);
         members.first().copied().filter(|_| !is_moving).unwrap_or(self.0.members.len())
-    }
-}
-
-#[async_trait]
-impl Transfer for ShardedStore {
-    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
-        self.outgoing_jobs(topic, limit).await
-    }
-
-    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
-        self.take_jobs_in(jobs).await
-    }
-
-    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.let_go_of(topic, ids).await
-    }
-
-    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
-        self.forget_moved_jobs(tenant, ids).await
-    }
-}
-
-#[async_trait]
-impl Inspect for ShardedStore {
-    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
-        self.count_topics(tenant).await
-    }
-
-    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        self.view_job(tenant, id).await
-    }
-
-    async fn jobs(
-        &self,
-        topic: &TopicId,
-        place: StateFilter,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.list_jobs(topic, place, after, limit).await
-    }
-
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        self.list_dead(topic, skip, limit).await
-    }
-
-    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.respawn_dead(topic, ids).await
-    }
-
-    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        self.delete_dead_jobs(topic, ids).await
-    }
-
-    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
-        self.cancel_jobs(tenant, ids).await
-    }
-
-    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
-        self.pause(topic, paused).await
-    }
-
-    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        self.list_tenants().await
-    }
-
-    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        self.missing().await
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
+
 use super::store::ShardedStore;
-use crate::{Imported, StoreError, StoredJob};
+use crate::{Imported, StoreError, StoredJob, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 
-impl ShardedStore {
-    pub(super) async fn outgoing_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+#[async_trait]
+impl Transfer for ShardedStore {
+    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         self.first(&topic.tenant)?;
         let mut jobs = Vec::new();
         for place in self.places(&topic.tenant).in_order_of_moves() {
@@ -17,7 +20,7 @@ impl ShardedStore {
         Ok(jobs)
     }
 
-    pub(super) async fn take_jobs_in(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
+    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate() {
             groups.entry(self.first(&job.job.spec.topic.tenant)?).or_default().push(at);
@@ -32,7 +35,7 @@ impl ShardedStore {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    pub(super) async fn let_go_of(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let mut answers = vec![false; ids.len()];
         for place in self.places(&topic.tenant).in_order_of_moves() {
             let member = self.member(place);
@@ -42,7 +45,7 @@ impl ShardedStore {
         Ok(answers)
     }
 
-    pub(super) async fn forget_moved_jobs(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         for place in self.places(tenant).in_order_of_moves() {
             let member = self.member(place);
             member.ask(member.store.clear_move_marks(tenant, ids)).await?;

@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::all::all;
 use super::member::Shard;
 use super::store::ShardedStore;
-use crate::{ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, PendingWork, Settled, Settlement, StoreError};
+use crate::{
+    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, PendingWork, Schedule, Settle, Settled,
+    Settlement, StoreError, Sweep, Workers,
+};
 use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
 
 /// When to look for due jobs again in a store that is away.
@@ -15,9 +20,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long one store may take to hear that a worker lives, so that the others hear it in time.
 const HEARTBEAT_TIME: Duration = Duration::from_secs(1);
 
-impl ShardedStore {
+#[async_trait]
+impl Claims for ShardedStore {
     /// A store that does not answer has nothing to claim: its topics count as drained, until a look finds them again.
-    pub(super) async fn claim_jobs(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Claimed {
+    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let view = self.view();
         let (mut behind, mut first): (Lines, Lines) = (BTreeMap::new(), BTreeMap::new());
         {
@@ -83,9 +89,149 @@ impl ShardedStore {
         };
         claimed.drained.retain(|topic| topics_with_backlog.is_empty() || !stirs(topic));
         claimed.returns = self.0.members.iter().map(|member| member.returns()).sum();
-        claimed
+        Ok(claimed)
+    }
+}
+
+#[async_trait]
+impl Settle for ShardedStore {
+    /// Where a lease was claimed, there it is settled. Which place that was is not written down: in every other one it is
+    /// lost, and so a place that does not know it is only the next one's turn.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let lost = |answer: &Settled| *answer == Settled::LeaseLost;
+        let tenant = |settlement: &Settlement| settlement.lease.topic.tenant.clone();
+        let settle =
+            |member: Arc<Shard>, batch: Vec<Settlement>| async move { member.ask(member.store.settle(&batch)).await };
+        self.place_by_place(settlements, tenant, Settled::LeaseLost, lost, settle).await
+    }
+}
+
+#[async_trait]
+impl Leases for ShardedStore {
+    /// Of a store that is away nobody can tell, so its leases are taken to be kept: a settle will find out.
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        let tenant = |lease: &Lease| lease.topic.tenant.clone();
+        let extend = |member: Arc<Shard>, batch: Vec<Lease>| async move {
+            match member.ask(member.store.extend(&batch, lease)).await {
+                Err(error) if error.is_unavailable() => Ok(vec![true; batch.len()]),
+                kept => kept,
+            }
+        };
+        self.place_by_place(leases, tenant, false, |kept| !kept, extend).await
     }
 
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        let places = self.places(&lease.topic.tenant);
+        for place in places.members.iter() {
+            let member = self.member(*place);
+            if member.ask(member.store.checkpoint(lease, state)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let mut found = Vec::new();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            found.extend(
+                if_available(member.ask(member.store.claims_of(tenant, worker, except)).await)?.unwrap_or_default(),
+            );
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Workers for ShardedStore {
+    /// Every store hears it; that one does not is no reason for the others to think that the worker is dead.
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let beats = self.0.members.iter().map(|member| async move {
+            let beat = member.ask(member.store.heartbeat(worker));
+            tokio::time::timeout(HEARTBEAT_TIME, beat).await.unwrap_or_else(|_| Err(silent(member)))
+        });
+        one_is_enough(all(beats).await)
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let members = self.0.members.iter();
+        one_is_enough(all(members.map(|member| member.ask(member.store.retire(worker)))).await)
+    }
+
+    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
+        let mut found = Vec::new();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let overdue = member.store.overdue(tenant, member.dead_after(dead_after), limit);
+            found.extend(if_available(member.ask(overdue).await)?.unwrap_or_default());
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Schedule for ShardedStore {
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        let mut all = Migrated::default();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let migrated = match member.ask(member.store.migrate(tenant, limit)).await {
+                Err(error) if error.is_unavailable() => Migrated { moved: 0, next_due_in: Some(LOOK_AGAIN) },
+                migrated => migrated?,
+            };
+            all.moved += migrated.moved;
+            all.next_due_in = earlier(all.next_due_in, migrated.next_due_in);
+        }
+        Ok(all)
+    }
+
+    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
+        let mut all = PendingWork::default();
+        for place in self.places(tenant).in_order_of_moves() {
+            let member = self.member(place);
+            let Some(wanted) = if_available(member.ask(member.store.poll_work(tenant, raw)).await)? else { continue };
+            self.note_ready(place, &wanted.ready);
+            all.ready.extend(wanted.ready);
+            all.cancelled.extend(wanted.cancelled);
+            all.next_due_in = earlier(all.next_due_in, wanted.next_due_in);
+        }
+        all.ready.sort();
+        all.ready.dedup();
+        Ok(all)
+    }
+}
+
+#[async_trait]
+impl Sweep for ShardedStore {
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        let view = self.view();
+        let mut dropped = vec![0; limits.len()];
+        for (place, member) in self.0.members.iter().enumerate() {
+            let here = |limits: &DeadLimits| view.of(&limits.topic.tenant).members.contains(&place);
+            let (positions, batch): (Vec<usize>, Vec<DeadLimits>) =
+                limits.iter().cloned().enumerate().filter(|(_, limits)| here(limits)).unzip();
+            if batch.is_empty() {
+                continue;
+            }
+            let swept = if_available(member.ask(member.store.sweep(&batch)).await)?.unwrap_or_default();
+            for (at, swept) in positions.into_iter().zip(swept) {
+                if let Some(dropped) = dropped.get_mut(at) {
+                    *dropped += swept;
+                }
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+impl ShardedStore {
     /// None of a store that is away, or that refused, which is said.
     async fn claim_from(&self, worker: &WorkerId, lines: Lines) -> Vec<(usize, Option<Claimed>)> {
         let claims = lines.into_iter().map(|(place, lines)| async move {
@@ -101,39 +247,6 @@ impl ShardedStore {
             }
         });
         all(claims).await
-    }
-
-    /// Where a lease was claimed, there it is settled. Which place that was is not written down: in every other one it is
-    /// lost, and so a place that does not know it is only the next one's turn.
-    pub(super) async fn settle_attempts(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
-        let lost = |answer: &Settled| *answer == Settled::LeaseLost;
-        let tenant = |settlement: &Settlement| settlement.lease.topic.tenant.clone();
-        let settle =
-            |member: Arc<Shard>, batch: Vec<Settlement>| async move { member.ask(member.store.settle(&batch)).await };
-        self.place_by_place(settlements, tenant, Settled::LeaseLost, lost, settle).await
-    }
-
-    /// Of a store that is away nobody can tell, so its leases are taken to be kept: a settle will find out.
-    pub(super) async fn extend_leases(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
-        let tenant = |lease: &Lease| lease.topic.tenant.clone();
-        let extend = |member: Arc<Shard>, batch: Vec<Lease>| async move {
-            match member.ask(member.store.extend(&batch, lease)).await {
-                Err(error) if error.is_unavailable() => Ok(vec![true; batch.len()]),
-                kept => kept,
-            }
-        };
-        self.place_by_place(leases, tenant, false, |kept| !kept, extend).await
-    }
-
-    pub(super) async fn save_checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
-        let places = self.places(&lease.topic.tenant);
-        for place in places.members.iter() {
-            let member = self.member(*place);
-            if member.ask(member.store.checkpoint(lease, state)).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Asks about each item in its tenant's places, one after the other, as long as the answer is `open`.
@@ -180,101 +293,6 @@ impl ShardedStore {
             }
         }
         Ok(answers)
-    }
-
-    pub(super) async fn migrate_due(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
-        let mut all = Migrated::default();
-        for place in self.places(tenant).in_order_of_moves() {
-            let member = self.member(place);
-            let migrated = match member.ask(member.store.migrate(tenant, limit)).await {
-                Err(error) if error.is_unavailable() => Migrated { moved: 0, next_due_in: Some(LOOK_AGAIN) },
-                migrated => migrated?,
-            };
-            all.moved += migrated.moved;
-            all.next_due_in = earlier(all.next_due_in, migrated.next_due_in);
-        }
-        Ok(all)
-    }
-
-    /// Every store hears it; that one does not is no reason for the others to think that the worker is dead.
-    pub(super) async fn beat(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        let beats = self.0.members.iter().map(|member| async move {
-            let beat = member.ask(member.store.heartbeat(worker));
-            tokio::time::timeout(HEARTBEAT_TIME, beat).await.unwrap_or_else(|_| Err(silent(member)))
-        });
-        one_is_enough(all(beats).await)
-    }
-
-    pub(super) async fn forget_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        let members = self.0.members.iter();
-        one_is_enough(all(members.map(|member| member.ask(member.store.retire(worker)))).await)
-    }
-
-    pub(super) async fn find_overdue(
-        &self,
-        tenant: &Name,
-        dead_after: Duration,
-        limit: usize,
-    ) -> Result<Vec<Overdue>, StoreError> {
-        let mut found = Vec::new();
-        for place in self.places(tenant).in_order_of_moves() {
-            let member = self.member(place);
-            let overdue = member.store.overdue(tenant, member.dead_after(dead_after), limit);
-            found.extend(if_available(member.ask(overdue).await)?.unwrap_or_default());
-        }
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    pub(super) async fn find_held(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let mut found = Vec::new();
-        for place in self.places(tenant).in_order_of_moves() {
-            let member = self.member(place);
-            found.extend(
-                if_available(member.ask(member.store.claims_of(tenant, worker, except)).await)?.unwrap_or_default(),
-            );
-        }
-        Ok(found)
-    }
-
-    pub(super) async fn look_for_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
-        let mut all = PendingWork::default();
-        for place in self.places(tenant).in_order_of_moves() {
-            let member = self.member(place);
-            let Some(wanted) = if_available(member.ask(member.store.poll_work(tenant, raw)).await)? else { continue };
-            self.note_ready(place, &wanted.ready);
-            all.ready.extend(wanted.ready);
-            all.cancelled.extend(wanted.cancelled);
-            all.next_due_in = earlier(all.next_due_in, wanted.next_due_in);
-        }
-        all.ready.sort();
-        all.ready.dedup();
-        Ok(all)
-    }
-
-    pub(super) async fn sweep_topics(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
-        let view = self.view();
-        let mut dropped = vec![0; limits.len()];
-        for (place, member) in self.0.members.iter().enumerate() {
-            let here = |limits: &DeadLimits| view.of(&limits.topic.tenant).members.contains(&place);
-            let (positions, batch): (Vec<usize>, Vec<DeadLimits>) =
-                limits.iter().cloned().enumerate().filter(|(_, limits)| here(limits)).unzip();
-            if batch.is_empty() {
-                continue;
-            }
-            let swept = if_available(member.ask(member.store.sweep(&batch)).await)?.unwrap_or_default();
-            for (at, swept) in positions.into_iter().zip(swept) {
-                if let Some(dropped) = dropped.get_mut(at) {
-                    *dropped += swept;
-                }
-            }
-        }
-        Ok(dropped)
     }
 }
 

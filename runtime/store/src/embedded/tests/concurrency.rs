@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use crate::prelude::*;
 use tokio::sync::oneshot;
 
 use super::file::TestFile;
@@ -12,7 +13,7 @@ use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::tests::{job, tenant};
-use crate::{Inspect, Pushed, StoreError};
+use crate::{Pushed, StoreError};
 use gristmill_core::job::NewJob;
 
 /// How many commits the write-ahead log holds: the frames that say how large the file is after them.

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::prelude::*;
 use fastrand::Rng;
 use rusqlite::Connection;
 
@@ -18,7 +19,7 @@ use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::tests::{bury, delayed, job, retry, tenant, topic, unique, with};
-use crate::{DeadLimits, Inspect, Produce, Settlement, Store};
+use crate::{DeadLimits, Settlement};
 use gristmill_core::job::{Claim, JobId, NewJob, Payload, Priority};
 use gristmill_core::outcome::Verdict;
 

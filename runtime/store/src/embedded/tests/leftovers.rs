@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::file::TestFile;
+use crate::prelude::*;
 use crate::tests::{DEAD_AFTER, job, tenant, topic, unique, with, worker};
-use crate::{Produce, Pushed, Settled, Settlement, Store};
+use crate::{Pushed, Settled, Settlement};
 use gristmill_core::outcome::{Reason, Verdict};
 
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     store.raw("UPDATE jobs SET metadata = 'no JSON' WHERE unique_value = 'u'").await;
     let claims = store.claim(10).await;
     assert_eq!((claims.len(), &claims[0].job.spec), (1, &whole.spec));
-    let dead = crate::Inspect::dead(&store.store, &topic("mail"), 0, 10).await.unwrap().pop().unwrap();
+    let dead = crate::DeadJobs::dead(&store.store, &topic("mail"), 0, 10).await.unwrap().pop().unwrap();
     let failure = dead.failure.unwrap();
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Rejected, "unreadable"));
     assert_eq!((dead.job.spec.id, dead.job.spec.body), (broken.spec.id, broken.spec.body));

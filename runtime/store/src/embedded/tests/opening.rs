@@ -4,12 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::prelude::*;
 use rusqlite::Connection;
 
 use super::file::TestFile;
+use crate::StoreError;
 use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
 use crate::tests::job;
-use crate::{Store, StoreError};
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(path, Durability::Process).await

@@ -1,13 +1,14 @@
 //! When disk or file fail under an open store.
 
+use crate::prelude::*;
 use rusqlite::Connection;
 
 use super::concurrency::hold_up;
 use super::file::TestFile;
+use crate::Pushed;
 use crate::embedded::Durability;
 use crate::embedded::request::Weight;
 use crate::tests::{job, tenant, with};
-use crate::{Inspect, Produce, Pushed, Store};
 use gristmill_core::job::{NewJob, Payload};
 
 fn large() -> NewJob {

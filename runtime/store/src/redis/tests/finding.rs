@@ -1,8 +1,9 @@
 //! What becomes of workers and jobs in places that only Redis has.
 
 use super::server::TestRedis;
+use crate::Settled;
+use crate::prelude::*;
 use crate::tests::{DEAD_AFTER, delayed, failure, job, tenant, topic, worker};
-use crate::{Settled, Store};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::{Reason, Verdict};
 
@@ -48,7 +49,7 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     let claims = store.claim(10).await;
     assert_eq!(claims.len(), 1);
     assert_eq!(claims[0].job.spec, jobs[1].spec);
-    let dead = crate::Inspect::dead(&store.store, &topic("mail"), 0, 10).await.unwrap().pop().unwrap();
+    let dead = crate::DeadJobs::dead(&store.store, &topic("mail"), 0, 10).await.unwrap().pop().unwrap();
     assert_eq!(dead.job.spec.body.data, b"garbage");
     let failure = dead.failure.unwrap();
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Rejected, "unreadable"));

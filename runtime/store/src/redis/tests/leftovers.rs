@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::server::TestRedis;
+use crate::prelude::*;
 use crate::tests::{bury, job, of_priority, retry, tenant, topic, unique};
-use crate::{DeadLimits, Inspect, JobState, Settlement, Store, Transfer};
+use crate::{DeadLimits, JobState, Settlement};
 use gristmill_core::job::{JobId, Priority};
 use gristmill_core::outcome::Verdict;
 

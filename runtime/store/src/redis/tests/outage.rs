@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use crate::prelude::*;
 use tokio::time::timeout;
 
 use super::leftovers::limits;
 use super::server::{TestRedis, until};
 use crate::redis::RedisStore;
 use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
-use crate::{Cancelled, Inspect, Produce, Settled, Signal, Store, StoreError};
+use crate::{Cancelled, Settled, Signal, StoreError};
 use gristmill_core::job::NewJob;
 use gristmill_core::outcome::{Reason, Verdict};
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use crate::prelude::*;
 use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use super::waking::next;
 use crate::redis::keys::Keys;
 use crate::tests::{failure, retry, tenant, topic, worker};
-use crate::{Inspect, JobState, PendingWork, Produce, Settled, Signal, Store, Transfer};
+use crate::{JobState, PendingWork, Settled, Signal};
 use gristmill_core::job::{Claim, Name, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use crate::prelude::*;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::server::{TestRedis, until};
+use crate::Signal;
 use crate::tests::tenant;
-use crate::{Produce, Signal};
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
     timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time").unwrap()

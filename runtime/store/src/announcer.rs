@@ -1,0 +1,93 @@
+//! What other processes do through an HTTP server: the jobs are counted, and events are emitted.
+
+use std::sync::Arc;
+
+use super::contract::{ClaimFrom, Claimed, Pushed, Settled, Settlement};
+use super::inspect::Cancelled;
+use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::time::millis;
+use gristmill_metrics::{End, Event, EventKind, Metrics, TopicMeter};
+
+/// Counts jobs and emits events. Each method takes the arguments of a store operation, and its answer.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    metrics: Arc<Metrics>,
+}
+
+impl Announcer {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics }
+    }
+
+    /// Emits an event for each of some jobs.
+    fn emit_each<'a>(&self, kind: EventKind, jobs: impl Iterator<Item = (&'a TopicId, &'a JobId)>) {
+        if self.metrics.events().has_subscribers() {
+            jobs.for_each(|(topic, job)| self.metrics.emit(|| Event::of_job(kind, topic, job)));
+        }
+    }
+
+    pub(super) fn pushed(&self, jobs: &[NewJob], pushed: &[Pushed]) {
+        let stored = || {
+            let stored = jobs.iter().zip(pushed).filter(|(_, pushed)| **pushed == Pushed::Stored);
+            stored.map(|(job, _)| (&job.spec.topic, &job.spec.id))
+        };
+        // A batch is hardly ever of more than one topic.
+        let mut meter: Option<(&TopicId, Arc<TopicMeter>)> = None;
+        for (topic, _) in stored() {
+            let known = meter.take().filter(|(known, _)| *known == topic);
+            let (_, meter) = meter.insert(known.unwrap_or_else(|| (topic, self.metrics.topic(topic))));
+            meter.pushed(1);
+        }
+        self.emit_each(EventKind::JobPushed, stored());
+    }
+
+    pub(super) fn claimed(&self, worker: &WorkerId, _from: &[ClaimFrom], claimed: &Claimed) {
+        for claim in &claimed.claims {
+            self.metrics.emit(|| Event {
+                attempt: Some(claim.attempt),
+                delivery: Some(claim.lease.delivery),
+                worker: Some(worker.as_str().to_owned()),
+                ..Event::of_job(EventKind::JobStarted, &claim.lease.topic, &claim.lease.job)
+            });
+        }
+    }
+
+    pub(super) fn settled(&self, settlements: &[Settlement], answers: &[Settled]) {
+        for (Settlement { lease, verdict, attempts, .. }, settled) in settlements.iter().zip(answers) {
+            let end = End::of(verdict, Some(*settled));
+            self.metrics.topic(&lease.topic).ended(end);
+            let Some(kind) = EventKind::of_end(end) else { continue };
+            self.metrics.emit(|| Event {
+                attempt: Some(*attempts),
+                delivery: Some(lease.delivery),
+                worker: Some(lease.worker.as_str().to_owned()),
+                reason: verdict.failure().map(|failure| failure.reason.to_string()),
+                again_in_ms: verdict.again_in().map(millis),
+                ..Event::of_job(kind, &lease.topic, &lease.job)
+            });
+        }
+    }
+
+    pub(super) fn respawned(&self, topic: &TopicId, ids: &[JobId], respawned: &[bool]) {
+        let alive = ids.iter().zip(respawned).filter(|(_, respawned)| **respawned);
+        self.emit_each(EventKind::JobRespawned, alive.map(|(id, _)| (topic, id)));
+    }
+
+    /// A running job's cancellation is emitted when it has stopped, by the process that settles it.
+    pub(super) fn cancelled(&self, tenant: &Name, ids: &[JobId], cancelled: &[Cancelled]) {
+        for (id, _) in ids.iter().zip(cancelled).filter(|(_, cancelled)| **cancelled == Cancelled::Gone) {
+            self.metrics.emit(|| Event {
+                tenant: Some(tenant.clone()),
+                job: Some(id.clone()),
+                ..Event::new(EventKind::JobCancelled)
+            });
+        }
+    }
+
+    pub(super) fn paused(&self, topic: &TopicId, paused: bool, changed: &bool) {
+        if *changed {
+            let kind = if paused { EventKind::TopicPaused } else { EventKind::TopicResumed };
+            self.metrics.emit(|| Event::of_topic(kind, topic));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A store whose calls are timed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use super::announcer::Announcer;
+use super::contract::Shards;
+use super::error::StoreError;
+use gristmill_core::job::Lease;
+use gristmill_metrics::{CallResult, Metrics, Operation};
+
+/// A store, and the metrics in which the time and the result of each call are observed. It has the traits that the store
+/// has; [`operations!`](super::operations) writes them.
+#[derive(Debug)]
+pub struct Timed<S: ?Sized> {
+    pub(super) store: Arc<S>,
+    pub(super) announcer: Option<Announcer>,
+    metrics: Arc<Metrics>,
+}
+
+impl<S: ?Sized> Timed<S> {
+    /// Times calls, and nothing else: for a runner, which counts jobs and emits events itself.
+    pub fn new(store: Arc<S>, metrics: Arc<Metrics>) -> Self {
+        Self { store, announcer: None, metrics }
+    }
+
+    /// Counts jobs and emits events, too: for an HTTP server, whose clients push, claim and settle.
+    pub fn announcing(store: Arc<S>, metrics: Arc<Metrics>) -> Self {
+        Self { announcer: Some(Announcer::new(metrics.clone())), ..Self::new(store, metrics) }
+    }
+
+    pub(super) async fn time<T>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let answer = call.await;
+        let result = match &answer {
+            Ok(_) => CallResult::Ok,
+            Err(error) if error.is_unavailable() => CallResult::Unavailable,
+            Err(_) => CallResult::Refused,
+        };
+        self.metrics.call(operation, result, begun.elapsed());
+        answer
+    }
+}
+
+#[async_trait]
+impl<S: Shards + ?Sized> Shards for Timed<S> {
+    /// Looks up a job in each shard, and is timed as that.
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.time(Operation::Job, self.store.unavailable()).await
+    }
+
+    fn lanes(&self) -> usize {
+        self.store.lanes()
+    }
+
+    fn lane(&self, lease: &Lease) -> usize {
+        self.store.lane(lease)
+    }
+}
