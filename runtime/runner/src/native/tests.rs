@@ -13,8 +13,8 @@ use crate::{AttemptRecord, Runner, RunnerSettings, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
-use gristmill_store::prelude::*;
 use gristmill_store::embedded::EmbeddedStore;
+use gristmill_store::prelude::*;
 
 const MANIFEST: &str = "[topics.work]\nattempts = 2\nbackoff = \"1ms\"\ntimeout = \"200ms\"\noutput-limit = \"1KiB\"\n";
 

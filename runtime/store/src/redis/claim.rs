@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::prelude::*;
 use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
@@ -16,6 +15,7 @@ use super::reply::Reply;
 use super::script::{CLAIM, Call};
 use super::store::{RedisStore, by_tenant};
 use crate::clock::wait_ms;
+use crate::prelude::*;
 use crate::{ClaimFrom, Claimed, Claims, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};

@@ -1,18 +1,17 @@
 //! What people ask about jobs and topics, and what they do with dead ones.
 
-use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use async_trait::async_trait;
 use redis::pipe;
 
-use crate::{DeadJobs, Query};
 use super::envelope;
 use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
 use super::reply::Reply;
 use super::script::{Call, DELETE_DEAD, RESPAWN};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::{DeadJob, JobState, JobView, StoreError, TopicCounts};
+use crate::{DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -104,12 +103,7 @@ impl Query for RedisStore {
 
 #[async_trait]
 impl DeadJobs for RedisStore {
-    async fn dead(
-        &self,
-        topic: &TopicId,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<DeadJob>, StoreError> {
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
         const DOING: &str = "list dead jobs";
         if limit == 0 {
             return Ok(Vec::new());

@@ -1,6 +1,5 @@
 //! [`RedisStore`]: what it holds, and which file does what of the contract.
 
-use crate::Shards;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::keys::Keys;
 use super::link::Link;
 use super::migrate::DueNext;
 use crate::batch::Weight;
-use crate::{Clock, StoreError};
+use crate::{Clock, Shards, StoreError};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 

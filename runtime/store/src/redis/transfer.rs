@@ -1,11 +1,10 @@
 //! Moving jobs to and from another store.
 
-use async_trait::async_trait;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::{RedisResult, Value, pipe};
 
-use crate::{Transfer};
 use super::clock::TimeReply;
 use super::envelope;
 use super::inspect::parse_claim;
@@ -17,7 +16,7 @@ use super::script::{ADOPT_WAITING, Call, IMPORT, REMOVE_EXPORTED};
 use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, SCRIPT_JOBS, by_tenant, in_order};
 use crate::batch::{Weight, parts};
 use crate::clock::point_ms;
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 

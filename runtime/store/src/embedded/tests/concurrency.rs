@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::mpsc;
 
-use crate::prelude::*;
 use tokio::sync::oneshot;
 
 use super::file::TestFile;
@@ -12,6 +11,7 @@ use crate::embedded::push::pack;
 use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
+use crate::prelude::*;
 use crate::tests::{job, tenant};
 use crate::{Pushed, StoreError};
 use gristmill_core::job::NewJob;

@@ -9,7 +9,6 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::prelude::*;
 use fastrand::Rng;
 use rusqlite::Connection;
 
@@ -18,6 +17,7 @@ use super::invariants::{broken, content};
 use crate::embedded::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
+use crate::prelude::*;
 use crate::tests::{bury, delayed, job, retry, tenant, topic, unique, with};
 use crate::{DeadLimits, Settlement};
 use gristmill_core::job::{Claim, JobId, NewJob, Payload, Priority};

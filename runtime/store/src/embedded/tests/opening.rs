@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::prelude::*;
 use rusqlite::Connection;
 
 use super::file::TestFile;
 use crate::StoreError;
 use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
+use crate::prelude::*;
 use crate::tests::job;
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {

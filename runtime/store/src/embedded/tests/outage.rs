@@ -1,6 +1,5 @@
 //! When disk or file fail under an open store.
 
-use crate::prelude::*;
 use rusqlite::Connection;
 
 use super::concurrency::hold_up;
@@ -8,6 +7,7 @@ use super::file::TestFile;
 use crate::Pushed;
 use crate::embedded::Durability;
 use crate::embedded::request::Weight;
+use crate::prelude::*;
 use crate::tests::{job, tenant, with};
 use gristmill_core::job::{NewJob, Payload};
 

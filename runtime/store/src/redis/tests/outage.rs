@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::prelude::*;
 use tokio::time::timeout;
 
 use super::leftovers::limits;
 use super::server::{TestRedis, until};
+use crate::prelude::*;
 use crate::redis::RedisStore;
 use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
 use crate::{Cancelled, Settled, Signal, StoreError};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::prelude::*;
 use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use super::waking::next;
+use crate::prelude::*;
 use crate::redis::keys::Keys;
 use crate::tests::{failure, retry, tenant, topic, worker};
 use crate::{JobState, PendingWork, Settled, Signal};

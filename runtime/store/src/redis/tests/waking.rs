@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::prelude::*;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::server::{TestRedis, until};
 use crate::Signal;
+use crate::prelude::*;
 use crate::tests::tenant;
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
