@@ -302,7 +302,12 @@ impl WorkerId {
     }
 
     pub fn is_pull(&self) -> bool {
-        self.0.starts_with(PULL)
+        self.pull_name().is_some()
+    }
+
+    /// The name that [`Self::pull`] was given. `None` for a runner.
+    pub fn pull_name(&self) -> Option<&str> {
+        self.0.strip_prefix(PULL)
     }
 }
 

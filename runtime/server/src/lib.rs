@@ -18,6 +18,7 @@
 mod admission;
 mod api;
 mod auth;
+mod claims;
 mod client;
 mod extract;
 mod limits;

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use crate::api::queue_depths::QueueDepths;
 use crate::api::topic_rates::Rates;
 use crate::auth::Auth;
+use crate::claims::ClaimService;
 use crate::limits::requests::RequestLimiter;
 use crate::limits::{StoredJobs, TenantLimiter};
 use crate::problem::{Code, Problem};
-use crate::pull;
 use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
 use gristmill_metrics::Metrics;
@@ -37,9 +37,9 @@ pub(crate) struct Inner {
     pub(crate) signal_hub: Arc<SignalHub>,
     pub(crate) request_limiter: RequestLimiter,
     pub(crate) rates: Rates,
-    /// For claims that wait for jobs.
-    pub(crate) pull: pull::Lines,
-    /// The tenants whose jobs the runner looks after, whether or not they have topics here.
+    /// For clients that claim jobs.
+    pub(crate) claims: ClaimService,
+    /// Whose jobs are to be looked after, whether or not they have topics here.
     pub(crate) tenants: Tenants,
     /// Ends the streams with the server.
     pub(crate) stop: CancellationToken,
@@ -71,7 +71,7 @@ impl AppState {
             moves: settings.moves.clone(),
             request_limiter: RequestLimiter::new(&settings.limits),
             rates: Rates::default(),
-            pull: pull::Lines::default(),
+            claims: ClaimService::default(),
             tenants: settings.tenants.clone(),
             stop: CancellationToken::new(),
             auth,

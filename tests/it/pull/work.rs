@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use gristmill::job::{Due, JobId, NewJob};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, ResultView};
@@ -33,6 +33,9 @@ on_both_stores! {
     a_job_over_its_time_to_live_is_not_handed_out
     only_external_topics_are_claimed_and_no_runner_claims_those
     what_makes_no_sense_is_refused_and_settles_nothing
+    an_edited_lease_gains_no_attempts
+    an_edited_lease_keeps_no_result
+    an_edited_lease_is_of_no_other_delivery_and_no_other_topic
 }
 
 const BODY: &str = "aGVsbG8=";
@@ -316,4 +319,55 @@ fn base64_of(bytes: usize) -> String {
         1 => whole + "AA==",
         _ => whole + "AAA=",
     }
+}
+
+/// The lease of a claim with another value at `key`.
+fn edited(claim: &Value, key: &str, value: Value) -> String {
+    let lease = URL_SAFE_NO_PAD.decode(claim["lease"].as_str().unwrap()).unwrap();
+    let mut lease: Value = serde_json::from_slice(&lease).unwrap();
+    lease[key] = value;
+    URL_SAFE_NO_PAD.encode(lease.to_string())
+}
+
+async fn an_edited_lease_gains_no_attempts(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    for _ in 1..=3 {
+        let claim = claim_one(&client, "print").await;
+        let lease = edited(&claim, "attempt", json!(1));
+        let retry = json!({ "after_ms": 1, "error": { "code": "jam" } });
+        assert_eq!(settle(&client, json!([{ "lease": lease, "retry": retry }])).await, json!(["done"]));
+    }
+    assert!(matches!(state(&runner, &pushed).await, Some(JobState::Dead { .. })));
+}
+
+async fn an_edited_lease_keeps_no_result(runner: TestRunner) {
+    let client = runner.client();
+    let pushed = runner.push_job(plain("print", b"x"), Due::Now).await;
+    let claim = claim_one(&client, "print").await;
+    let ack = json!({ "result": { "base64": BODY } });
+    let lease = edited(&claim, "keep_result", json!(true));
+    assert_eq!(settle(&client, json!([{ "lease": lease, "ack": ack }])).await, json!(["done"]));
+    assert_eq!(view(&runner, &pushed).await, None);
+}
+
+async fn an_edited_lease_is_of_no_other_delivery_and_no_other_topic(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    let claim = claim_one(&client, "print").await;
+    let JobState::Running { worker, .. } = state(&runner, &pushed).await.unwrap() else { panic!("it runs") };
+    let worker = worker.strip_prefix("pull:").unwrap();
+    for (key, value) in [
+        ("delivery", json!(2)),
+        ("delivery", json!(0)),
+        ("worker", json!(worker.replace("worker:", "press:"))),
+        ("worker", json!(worker.replace(":print", ":post"))),
+    ] {
+        let lease = edited(&claim, key, value.clone());
+        for end in [json!({ "ack": {} }), json!({ "bury": { "error": { "code": "x" } } })] {
+            let mut settlement = end;
+            settlement["lease"] = lease.clone().into();
+            assert_eq!(settle(&client, json!([settlement])).await, json!(["lease-lost"]), "{key} {value}");
+        }
+    }
+    assert!(matches!(state(&runner, &pushed).await, Some(JobState::Running { .. })));
+    assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": {} }])).await, json!(["done"]));
 }

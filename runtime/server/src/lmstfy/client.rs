@@ -1,9 +1,10 @@
-//! Who asks, in lmstfy's way: by a token in a header or in the query, perhaps with a pool before it.
+//! The client of a request: by a token in a header or in the query, perhaps with a pool before it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use sha2::{Digest, Sha256};
 
@@ -12,68 +13,66 @@ use super::query::Query;
 use super::refusal::Refusal;
 use crate::auth::identity::Identity;
 use crate::limits::TenantPermit;
-use crate::serve::delivery_tracker::DeliveryTracker;
-use gristmill_core::job::{Name, WorkerId};
+use crate::serve::DeliveryTracker;
+use gristmill_core::job::Name;
 use gristmill_core::token::{Scope, Throttle, TokenHash, TokenId};
 
 /// The only pool there is.
 pub(super) const POOL: &str = "default";
 
-/// A client that has been let in.
+/// A client that was identified.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     identity: Identity,
-    /// Counted for as long as the request goes on. None: nobody counts.
-    _pass: Option<Arc<TenantPermit>>,
-    /// What it said for a token, and where it comes from.
-    worker: WorkerId,
+    /// Counts the request until it ends. `None` if its token has no limits.
+    _permit: Option<Arc<TenantPermit>>,
+    /// Its address and token, as a name for people.
+    name: String,
+    /// Of its connection.
     pub(super) delivery_tracker: DeliveryTracker,
 }
 
 impl Client {
-    /// Lets a client into a tenant.
+    /// Identifies the client of a request about a tenant.
     ///
     /// # Errors
-    /// lmstfy's: there is no such pool, no token, or not this one.
-    pub(super) async fn admit(parts: &Parts, query: &Query, tenant: &Name, api: &Api) -> Result<Self, Refusal> {
+    /// lmstfy's: there is no such pool, no token, or the token is not for the tenant. And over the limits of the token.
+    pub(super) async fn identify(parts: &Parts, query: &Query, tenant: &Name, api: &Api) -> Result<Self, Refusal> {
         let header = parts.headers.get("x-token").map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let said = header.filter(|text| !text.is_empty());
-        let said = said.as_deref().or_else(|| query.get("token")).unwrap_or_default();
-        let (pool, text) = said.split_once(':').unwrap_or((POOL, said));
+        let header = header.filter(|text| !text.is_empty());
+        let token = header.as_deref().or_else(|| query.get("token")).unwrap_or_default();
+        let (pool, text) = token.split_once(':').unwrap_or((POOL, token));
         if pool != POOL {
             return Err(Refusal::not_found("pool not found"));
         }
-        let identity = known(api, text, tenant).await?;
-        let pass = api.state.enter(&identity)?.map(Arc::new);
+        let identity = identity(api, text, tenant).await?;
+        let permit = api.state.enter(&identity)?.map(Arc::new);
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
-        let worker = worker(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
+        let name = name(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
-        Ok(Self { identity, _pass: pass, worker, delivery_tracker })
+        Ok(Self { identity, _permit: permit, name, delivery_tracker })
     }
 
     /// # Errors
-    /// The token is for other things.
+    /// The token lacks the scope.
     pub(super) fn may(&self, scope: Scope) -> Result<(), Refusal> {
-        let allowed = self.identity.token().is_none_or(|token| token.scopes.contains(&scope));
-        allowed.then_some(()).ok_or(Refusal::forbidden(match scope {
-            Scope::Push => "the token lacks the scope `push`",
-            Scope::Work => "the token lacks the scope `work`",
-            Scope::Read => "the token lacks the scope `read`",
-            Scope::Admin => "the token lacks the scope `admin`",
-        }))
+        if self.identity.token().is_none_or(|token| token.scopes.contains(&scope)) {
+            return Ok(());
+        }
+        Err(Refusal::Because(StatusCode::FORBIDDEN, format!("the token lacks the scope `{}`", scope.as_str()).into()))
     }
 
-    /// Whatever a token of lmstfy may do: what changes more than a worker's own jobs.
+    /// For what changes more than a client's own jobs: every token of lmstfy may do it.
     ///
     /// # Errors
-    /// The token is for some things only.
+    /// The token lacks a scope that tokens of lmstfy have.
     pub(super) fn may_all(&self) -> Result<(), Refusal> {
         [Scope::Push, Scope::Work, Scope::Read].into_iter().try_for_each(|scope| self.may(scope))
     }
 
-    /// What its claims are made as.
-    pub(super) fn worker(&self) -> &WorkerId {
-        &self.worker
+    /// The name by which it claims. Clients with one address and one token have one name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The limits of its token.
@@ -83,21 +82,19 @@ impl Client {
     }
 }
 
-/// Whoever comes with this text, if it may come into the tenant.
-async fn known(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refusal> {
-    let said = (!text.is_empty()).then_some(text);
-    let of =
-        |identity: &Identity| identity.token().is_none_or(|token| token.tenant.as_ref().is_none_or(|of| of == tenant));
-    match Identity::of(&api.state, said).await?.filter(of) {
-        Some(identity) => Ok(identity),
-        None if said.is_none() => Err(Refusal::unknown("token not found")),
-        None => Err(Refusal::unknown("invalid token")),
-    }
+/// The identity that a token stands for, if it is for this tenant.
+async fn identity(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refusal> {
+    let text = (!text.is_empty()).then_some(text);
+    let is_for = |identity: &Identity| {
+        let tenant_of_token = identity.token().and_then(|token| token.tenant.as_ref());
+        tenant_of_token.is_none_or(|own| own == tenant)
+    };
+    let identity = Identity::of(&api.state, text).await?.filter(is_for);
+    identity.ok_or(Refusal::unknown(if text.is_none() { "token not found" } else { "invalid token" }))
 }
 
-/// Names a client so that people find it, and that the same client has the same name again.
-fn worker(address: IpAddr, token: &TokenId) -> WorkerId {
-    // Not the token's id itself: a job's view is shown to more people than the list of tokens.
+fn name(address: IpAddr, token: &TokenId) -> String {
+    // Not the token's id itself: more people see the views of jobs than the list of tokens.
     let digits: String = hex::encode(Sha256::digest(format!("{address} {token}"))).chars().take(8).collect();
-    WorkerId::pull(&format!("lmstfy-{address}-{digits}"))
+    format!("lmstfy-{address}-{digits}")
 }

@@ -1,4 +1,4 @@
-//! Dead letters: how many, which is the oldest; respawn and delete some, the oldest first.
+//! Dead letters: their number and the oldest one; respawn and delete, the oldest first.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::token::Scope;
 use gristmill_store::StoreError;
 
-/// Jobs that are changed in one go.
+/// Jobs that are changed in one call.
 const AT_ONCE: usize = 20;
-/// After this long, what is done is done: the answer says how many that were.
+/// After this long no more jobs are changed: the answer says how many were.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// lmstfy's default, seconds.
 const TTL: i64 = 86_400;
 
-/// What becomes of dead jobs.
+/// What to do with dead jobs.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Respawn,
@@ -70,13 +70,13 @@ fn limit(context: &RequestContext) -> Result<u64, Refusal> {
 async fn oldest(api: &Api, topic: &TopicId, limit: usize) -> Result<(u64, Vec<JobId>), StoreError> {
     let store = &api.state.store;
     let Sizes { dead, .. } = sizes(store, topic).await?;
-    // The list begins with the latest.
+    // The store's list begins with the latest.
     let skip = usize::try_from(dead).unwrap_or(usize::MAX).saturating_sub(limit);
     let jobs = if dead == 0 { Vec::new() } else { store.dead(topic, skip, limit).await? };
     Ok((dead, jobs.into_iter().rev().map(|dead| dead.job.spec.id).collect()))
 }
 
-/// Changes at most so many; tells how many they were.
+/// Changes at most `limit` jobs. Returns how many.
 async fn change(api: &Api, topic: &TopicId, change: Change, limit: u64) -> Result<u64, Refusal> {
     let (begun, mut changed) = (Instant::now(), 0);
     while changed < limit && begun.elapsed() < PATIENCE {
@@ -87,7 +87,7 @@ async fn change(api: &Api, topic: &TopicId, change: Change, limit: u64) -> Resul
             Change::Delete => api.state.store.delete_dead(topic, &ids).await?,
         };
         let moved = were_dead.into_iter().filter(|was_dead| *was_dead).count() as u64;
-        // None left, or none that can be moved: another job holds its unique value.
+        // None is left, or none can be changed: other jobs hold their unique values.
         if moved == 0 {
             break;
         }

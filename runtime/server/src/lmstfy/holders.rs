@@ -1,20 +1,20 @@
-//! Who has had which job: so that a late ack of one client does not end the run of another.
+//! Which client has had which job, so that a late ack of one client does not end the run of another.
 //!
-//! lmstfy's ack names a job and no delivery. What is known here is who took a job at this server, by token and address; of
-//! clients that share both, or that come by way of several servers, it cannot be told who acks.
+//! lmstfy's ack names a job and no delivery. This server remembers which client claimed a job here, by token and address.
+//! Clients that share both, and clients that use several servers, cannot be told apart.
 
 use std::collections::HashMap;
 
-use gristmill_core::job::{JobId, Name, WorkerId};
+use gristmill_core::job::{JobId, Name};
 use parking_lot::Mutex;
 
-/// Jobs that are remembered in each of two generations: those that nobody has acked.
+/// Jobs that are remembered in each of two generations, until they are acked.
 const JOBS: usize = 32_768;
 /// Deliveries of one job that are remembered, the last ones.
 const DELIVERIES: usize = 8;
 
-/// The deliveries of one job: by number, who took it.
-type Deliveries = Vec<(u64, WorkerId)>;
+/// The deliveries of one job: the number, and the client that got it.
+type Deliveries = Vec<(u64, String)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Holders(Mutex<Generations>);
@@ -26,11 +26,11 @@ struct Generations {
 }
 
 impl Holders {
-    /// `worker` was given this delivery of the job.
-    pub(super) fn note(&self, tenant: &Name, job: &JobId, delivery: u64, worker: &WorkerId) {
+    /// Remembers that `client` got this delivery of the job.
+    pub(super) fn note(&self, tenant: &Name, job: &JobId, delivery: u64, client: &str) {
         let (key, mut generations) = ((tenant.clone(), job.clone()), self.0.lock());
         let mut deliveries = generations.take(&key);
-        deliveries.push((delivery, worker.clone()));
+        deliveries.push((delivery, client.to_owned()));
         let over = deliveries.len().saturating_sub(DELIVERIES);
         deliveries.drain(..over);
         if generations.young.len() >= JOBS {
@@ -39,11 +39,11 @@ impl Holders {
         generations.young.insert(key, deliveries);
     }
 
-    /// Whether `worker` is known to have had an earlier delivery than this one, and not this one.
-    pub(super) fn is_late(&self, tenant: &Name, job: &JobId, delivery: u64, worker: &WorkerId) -> bool {
+    /// Whether `client` is known to have had an earlier delivery than this one, and not this one.
+    pub(super) fn is_late(&self, tenant: &Name, job: &JobId, delivery: u64, client: &str) -> bool {
         let (key, generations) = ((tenant.clone(), job.clone()), self.0.lock());
         let deliveries = generations.young.get(&key).or_else(|| generations.old.get(&key));
-        let mut had = deliveries.into_iter().flatten().filter(|(_, holder)| holder == worker).peekable();
+        let mut had = deliveries.into_iter().flatten().filter(|(_, holder)| holder == client).peekable();
         had.peek().is_some() && had.all(|(earlier, _)| *earlier < delivery)
     }
 
@@ -68,34 +68,34 @@ mod tests {
     }
 
     #[test]
-    fn late_is_who_had_the_job_before_and_has_it_not_now() {
+    fn a_client_is_late_if_it_lost_the_job_to_another() {
         let (holders, tenant) = (Holders::default(), "t".parse::<Name>().unwrap());
-        let (a, b) = (WorkerId::new("a"), WorkerId::new("b"));
-        holders.note(&tenant, &job(1), 1, &a);
-        holders.note(&tenant, &job(1), 2, &b);
-        assert!(holders.is_late(&tenant, &job(1), 2, &a));
-        assert!(!holders.is_late(&tenant, &job(1), 2, &b), "it has it now");
-        assert!(!holders.is_late(&tenant, &job(1), 2, &WorkerId::new("c")), "nothing is known of it");
-        assert!(!holders.is_late(&tenant, &job(2), 2, &a), "another job");
-        assert!(!holders.is_late(&"u".parse().unwrap(), &job(1), 2, &a), "another tenant's");
-        holders.note(&tenant, &job(1), 3, &a);
-        assert!(!holders.is_late(&tenant, &job(1), 3, &a), "it has it again");
-        assert!(holders.is_late(&tenant, &job(1), 3, &b));
+        let (a, b) = ("a", "b");
+        holders.note(&tenant, &job(1), 1, a);
+        holders.note(&tenant, &job(1), 2, b);
+        assert!(holders.is_late(&tenant, &job(1), 2, a));
+        assert!(!holders.is_late(&tenant, &job(1), 2, b), "it has it now");
+        assert!(!holders.is_late(&tenant, &job(1), 2, "c"), "nothing is known of it");
+        assert!(!holders.is_late(&tenant, &job(2), 2, a), "another job");
+        assert!(!holders.is_late(&"u".parse().unwrap(), &job(1), 2, a), "another tenant's");
+        holders.note(&tenant, &job(1), 3, a);
+        assert!(!holders.is_late(&tenant, &job(1), 3, a), "it has it again");
+        assert!(holders.is_late(&tenant, &job(1), 3, b));
         holders.forget(&tenant, &job(1));
-        assert!(!holders.is_late(&tenant, &job(1), 3, &b));
+        assert!(!holders.is_late(&tenant, &job(1), 3, b));
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let (holders, tenant, worker) = (Holders::default(), "t".parse::<Name>().unwrap(), WorkerId::new("w"));
+        let (holders, tenant, worker) = (Holders::default(), "t".parse::<Name>().unwrap(), "w");
         for n in 0..=2 * JOBS {
-            holders.note(&tenant, &job(n), 1, &worker);
+            holders.note(&tenant, &job(n), 1, worker);
         }
-        assert!(!holders.is_late(&tenant, &job(0), 2, &worker), "the oldest generation is gone");
-        assert!(holders.is_late(&tenant, &job(JOBS), 2, &worker));
-        assert!(holders.is_late(&tenant, &job(2 * JOBS), 2, &worker));
+        assert!(!holders.is_late(&tenant, &job(0), 2, worker), "the oldest generation is gone");
+        assert!(holders.is_late(&tenant, &job(JOBS), 2, worker));
+        assert!(holders.is_late(&tenant, &job(2 * JOBS), 2, worker));
         for delivery in 2..100 {
-            holders.note(&tenant, &job(2 * JOBS), delivery, &worker);
+            holders.note(&tenant, &job(2 * JOBS), delivery, worker);
         }
         assert_eq!(holders.0.lock().take(&(tenant, job(2 * JOBS))).len(), DELIVERIES);
     }

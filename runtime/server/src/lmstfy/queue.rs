@@ -1,4 +1,4 @@
-//! Look at a queue and at a job, count, destroy.
+//! Peek at a queue or a job, count jobs, destroy a queue.
 
 use std::sync::Arc;
 
@@ -8,21 +8,22 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::api::Api;
+use super::description::JobDescription;
 use super::refusal::Refusal;
 use super::request::RequestContext;
-use super::told::ToldJob;
+use crate::claims;
 use gristmill_core::job::{Job, JobId, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::Scope;
 use gristmill_store::{JobState, JobView, StateFilter, Store, StoreError};
 
-/// Jobs in one page, and pages of jobs whose time is over that a peek looks behind.
+/// Jobs in one page, and pages of jobs whose time is over that a peek skips.
 const PAGE: usize = 20;
 const PAGES: usize = 50;
-/// Jobs that are destroyed in one go.
+/// Jobs that are destroyed in one call.
 const AT_ONCE: usize = 500;
 
-/// How many jobs of a queue are where.
+/// How many jobs of a queue are ready, and how many dead.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sizes {
     pub(super) ready: u64,
@@ -41,7 +42,7 @@ pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Res
     Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": ready })))
 }
 
-/// The job that is the next to be consumed.
+/// The next job to be consumed.
 pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     context.client.may(Scope::Read)?;
     let (mut cursor, now) = (None, Timestamp::now());
@@ -51,7 +52,7 @@ pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Res
             if let JobView { job: Some(job), attempts, .. } = view
                 && !is_over(&job, now)
             {
-                return tell(&api, &context, &job, attempts, now);
+                return describe(&api, &context, &job, attempts, now);
             }
         }
         cursor = page.next;
@@ -70,20 +71,20 @@ pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) ->
     let now = Timestamp::now();
     match api.state.store.job(&context.queue.topic.tenant, &id).await? {
         Some(JobView { job: Some(job), attempts, state, .. })
-            // What is dead has no time to live any more.
+            // The time to live of a dead job does not count.
             if job.spec.topic == context.queue.topic && (matches!(state, JobState::Dead { .. }) || !is_over(&job, now)) =>
         {
-            tell(&api, &context, &job, attempts, now)
+            describe(&api, &context, &job, attempts, now)
         }
         _ => Err(UNKNOWN),
     }
 }
 
-/// Deletes what is ready. What is delayed or running stays and comes back, as in lmstfy.
+/// Deletes the ready jobs. Delayed and running jobs stay and come back, as in lmstfy.
 pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
     context.client.may_all()?;
     let (store, topic) = (&api.state.store, &context.queue.topic);
-    // No more than were there when it was asked for: producers may go on all the while.
+    // No more than there were at the beginning: producers may go on meanwhile.
     let mut left = sizes(store, topic).await?.ready;
     while left > 0 {
         let page = store.jobs(topic, StateFilter::Ready, None, AT_ONCE).await?;
@@ -101,11 +102,14 @@ fn is_over(job: &Job, now: Timestamp) -> bool {
     job.expires_at().is_some_and(|end| now > end)
 }
 
-fn tell(api: &Api, context: &RequestContext, job: &Job, attempts: u32, now: Timestamp) -> Result<Json<Value>, Refusal> {
-    let tries = job.spec.max_attempts.unwrap_or_else(|| api.attempts(&job.spec.topic));
-    let told = ToldJob::new(&context.namespace, &context.queue.name, job, tries.saturating_sub(attempts), now);
-    serde_json::to_value(told).map(Json).map_err(|error| {
-        tracing::error!(%error, "failed to write a job as JSON");
-        Refusal::Internal
-    })
+fn describe(
+    api: &Api,
+    context: &RequestContext,
+    job: &Job,
+    attempts: u32,
+    now: Timestamp,
+) -> Result<Json<Value>, Refusal> {
+    let left = claims::attempts_max(job, &api.state.topics()).saturating_sub(attempts);
+    let description = JobDescription::new(&context.namespace, &context.queue.name, job, left, now);
+    serde_json::to_value(description).map(Json).map_err(Refusal::internal)
 }

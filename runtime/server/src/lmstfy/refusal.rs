@@ -1,4 +1,4 @@
-//! Refusals in lmstfy's words.
+//! Refusals in the words of lmstfy.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serde_json::json;
 use crate::problem::Problem;
 use gristmill_store::StoreError;
 
-/// Why a request is not done.
+/// Why a request is refused.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// A status and `{"error": …}`.
     Because(StatusCode, Cow<'static, str>),
-    /// Nothing to consume, which lmstfy tells as a message and not as an error.
+    /// There is no job to consume. lmstfy answers with a message, not with an error.
     NoJob,
-    /// So much at once is not allowed; it may be tried again after this long.
+    /// Over the limit of a token; it may try again after this long.
     TooFast { action: &'static str, again_after: Duration },
     /// The cause is in the log, and nowhere else.
     Internal,
@@ -45,8 +45,14 @@ impl Refusal {
         Self::Because(StatusCode::UNAUTHORIZED, Cow::Borrowed(error))
     }
 
-    /// Of a path or a method that lmstfy has not.
+    /// lmstfy has no such path or method.
     pub(super) const NO_API: Self = Self::not_found("api not found");
+
+    /// A failure of the server, which goes to the log and nowhere else.
+    pub(super) fn internal(error: impl Into<anyhow::Error>) -> Self {
+        tracing::error!("a request of lmstfy's API failed: {:#}", error.into());
+        Self::Internal
+    }
 }
 
 impl IntoResponse for Refusal {
@@ -70,20 +76,16 @@ impl IntoResponse for Refusal {
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        tracing::error!("a request of lmstfy's API failed: {:#}", anyhow::Error::from(error));
-        Self::Internal
+        Self::internal(error)
     }
 }
 
-/// What the door itself refuses, whatever is behind it.
+/// What the server refuses on every API, in lmstfy's form.
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         match StatusCode::from_u16(problem.status) {
             Ok(status) if status.is_client_error() => Self::Because(status, problem.detail.into()),
-            _ => {
-                tracing::error!(detail = problem.detail, "a request of lmstfy's API failed");
-                Self::Internal
-            }
+            _ => Self::internal(anyhow::Error::msg(problem.detail)),
         }
     }
 }

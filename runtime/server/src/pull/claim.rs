@@ -1,143 +1,91 @@
-//! Claims, which may wait for jobs: listen, look, wait.
+//! Claims of pull workers.
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use tokio::time::Instant;
+use axum::response::Response;
 
-use super::claim_guard::{ClaimGuard, Taken};
-use super::take::{Wish, take};
-use super::{LONGEST_WAIT, body, lease};
+use super::{LONGEST_WAIT, lease, lease_length};
 use crate::auth::allowed::{Allowed, scope};
+use crate::claims::{self, ClaimRequest};
 use crate::extract::Document;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
+use crate::serve::DeliveryTracker;
 use crate::state::AppState;
-use crate::stream::signal_hub::Listener;
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::RetryPolicy;
-use gristmill_store::Signal;
+use gristmill_core::job::{Claim, Name, TopicId};
+use gristmill_runner::handlers::HandlerRegistry;
 
 /// The most topics in one claim.
 const TOPICS: usize = 64;
 
-/// How often whoever is in front looks without having been called, in case a signal was lost.
-const TICK: Duration = Duration::from_secs(10);
-
-/// Routes that wait: the turns and the time of other requests are not for them.
+/// Routes that wait by themselves: the limits of quick requests are not for them.
 pub(crate) fn waiting_routes() -> Routes {
-    Routes::new().post("/tenants/{tenant}/topics/{topic}/claim", claim).post("/tenants/{tenant}/claim", claim_of)
+    Routes::new()
+        .post("/tenants/{tenant}/topics/{topic}/claim", claim_topic)
+        .post("/tenants/{tenant}/claim", claim_topics)
 }
 
-async fn claim(
-    Allowed { over: topic, .. }: Allowed<scope::Work, TopicId>,
+async fn claim_topic(
+    Allowed { over: TopicId { tenant, topic }, .. }: Allowed<scope::Work, TopicId>,
     State(state): State<AppState>,
+    Extension(tracker): Extension<DeliveryTracker>,
     Document(asked): Document<wire::Claim>,
 ) -> Result<Response, Problem> {
-    let wire::Claim { max, lease_ms, wait_ms, worker } = asked;
-    let (tenant, topics) = (topic.tenant, vec![topic.topic]);
-    serve(state, tenant, wire::ClaimOf { topics, max, lease_ms, wait_ms, worker }).await
+    if asked.topics.is_some() {
+        return Err(Problem::new(Code::BadRequest, "`topics`: the path names the topic already"));
+    }
+    claim(&state, request(tenant, vec![topic], &asked)?, tracker).await
 }
 
-async fn claim_of(
+async fn claim_topics(
     Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    Document(asked): Document<wire::ClaimOf>,
+    Extension(tracker): Extension<DeliveryTracker>,
+    Document(mut asked): Document<wire::Claim>,
 ) -> Result<Response, Problem> {
-    serve(state, tenant, asked).await
+    let topics = asked.topics.take().unwrap_or_default();
+    claim(&state, request(tenant, topics, &asked)?, tracker).await
 }
 
-async fn serve(state: AppState, tenant: Name, asked: wire::ClaimOf) -> Result<Response, Problem> {
-    let wait = Duration::from_millis(asked.wait_ms);
-    let wish = check(&tenant, asked)?;
-    let mut held = take(&state, &wish).await?;
-    if held.is_empty() && !wait.is_zero() {
-        held = wait_for(&state, &tenant, &wish, Instant::now() + wait).await?.unwrap_or(held);
-    }
-    tell(&state, held)
-}
-
-fn check(tenant: &Name, asked: wire::ClaimOf) -> Result<Wish, Problem> {
+fn request(tenant: Name, topics: Vec<Name>, asked: &wire::Claim) -> Result<ClaimRequest, Problem> {
     let wrong = |problem: String| Err(Problem::new(Code::BadRequest, problem));
-    let wire::ClaimOf { topics, max, lease_ms, wait_ms, worker } = asked;
+    let &wire::Claim { max, lease_ms, wait_ms, ref worker, .. } = asked;
+    let wait = Duration::from_millis(wait_ms);
     if !(1..=BATCH).contains(&max) {
         return wrong(format!("`max` is {max}: it may be 1 to {BATCH}"));
     }
-    if wait_ms > LONGEST_WAIT.as_millis() as u64 {
+    if wait > LONGEST_WAIT {
         return wrong(format!("`wait_ms` is {wait_ms}: it may be 0 to {}", LONGEST_WAIT.as_millis()));
     }
     if !(1..=TOPICS).contains(&topics.len()) {
         return wrong(format!("{} topics: a claim names 1 to {TOPICS}", topics.len()));
     }
+    let client = worker.as_ref().map_or("worker", Name::as_str).to_owned();
     let topics = topics.into_iter().map(|topic| TopicId { tenant: tenant.clone(), topic }).collect();
-    Ok(Wish { topics, max, lease: lease(lease_ms)?, worker })
+    Ok(ClaimRequest { tenant, topics, max, lease: lease_length(lease_ms)?, wait, client, only_external: true })
 }
 
-/// Waits for jobs until `deadline`, or until the server ends: then none. Dropped, it has taken nothing.
-async fn wait_for(
-    state: &AppState,
-    tenant: &Name,
-    wish: &Wish,
-    deadline: Instant,
-) -> Result<Option<ClaimGuard>, Problem> {
-    let _admitted = state.pull.admit()?;
-    // So that the subscription lasts while one after the other comes to the front.
-    let _ear = state.signal_hub.listen(tenant).await?;
-    let line = state.pull.line(&wish.topics);
-    let waiting = async {
-        let _front = line.lock().await;
-        let mut ear = state.signal_hub.listen(tenant).await?;
-        loop {
-            let held = take(state, wish).await?;
-            if !held.is_empty() {
-                return Ok(Some(held));
-            }
-            tokio::select! {
-                () = hear(&mut ear, &wish.topics) => {}
-                () = tokio::time::sleep(TICK) => {}
-            }
-        }
-    };
-    tokio::select! {
-        held = waiting => held,
-        () = tokio::time::sleep_until(deadline) => Ok(None),
-        () = state.stop.cancelled() => Ok(None),
-    }
+async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker) -> Result<Response, Problem> {
+    let claimed = claims::claim(state, request).await?;
+    let topics = state.topics();
+    let claims = claimed.claims.iter().map(|claim| describe(claim, &topics)).collect();
+    let unwritable = |error| Problem::new(Code::Other, format!("failed to write the claims: {error}"));
+    let document = serde_json::to_vec(&wire::Claims { claims }).map_err(unwritable)?;
+    Ok(claimed.answer(document, "application/json", tracker))
 }
 
-/// Until one of the topics may have jobs.
-async fn hear(ear: &mut Listener, topics: &[TopicId]) {
-    loop {
-        match ear.next().await {
-            Signal::Lost => return,
-            Signal::Ready(topic) if topics.contains(&topic) => return,
-            _ => {}
-        }
+fn describe(claim: &Claim, topics: &HandlerRegistry) -> wire::Claimed {
+    wire::Claimed {
+        lease: lease::write(claim),
+        lease_until_ms: claim.lease_until,
+        claimed_at_ms: claim.claimed_at,
+        attempt: claim.attempt,
+        attempts_max: claims::attempts_max(&claim.job, topics),
+        previous: claim.previous,
+        checkpoint: claim.checkpoint.clone().map(wire::Base64),
+        job: wire::Job::from(&*claim.job),
     }
-}
-
-fn tell(state: &AppState, held: ClaimGuard) -> Result<Response, Problem> {
-    let registry = state.topics();
-    let default_policy = RetryPolicy::default();
-    let claims = held.jobs().iter().map(|Taken { claim, .. }| {
-        let policy = registry.get(&claim.lease.topic).map_or(&default_policy, |entry| &entry.topic.retry);
-        wire::Claimed {
-            lease: super::lease::write(claim),
-            lease_until_ms: claim.lease_until,
-            claimed_at_ms: claim.claimed_at,
-            attempt: claim.attempt,
-            attempts_max: claim.job.spec.max_attempts.unwrap_or(policy.attempts),
-            previous: claim.previous,
-            checkpoint: claim.checkpoint.clone().map(wire::Base64),
-            job: wire::Job::from(&*claim.job),
-        }
-    });
-    let claims = wire::Claims { claims: claims.collect() };
-    if held.is_empty() {
-        return Ok(axum::Json(claims).into_response());
-    }
-    let unwritable = |error| Problem::new(Code::Other, format!("the claims cannot be written: {error}"));
-    Ok(body::answer(serde_json::to_vec(&claims).map_err(unwritable)?, held))
 }

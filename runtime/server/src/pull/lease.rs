@@ -1,92 +1,144 @@
-//! A lease as a worker holds it: a text that says which delivery of which job is meant, and what settling it takes.
+//! A lease as a worker holds it: a text that says which delivery of which job is meant.
+//!
+//! Nothing keeps a worker from changing the text. So it says only what the store checks when the lease is settled, and what
+//! matters to nothing but the worker's own job. What decides about retries and about how long a result is kept is read from
+//! the store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use crate::claims;
 use crate::problem::{Code, Problem};
 use gristmill_core::job::{Claim, Job, JobId, JobSpec, Lease, Name, Payload, TopicId, Unique, WorkerId};
-use gristmill_core::time::{Timestamp, millis};
+use gristmill_core::time::Timestamp;
 
-/// What every pull worker's name begins with. No runner's does: it begins with a host's name, which has no colon.
-const PREFIX: &str = "pull:";
-
-/// A new worker, as the store knows it. `named`: as it calls itself, so that people find it.
-pub(super) fn worker(named: Option<&Name>) -> WorkerId {
-    let named = named.map_or("worker", Name::as_str);
-    WorkerId::new(&format!("{PREFIX}{named}:{:016x}", fastrand::u64(..)))
-}
-
-/// What the text says. A tenant is no part of it: the path names that, and who asks may be held to it.
+/// The text. It has no tenant: the path names that, and the token must be for it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct Text {
     job: JobId,
-    topic: Name,
-    /// Without the prefix: nobody gets at a runner's jobs by it.
+    /// Without the prefix of pull workers, so that the text cannot name a runner's job. It names the topic.
     worker: String,
     delivery: u64,
+    /// Only shown with a result.
     attempt: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    attempts_max: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    keep_result_ms: Option<u64>,
-    /// The unique value that the end of the job sets free. The store makes sure that it is the job's.
+    /// The job's producer wants the result kept for longer than the topic does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    keep_result: bool,
+    /// The unique value that the end of the job sets free. The store checks that it is the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unique: Option<String>,
 }
 
+/// A lease that a worker gave back.
+pub(super) struct WorkerLease {
+    /// What the text says of the claim. Its job has no body and no settings but the unique value.
+    pub(super) claim: Claim,
+    /// The store knows how long to keep the result.
+    pub(super) keep_result: bool,
+}
+
 pub(super) fn write(claim: &Claim) -> String {
-    let spec = &claim.job.spec;
-    let worker = claim.lease.worker.as_str();
-    let written = Written {
+    let (spec, worker) = (&claim.job.spec, &claim.lease.worker);
+    let text = Text {
         job: claim.lease.job.clone(),
-        topic: claim.lease.topic.topic.clone(),
-        worker: worker.strip_prefix(PREFIX).unwrap_or(worker).to_owned(),
+        worker: worker.pull_name().unwrap_or(worker.as_str()).to_owned(),
         delivery: claim.lease.delivery,
         attempt: claim.attempt,
-        attempts_max: spec.max_attempts,
-        keep_result_ms: spec.keep_result.map(millis),
+        keep_result: spec.keep_result.is_some(),
         unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
     };
     // Nothing in it can fail to be written as JSON.
-    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&written).unwrap_or_default())
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&text).unwrap_or_default())
 }
 
-/// The claim that the text stands for, of this tenant: all that settling it takes, and nothing of what the job brought.
+/// Reads a lease of this tenant.
 ///
 /// # Errors
-/// [`Code::BadRequest`]: no claim of this server or of another version came with such a text.
-pub(super) fn read(tenant: &Name, text: &str) -> Result<Claim, Problem> {
+/// [`Code::BadRequest`]: no claim of this version of the server came with such a text.
+pub(super) fn read(tenant: &Name, text: &str) -> Result<WorkerLease, Problem> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok();
-    let written: Option<Written> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let written = written.ok_or_else(|| {
-        Problem::new(Code::BadRequest, "this is no lease: give back what the claim came with, and nothing else")
+    let text: Option<Text> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let named = text.and_then(|text| Some((claims::topic_of(&text.worker)?, text)));
+    let (topic, text) = named.ok_or_else(|| {
+        Problem::new(Code::BadRequest, "this is not a lease: give back the text that the claim came with")
     })?;
-    let topic = TopicId { tenant: tenant.clone(), topic: written.topic };
+    let Text { job, worker, delivery, attempt, keep_result, unique } = text;
+    let topic = TopicId { tenant: tenant.clone(), topic };
     let spec = JobSpec {
-        id: written.job.clone(),
-        unique: written.unique.map(|value| Unique { value, window: None }),
-        max_attempts: written.attempts_max,
-        keep_result: written.keep_result_ms.map(Duration::from_millis),
+        id: job.clone(),
+        unique: unique.map(|value| Unique { value, window: None }),
         ..JobSpec::new(topic.clone(), Payload::default())
     };
     let unknown = Timestamp::default();
-    Ok(Claim {
+    let claim = Claim {
         job: Arc::new(Job { spec, enqueued_at: unknown, due_at: unknown }),
-        lease: Lease {
-            job: written.job,
-            topic,
-            worker: WorkerId::new(&format!("{PREFIX}{}", written.worker)),
-            delivery: written.delivery,
-        },
-        attempt: written.attempt,
+        lease: Lease { job, topic, worker: WorkerId::pull(&worker), delivery },
+        attempt,
         claimed_at: unknown,
         lease_until: unknown,
         previous: None,
         checkpoint: None,
-    })
+    };
+    Ok(WorkerLease { claim, keep_result })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn claim() -> Claim {
+        let topic: TopicId = "acme/mail".parse().unwrap();
+        let spec = JobSpec {
+            max_attempts: Some(7),
+            keep_result: Some(Duration::from_millis(1500)),
+            unique: Some(Unique { value: "ü/1".into(), window: None }),
+            ..JobSpec::new(topic.clone(), Payload::default())
+        };
+        let lease = Lease { job: spec.id.clone(), topic, worker: WorkerId::pull("press:1:mail"), delivery: 3 };
+        let now = Timestamp::default();
+        let job = Arc::new(Job { spec, enqueued_at: now, due_at: now });
+        Claim { job, lease, attempt: 2, claimed_at: now, lease_until: now, previous: None, checkpoint: None }
+    }
+
+    /// The text of a lease with another value at `key`.
+    fn edited(text: &str, key: &str, value: Value) -> String {
+        let mut document: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap();
+        document[key] = value;
+        URL_SAFE_NO_PAD.encode(document.to_string())
+    }
+
+    #[test]
+    fn a_lease_reads_as_it_was_written() {
+        let (claim, tenant) = (claim(), "acme".parse().unwrap());
+        let text = write(&claim);
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')), "{text}");
+        let read = read(&tenant, &text).unwrap();
+        assert_eq!((&read.claim.lease, read.claim.attempt, read.keep_result), (&claim.lease, 2, true));
+        assert_eq!(read.claim.job.spec.unique, claim.job.spec.unique);
+    }
+
+    #[test]
+    fn a_lease_is_of_the_callers_tenant_and_of_a_pull_worker_whatever_it_says() {
+        let text = edited(&write(&claim()), "worker", json!("host-1:abcdef:mail"));
+        let other: Name = "other".parse().unwrap();
+        let lease = read(&other, &text).unwrap().claim.lease;
+        assert_eq!(lease.topic.tenant, other);
+        assert!(lease.worker.is_pull());
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_lease_is_refused() {
+        let (text, tenant) = (write(&claim()), "acme".parse().unwrap());
+        let more = edited(&text, "attempts_max", json!(1_000_000));
+        for bad in ["", "e30", "!", &text[1..], &more, &edited(&text, "worker", json!("press"))] {
+            assert!(read(&tenant, bad).is_err(), "{bad}");
+        }
+    }
 }

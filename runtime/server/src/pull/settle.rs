@@ -7,9 +7,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 
-use super::lease;
+use super::lease::{self, WorkerLease};
+use super::lease_length;
 use crate::api::jobs::within_batch;
 use crate::auth::allowed::{Allowed, scope};
+use crate::claims;
 use crate::extract::Document;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -21,7 +23,7 @@ use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
-use gristmill_store::{Settled, Settlement};
+use gristmill_store::{Settled, Settlement, Store, StoreError};
 
 /// As with a push: results, follow-ups and checkpoints are as large as jobs.
 const SETTLE_BYTES: usize = 96 << 20;
@@ -41,8 +43,8 @@ async fn extend(
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
     within_batch(asked.leases.len())?;
-    let by = super::lease(asked.lease_ms)?;
-    let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.lease));
+    let by = lease_length(asked.lease_ms)?;
+    let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.claim.lease));
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
     let extended = state.store.extend(&leases, by).await?;
     // After the leases: who cancels from now on will be told of the next time.
@@ -58,31 +60,35 @@ async fn extend(
 async fn checkpoint(
     Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
-    Document(wire::Checkpoint { lease, state: saved }): Document<wire::Checkpoint>,
+    Document(asked): Document<wire::Checkpoint>,
 ) -> Result<Json<wire::Saved>, Problem> {
-    let lease = lease::read(&tenant, &lease)?.lease;
+    let (lease, bytes) = (lease::read(&tenant, &asked.lease)?.claim.lease, asked.state.0);
     let limits = state.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
-    within("a checkpoint", saved.0.len(), limits.checkpoint_bytes)?;
-    Ok(Json(wire::Saved { saved: state.store.checkpoint(&lease, &saved.0).await? }))
+    within("a checkpoint", bytes.len(), limits.checkpoint_bytes)?;
+    Ok(Json(wire::Saved { saved: state.store.checkpoint(&lease, &bytes).await? }))
 }
 
-/// All of them make sense, or nothing is settled.
+/// Settles all of them, or none if one of them is refused.
 async fn settle(
     Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
     Document(wire::Settle { settlements }): Document<wire::Settle>,
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
     within_batch(settlements.len())?;
-    let registry = state.topics();
+    let topics = state.topics();
     let mut decided = Vec::with_capacity(settlements.len());
-    for (place, asked) in settlements.into_iter().enumerate() {
+    for (index, asked) in settlements.into_iter().enumerate() {
         let named = |problem: Problem| {
-            let detail = format!("nothing was settled: `settlements[{place}]`: {}", problem.detail);
+            let detail = format!("nothing was settled: `settlements[{index}]`: {}", problem.detail);
             Problem { detail, ..problem }
         };
-        let claim = lease::read(&tenant, &asked.lease).map_err(named)?;
-        let entry = registry.get(&claim.lease.topic).cloned();
-        decided.push(settlement(&claim, entry.as_ref(), asked).map_err(named)?);
+        let lease = lease::read(&tenant, &asked.lease).map_err(named)?;
+        let entry = topics.get(&lease.claim.lease.topic);
+        let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
+        let (outcome, follow_ups) = read(asked, &limits).map_err(named)?;
+        let follow_ups = admit_follow_ups(&lease.claim, entry, &limits, follow_ups).map_err(named)?;
+        let claim = claim_to_settle(&*state.store, lease, &outcome).await?;
+        decided.push(decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups));
     }
     let more: usize = decided.iter().map(more_jobs).sum();
     if more > 0 {
@@ -102,14 +108,21 @@ fn more_jobs(settlement: &Settlement) -> usize {
     settlement.follow_ups.len().saturating_sub(gone)
 }
 
-/// Checks what the worker asks for against the limits of the topic, and decides what becomes of the job.
-fn settlement(
-    claim: &Claim,
-    entry: Option<&Arc<TopicHandler>>,
-    asked: wire::Settlement,
-) -> Result<Settlement, Problem> {
-    let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
-    let follow_ups = admit_follow_ups(claim, entry, &limits, asked.follow_ups)?;
+/// The claim as the store knows it, where the end of the attempt depends on more than a worker is believed. A lease that
+/// was lost stays what the worker says: the store refuses it anyway.
+async fn claim_to_settle(store: &dyn Store, lease: WorkerLease, outcome: &Outcome) -> Result<Claim, StoreError> {
+    let WorkerLease { claim, keep_result } = lease;
+    let failed = matches!(outcome, Outcome::Retry { .. } | Outcome::Reject(_));
+    if !(failed || keep_result) {
+        return Ok(claim);
+    }
+    let view = store.job(&claim.lease.topic.tenant, &claim.lease.job).await?;
+    let running = view.and_then(claims::running).filter(|running| running.lease == claim.lease);
+    Ok(running.unwrap_or(claim))
+}
+
+/// How the attempt ended, as the worker says, and the jobs that follow from it.
+fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob>), Problem> {
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
             let result: Option<Payload> = ack.result.map(Into::into);
@@ -118,11 +131,11 @@ fn settlement(
         }
         (None, Some(retry), None, None, None) => {
             let after = retry.after_ms.map(Duration::from_millis);
-            Outcome::Retry { detail: detail(retry.error, &limits)?, after }
+            Outcome::Retry { detail: detail(retry.error, limits)?, after }
         }
         (None, None, Some(ms), None, None) => Outcome::Snooze(Duration::from_millis(ms)),
-        (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, &limits)?),
-        // As when a runner ends: the worker does not want it, and nothing is known against it.
+        (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, limits)?),
+        // As when a runner ends: the worker does not want the job, and nothing is known against it.
         (None, None, None, None, Some(_)) => Outcome::ShuttingDown,
         _ => {
             let problem = "say one of `ack`, `retry`, `snooze_ms`, `bury` and `release`";
@@ -130,10 +143,10 @@ fn settlement(
         }
     };
     let takes_follow_ups = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
-    if !(takes_follow_ups || follow_ups.is_empty()) {
+    if !(takes_follow_ups || asked.follow_ups.is_empty()) {
         return Err(Problem::new(Code::BadRequest, "`follow_ups` go with `ack` and `snooze_ms` only"));
     }
-    Ok(decide(claim, entry.map(|entry| &entry.topic), outcome, follow_ups))
+    Ok((outcome, asked.follow_ups.into_iter().map(Into::into).collect()))
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
@@ -149,14 +162,13 @@ fn admit_follow_ups(
     claim: &Claim,
     entry: Option<&Arc<TopicHandler>>,
     limits: &Limits,
-    follow_ups: Vec<wire::NewJob>,
+    follow_ups: Vec<NewJob>,
 ) -> Result<Vec<NewJob>, Problem> {
     if follow_ups.len() as u64 > u64::from(limits.follow_ups) {
         let problem = format!("{} follow-ups; the topic allows {}", follow_ups.len(), limits.follow_ups);
         return Err(Problem::new(Code::TooLarge, problem));
     }
-    let admit = |(index, follow_up): (usize, wire::NewJob)| {
-        let job = NewJob::from(follow_up);
+    let admit = |(index, job): (usize, NewJob)| {
         let id = &job.spec.topic;
         let of_tenant = entry.filter(|_| id.tenant == claim.lease.topic.tenant);
         let target = of_tenant.map(|entry| admission::target(id.topic.as_str(), &entry.topic.grants, &entry.targets));

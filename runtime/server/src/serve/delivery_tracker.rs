@@ -1,7 +1,7 @@
-//! Whether an answer arrived, as far as a connection can tell.
+//! Whether an answer with claimed jobs reached its client, as far as a connection can tell.
 //!
-//! A client that closes its end before it has read an answer makes its system refuse the answer's bytes, and that is heard
-//! here within a round trip. A client that goes on speaking, or closes in peace, has read what it was sent.
+//! A client that closes its connection before it has read an answer makes its system refuse the answer's bytes, and this is
+//! seen here within a round trip. A client that sends more, or closes in peace, has read what it was sent.
 
 use std::io;
 use std::pin::Pin;
@@ -15,34 +15,35 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 
-use crate::lmstfy::claim_guard::ClaimGuard;
+use crate::claims::ClaimGuard;
 
-/// A refusal that comes later is about something else: boxes on the way drop connections that were quiet for a minute.
+/// A refusal that comes later is not about the answer: routers on the way drop connections that were quiet for a minute.
 const REFUSED_WITHIN: Duration = Duration::from_secs(5);
-/// How long a client that closes at once after an answer is listened to: the refusal may be on its way.
+/// How long to listen to a client that closes right after an answer: the refusal may be on its way.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// Where a connection's answer is noted that must not be lost.
+/// The answer of a connection whose jobs must not be lost.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeliveryTracker(Arc<Mutex<Option<Expected>>>);
+pub(crate) struct DeliveryTracker(Arc<Mutex<Option<Sent>>>);
 
+/// An answer that is being written, or was.
 #[derive(Debug)]
-struct Expected {
+struct Sent {
     claims: ClaimGuard,
-    sent: Instant,
+    at: Instant,
 }
 
-/// A stream that keeps its delivery_tracker up to date.
+/// A stream that keeps its tracker up to date.
 #[derive(Debug)]
-pub(crate) struct TrackedStream<S: ClientStream> {
+pub(super) struct TrackedStream<S: ClientStream> {
     stream: S,
-    delivery_tracker: DeliveryTracker,
-    /// The other side has closed; what else it says is waited for.
+    tracker: DeliveryTracker,
+    /// The client has closed. What else it sends is waited for.
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 /// A stream that knows whether the other side refused what it was sent.
-pub(crate) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
+pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
     fn refused(&self) -> bool;
 }
 
@@ -59,70 +60,73 @@ impl<S: ClientStream> ClientStream for TlsStream<S> {
 }
 
 impl DeliveryTracker {
-    /// The answer is being written. One that was expected before has arrived: there was another request since.
-    pub(crate) fn expect(&self, claims: ClaimGuard) {
-        let before = self.0.lock().replace(Expected { claims, sent: Instant::now() });
-        before.into_iter().for_each(|before| before.claims.arrived());
-    }
-
-    fn arrived(&self) {
-        let expected = self.0.lock().take();
-        expected.into_iter().for_each(|expected| expected.claims.arrived());
-    }
-
-    /// Bytes were refused.
-    fn lost(&self) {
-        let expected = self.0.lock().take();
-        match expected {
-            Some(Expected { claims, sent }) if sent.elapsed() > REFUSED_WITHIN => claims.arrived(),
-            lost => drop(lost),
+    /// Tracks an answer that is being written. The answer before it was delivered: the client has sent a request since.
+    pub(crate) fn track(&self, claims: ClaimGuard) {
+        self.delivered();
+        if !claims.is_empty() {
+            *self.0.lock() = Some(Sent { claims, at: Instant::now() });
         }
     }
 
-    /// Bytes are still being taken.
+    pub(crate) fn delivered(&self) {
+        let sent = self.0.lock().take();
+        sent.into_iter().for_each(|sent| sent.claims.delivered());
+    }
+
+    /// The client refused bytes.
+    pub(crate) fn refused(&self) {
+        let sent = self.0.lock().take();
+        sent.into_iter().filter(|sent| sent.at.elapsed() > REFUSED_WITHIN).for_each(|sent| sent.claims.delivered());
+    }
+
+    /// The client still takes bytes.
     fn renew(&self) {
-        if let Some(expected) = &mut *self.0.lock() {
-            expected.sent = Instant::now();
+        if let Some(sent) = &mut *self.0.lock() {
+            sent.at = Instant::now();
         }
     }
 
-    fn is_expecting(&self) -> bool {
+    fn is_tracking(&self) -> bool {
         self.0.lock().is_some()
     }
 }
 
 impl<S: ClientStream> TrackedStream<S> {
-    pub(crate) fn new(stream: S) -> (Self, DeliveryTracker) {
-        let delivery_tracker = DeliveryTracker::default();
-        (Self { stream, delivery_tracker: delivery_tracker.clone(), lingering: None }, delivery_tracker)
+    pub(super) fn new(stream: S) -> (Self, DeliveryTracker) {
+        let tracker = DeliveryTracker::default();
+        (Self { stream, tracker: tracker.clone(), lingering: None }, tracker)
     }
 
-    /// The other side has closed. Ready once it is clear whether it had read everything.
+    /// Decides about the answer when the connection ends.
+    fn conclude(&self) {
+        if self.tracker.is_tracking() {
+            if self.stream.refused() { self.tracker.refused() } else { self.tracker.delivered() }
+        }
+    }
+
+    /// Ready once it is clear whether a client that has closed had read everything.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.delivery_tracker.is_expecting() {
+        if !self.tracker.is_tracking() {
             return Poll::Ready(());
         }
+        // The system tells of a refusal once.
         if self.stream.refused() {
-            self.delivery_tracker.lost();
+            self.tracker.refused();
             return Poll::Ready(());
         }
         let lingering = self.lingering.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
         ready!(lingering.as_mut().poll(context));
-        if self.stream.refused() {
-            self.delivery_tracker.lost()
-        } else {
-            self.delivery_tracker.arrived()
-        }
+        self.conclude();
         Poll::Ready(())
     }
 
-    fn note<T>(&self, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        match &wrote {
-            Poll::Ready(Ok(_)) => self.delivery_tracker.renew(),
-            Poll::Ready(Err(_)) => self.delivery_tracker.lost(),
+    fn note<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &written {
+            Poll::Ready(Ok(_)) => self.tracker.renew(),
+            Poll::Ready(Err(_)) => self.tracker.refused(),
             Poll::Pending => {}
         }
-        wrote
+        written
     }
 }
 
@@ -136,11 +140,11 @@ impl<S: ClientStream> AsyncRead for TrackedStream<S> {
         if self.lingering.is_none() {
             match ready!(Pin::new(&mut self.stream).poll_read(context, buffer)) {
                 Err(error) => {
-                    self.delivery_tracker.lost();
+                    self.tracker.refused();
                     return Poll::Ready(Err(error));
                 }
                 Ok(()) if buffer.filled().len() > before => {
-                    self.delivery_tracker.arrived();
+                    self.tracker.delivered();
                     return Poll::Ready(Ok(()));
                 }
                 Ok(()) => {}
@@ -152,8 +156,8 @@ impl<S: ClientStream> AsyncRead for TrackedStream<S> {
 
 impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note(wrote)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note(written)
     }
 
     fn poll_write_vectored(
@@ -161,8 +165,8 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.note(wrote)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -179,10 +183,8 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
 }
 
 impl<S: ClientStream> Drop for TrackedStream<S> {
-    /// We close ourselves: what was written is taken to arrive, unless the other side has said otherwise.
+    /// The server closes: what was written counts as delivered, unless the client has refused it.
     fn drop(&mut self) {
-        if self.delivery_tracker.is_expecting() {
-            if self.stream.refused() { self.delivery_tracker.lost() } else { self.delivery_tracker.arrived() }
-        }
+        self.conclude();
     }
 }

@@ -2,12 +2,13 @@
 
 mod accept;
 mod connections;
-pub(crate) mod delivery_tracker;
+mod delivery_tracker;
 mod listen;
 mod measure;
 mod request_id;
 mod server;
 mod tls;
 
+pub(crate) use delivery_tracker::DeliveryTracker;
 pub use listen::{ListenError, listen};
 pub use server::{HttpServer, OpenError, routes};

@@ -21,8 +21,8 @@ use gristmill_core::job::{JobId, Name};
 pub(super) use job::{NewJob, Pushed};
 pub(super) use object::Object;
 pub(super) use pull::{
-    Checkpoint, Claim, ClaimOf, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer,
-    Settlement, WorkerError,
+    Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
+    WorkerError,
 };
 pub(super) use residence::{Move, Residence, Residences};
 pub(super) use signal::Signal;

@@ -1,4 +1,4 @@
-//! What pull workers and the server say to each other.
+//! The documents of pull workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +9,19 @@ use gristmill_core::job::Name;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 
-/// How many jobs are wanted, and for how long.
+/// How many jobs a worker wants, and for how long.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
+    /// Where the path names no topic. All jobs of the first one come before those of the next.
+    pub(crate) topics: Option<Vec<Name>>,
     #[serde(default = "one")]
     pub(crate) max: usize,
     #[serde(default = "a_minute")]
     pub(crate) lease_ms: u64,
     #[serde(default)]
     pub(crate) wait_ms: u64,
-    pub(crate) worker: Option<Name>,
-}
-
-/// The same of several topics, those that come first before the others.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClaimOf {
-    pub(crate) topics: Vec<Name>,
-    #[serde(default = "one")]
-    pub(crate) max: usize,
-    #[serde(default = "a_minute")]
-    pub(crate) lease_ms: u64,
-    #[serde(default)]
-    pub(crate) wait_ms: u64,
+    /// Shown to people.
     pub(crate) worker: Option<Name>,
 }
 

@@ -1,5 +1,8 @@
-//! The answer that hands claimed jobs over. Until its last byte has gone to the connection the jobs are not the worker's: a
-//! document without its end is none, so whoever got all but that cannot have begun to work.
+//! The answer that delivers claimed jobs.
+//!
+//! A client that is gone must take no job along. The jobs go back if the answer is dropped before its last byte was asked
+//! for: a document without its end is none, so a client that got all but that cannot have begun to work. From then on the
+//! connection's [`DeliveryTracker`] holds them until it is clear whether the client took the bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,30 +13,35 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 
-use super::claim_guard::ClaimGuard;
+use super::guard::{ClaimGuard, Claimed};
+use crate::serve::DeliveryTracker;
 
-/// The jobs, told by `document`, as an answer that takes them along.
-pub(super) fn answer(document: Vec<u8>, held: ClaimGuard) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::new(HandingOver::new(document.into(), held))).into_response()
+impl Claimed {
+    /// The answer that delivers the jobs. `document`: what is said of them.
+    pub(crate) fn answer(self, document: Vec<u8>, media_type: &'static str, tracker: DeliveryTracker) -> Response {
+        let body = Body::new(DeliveringBody::new(document.into(), self.guard, tracker));
+        ([(header::CONTENT_TYPE, media_type)], body).into_response()
+    }
 }
 
 /// A body in two parts: the last byte by itself, once the connection has been given what came before.
-pub(super) struct HandingOver {
+pub(super) struct DeliveringBody {
     rest: Bytes,
     last: Bytes,
     /// The connection was asked to come again.
     paused: bool,
-    held: Option<ClaimGuard>,
+    guard: Option<ClaimGuard>,
+    tracker: DeliveryTracker,
 }
 
-impl HandingOver {
-    pub(super) fn new(mut document: Bytes, held: ClaimGuard) -> Self {
+impl DeliveringBody {
+    pub(super) fn new(mut document: Bytes, guard: ClaimGuard, tracker: DeliveryTracker) -> Self {
         let last = document.split_off(document.len().saturating_sub(1));
-        Self { rest: document, last, paused: false, held: Some(held) }
+        Self { rest: document, last, paused: false, guard: Some(guard), tracker }
     }
 }
 
-impl hyper::body::Body for HandingOver {
+impl hyper::body::Body for DeliveringBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -49,13 +57,13 @@ impl hyper::body::Body for HandingOver {
             return Poll::Ready(None);
         }
         if !self.paused {
-            // Time for the connection to write what it has, and to see that nobody is there: then nobody asks for more.
+            // Time for the connection to write what it has, and to see that the client is gone: then it asks for no more.
             self.paused = true;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if let Some(held) = self.held.take() {
-            held.hand_over();
+        if let Some(guard) = self.guard.take() {
+            self.tracker.track(guard);
         }
         let last = std::mem::take(&mut self.last);
         Poll::Ready(Some(Ok(Frame::data(last))))

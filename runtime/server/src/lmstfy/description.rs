@@ -1,4 +1,4 @@
-//! A job as lmstfy tells of it.
+//! A job as lmstfy describes it.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use gristmill_core::time::Timestamp;
 
 /// A job in an answer.
 #[derive(Debug, Serialize)]
-pub(super) struct ToldJob<'a> {
-    /// Only where it was consumed.
+pub(super) struct JobDescription<'a> {
+    /// Only in the answer to a consume.
     #[serde(skip_serializing_if = "Option::is_none")]
     msg: Option<&'static str>,
     namespace: &'a str,
@@ -26,11 +26,11 @@ pub(super) struct ToldJob<'a> {
     attributes: Option<BTreeMap<&'a str, &'a str>>,
 }
 
-impl<'a> ToldJob<'a> {
+impl<'a> JobDescription<'a> {
     pub(super) fn new(namespace: &'a str, queue: &'a str, job: &'a Job, remain_tries: u32, now: Timestamp) -> Self {
         let mut attributes = BTreeMap::new();
         for (name, value) in &job.spec.metadata {
-            // Of metadata with one name, the first: lmstfy knows no more of each.
+            // The first value of each name: lmstfy has one.
             attributes.entry(name.as_str()).or_insert(value.as_str());
         }
         Self {
@@ -51,7 +51,7 @@ impl<'a> ToldJob<'a> {
     }
 }
 
-/// To the nearest second, as Redis tells it; never 0, which would be for ever.
+/// Rounded to seconds, as in Redis; never 0, which would be for ever.
 fn seconds_left(end: Timestamp, now: Timestamp) -> u64 {
     (end.as_millis().saturating_sub(now.as_millis()).saturating_add(500) / 1000).max(1)
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_rounded_and_never_none() {
+    fn seconds_are_rounded_and_never_zero() {
         let left = |end| seconds_left(Timestamp::from_millis(end), Timestamp::from_millis(1000));
         assert_eq!([left(11_000), left(10_999), left(10_500), left(10_499)], [10, 10, 10, 9]);
         assert_eq!([left(1001), left(1000), left(0)], [1, 1, 1]);

@@ -1,0 +1,144 @@
+//! One look at the topics of a claim, in a task of its own: the client may be gone before the store has answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ClaimRequest;
+use super::guard::{Claimed, give_back_lost};
+use super::worker::worker;
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
+use gristmill_core::outcome::Verdict;
+use gristmill_store::{ClaimFrom, Settlement, Store, StoreError};
+
+/// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
+const ANSWER_BYTES: usize = 16 << 20;
+/// Jobs in the first call of a look; how many more fit is known when their size is.
+const FIRST: usize = 32;
+
+/// Claims what is there now. Dropped, it gives back what was claimed.
+///
+/// # Errors
+/// [`Code::NotExternal`], and what the store answers if there is no job yet.
+pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Result<Claimed, Problem> {
+    let topics = with_retention(state, request)?;
+    state.tenants.note(&request.tenant);
+    let permit = state.claims.permit_to_ask().await;
+    let store = state.store.clone();
+    let number = fastrand::u64(..);
+    let look = Look { claimed: Claimed::new(store.clone()), bytes: 0, store, request: Arc::clone(request), number };
+    let looking = tokio::spawn(async move {
+        let _permit = permit;
+        look.run(&topics).await
+    });
+    let claimed = looking.await.map_err(|fault| Problem::new(Code::Other, format!("the claim failed: {fault}")))?;
+    Ok(claimed?)
+}
+
+/// The topics with how long each keeps results.
+fn with_retention(state: &AppState, request: &ClaimRequest) -> Result<Vec<(TopicId, Duration)>, Problem> {
+    let known = state.topics();
+    let of = |id: &TopicId| {
+        let topic = known.get(id).map(|entry| &entry.topic);
+        if request.only_external && !topic.is_some_and(|topic| topic.external) {
+            let problem = format!("topic `{id}` is not for pull workers: say `handler = \"external\"` in its section");
+            return Err(Problem::new(Code::NotExternal, problem));
+        }
+        Ok((id.clone(), topic.map_or(Duration::ZERO, |topic| topic.result_retention)))
+    };
+    request.topics.iter().map(of).collect()
+}
+
+/// A look that is being carried out.
+struct Look {
+    store: Arc<dyn Store>,
+    request: Arc<ClaimRequest>,
+    /// Tells the workers of this look from all others.
+    number: u64,
+    claimed: Claimed,
+    /// Of the bodies of what was claimed.
+    bytes: usize,
+}
+
+impl Look {
+    async fn run(mut self, topics: &[(TopicId, Duration)]) -> Result<Claimed, StoreError> {
+        if let Err(error) = self.claim_all(topics).await {
+            if self.claimed.is_empty() {
+                return Err(error);
+            }
+            tracing::error!("failed to claim more jobs: {:#}", anyhow::Error::from(error));
+        }
+        self.claimed.keep_first(self.fitting());
+        Ok(self.claimed)
+    }
+
+    async fn claim_all(&mut self, topics: &[(TopicId, Duration)]) -> Result<(), StoreError> {
+        for (topic, retention) in topics {
+            while self.claimed.claims.len() < self.request.max && self.bytes < ANSWER_BYTES {
+                match self.claim_some(topic, *retention).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        self.give_back_lost(&topic.topic);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims some jobs of a topic and expires those whose time to live is over. Returns whether the topic may have more.
+    async fn claim_some(&mut self, topic: &TopicId, retention: Duration) -> Result<bool, StoreError> {
+        let from = ClaimFrom { topic: topic.clone(), max: self.next_count(), lease: self.request.lease };
+        let claimed = self.store.claim(&self.worker(&topic.topic), &[from]).await?;
+        let is_over = |claim: &Claim| claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
+        let (over, live): (Vec<_>, Vec<_>) = claimed.claims.into_iter().partition(is_over);
+        self.bytes += live.iter().map(body_bytes).sum::<usize>();
+        self.claimed.add(live, retention);
+        if !over.is_empty() {
+            let expired: Vec<_> = over.iter().map(|claim| Settlement::of(claim, Verdict::Expire, retention)).collect();
+            if let Err(error) = self.store.settle(&expired).await {
+                tracing::error!(
+                    "failed to expire jobs, their leases bring them back: {:#}",
+                    anyhow::Error::from(error)
+                );
+            }
+        }
+        Ok(claimed.drained.is_empty())
+    }
+
+    /// How many jobs to claim next: by the mean size of those so far, as many as will fit.
+    fn next_count(&self) -> usize {
+        let (count, left) = (self.claimed.claims.len(), ANSWER_BYTES.saturating_sub(self.bytes));
+        let fit = self.bytes.checked_div(count).map_or(FIRST, |mean| left / mean.max(1));
+        (self.request.max - count).min(fit.max(1))
+    }
+
+    /// How many of the claimed jobs fit into an answer.
+    fn fitting(&self) -> usize {
+        let mut bytes = 0;
+        let is_too_much = |claim: &Claim| {
+            bytes += body_bytes(claim);
+            bytes > ANSWER_BYTES
+        };
+        let fitting = self.claimed.claims.iter().position(is_too_much).unwrap_or(self.claimed.claims.len());
+        fitting.max(1)
+    }
+
+    fn worker(&self, topic: &Name) -> WorkerId {
+        worker(&self.request.client, self.number, topic)
+    }
+
+    /// The claim of the topic that failed may have had its effect.
+    fn give_back_lost(&self, topic: &Name) {
+        let known = self.claimed.claims.iter().map(|claim| claim.lease.job.clone()).collect();
+        let (tenant, worker) = (self.request.tenant.clone(), self.worker(topic));
+        tokio::spawn(give_back_lost(self.store.clone(), tenant, worker, known));
+    }
+}
+
+fn body_bytes(claim: &Claim) -> usize {
+    claim.job.spec.body.data.len()
+}

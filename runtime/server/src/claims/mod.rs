@@ -1,0 +1,121 @@
+//! The claim service: every client that claims jobs over HTTP claims them here, whatever API it speaks.
+//!
+//! ```text
+//! claim ─► look ─► jobs? ─► Claimed ─► answer ─► delivered, or given back
+//!           ▲       │ none
+//!           └─ woken, in the order of arrival (waiting)
+//! ```
+//!
+//! A client has no heartbeat: what it holds comes back when its lease runs out. Each claim is a worker of its own to the
+//! store, so that the jobs of a claim that lost its reply can be told from all others.
+
+mod answer;
+mod guard;
+mod look;
+mod running;
+mod waiting;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::problem::{Code, Problem};
+use crate::state::AppState;
+use gristmill_core::job::{Name, TopicId};
+
+pub(crate) use guard::{ClaimGuard, Claimed};
+pub(crate) use running::{attempts_max, running};
+pub(crate) use worker::{is_worker_of, topic_of};
+
+/// Claims that wait at once, over all tenants: each keeps a connection.
+const WAITING: usize = 10_000;
+/// Claims that ask the store at once: each may hold a whole answer in memory.
+const AT_ONCE: usize = 32;
+
+/// What a client asks for.
+#[derive(Debug)]
+pub(crate) struct ClaimRequest {
+    pub(crate) tenant: Name,
+    /// Topics of the tenant. All jobs of the first one come before those of the next.
+    pub(crate) topics: Vec<TopicId>,
+    /// The most jobs.
+    pub(crate) max: usize,
+    pub(crate) lease: Duration,
+    /// How long to wait for the first job. Zero: not at all.
+    pub(crate) wait: Duration,
+    /// The name of the client, for people.
+    pub(crate) client: String,
+    /// Refuse topics that are not `handler = "external"`.
+    pub(crate) only_external: bool,
+}
+
+/// What all claims share: the waiting line and its limits.
+#[derive(Debug)]
+pub(crate) struct ClaimService {
+    waiting_line: waiting::WaitingLine,
+    may_wait: Arc<Semaphore>,
+    may_ask: Arc<Semaphore>,
+}
+
+impl Default for ClaimService {
+    fn default() -> Self {
+        Self {
+            waiting_line: waiting::WaitingLine::default(),
+            may_wait: Arc::new(Semaphore::new(WAITING)),
+            may_ask: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl ClaimService {
+    /// # Errors
+    /// [`Code::Busy`]: too many claims wait.
+    fn permit_to_wait(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let full = |_| {
+            let detail = format!("{WAITING} claims wait already, as many as are allowed: ask again with `wait_ms` = 0");
+            Problem::new(Code::Busy, detail)
+        };
+        self.may_wait.clone().try_acquire_owned().map_err(full)
+    }
+
+    /// Waits for a permit to ask the store. Cancel-safe.
+    async fn permit_to_ask(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.may_ask.clone().acquire_owned().await.ok()
+    }
+}
+
+/// Claims jobs: now, or within [`ClaimRequest::wait`] as soon as there are some. Returns none if the time is over or the
+/// server ends first. Cancel-safe: what was claimed is given back.
+///
+/// # Errors
+/// [`Code::NotExternal`], [`Code::Busy`] if too many claims wait, and what the store answers.
+pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Claimed, Problem> {
+    let (deadline, request) = (Instant::now() + request.wait, Arc::new(request));
+    let claimed = look::look(state, &request).await?;
+    if !claimed.is_empty() || request.wait.is_zero() {
+        return Ok(claimed);
+    }
+    let _permit = state.claims.permit_to_wait()?;
+    let line = &state.claims.waiting_line;
+    let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;
+    loop {
+        waiter.fall_asleep();
+        let claimed = look::look(state, &request).await?;
+        if !claimed.is_empty() {
+            waiter.served = true;
+            return Ok(claimed);
+        }
+        tokio::select! {
+            () = waiter.woken() => {}
+            () = tokio::time::sleep_until(deadline) => return Ok(claimed),
+            () = state.stop.cancelled() => return Ok(claimed),
+        }
+    }
+}
