@@ -1,4 +1,4 @@
-//! Who may use the admin API: basic authentication (RFC 7617), as lmstfy has it.
+//! The accounts of the admin API: basic authentication (RFC 7617), as in lmstfy.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use base64::engine::general_purpose::STANDARD;
 
 use gristmill_config::Password;
 
-/// Names and passwords. With none at all, everybody may come in who can reach the door.
+/// Names and passwords. Without any, every client that can reach the listener may use the API.
 #[derive(Debug, Clone)]
 pub(super) struct Accounts(pub(super) BTreeMap<String, Password>);
 
 impl Accounts {
-    /// Whether a request with these headers comes from one of them.
-    pub(super) fn let_in(&self, headers: &HeaderMap) -> bool {
-        self.0.is_empty() || said(headers).is_some_and(|(user, password)| self.is_one(&user, &password))
+    /// Whether a request with these headers may use the API.
+    pub(super) fn allow(&self, headers: &HeaderMap) -> bool {
+        self.0.is_empty() || credentials(headers).is_some_and(|(user, password)| self.has(&user, &password))
     }
 
-    /// What to answer to whoever is none of them.
+    /// The answer to a request that may not.
     pub(super) fn refusal() -> Response {
         let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
         (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, realm)]).into_response()
     }
 
-    /// Looks at every account, so that it takes as long whether or not there is such a user.
-    fn is_one(&self, user: &str, password: &str) -> bool {
+    /// Looks at every account, so that the time it takes does not show whether there is such a user.
+    fn has(&self, user: &str, password: &str) -> bool {
         self.0.iter().fold(false, |found, (name, expected)| found | (expected.is(password.as_bytes()) & (name == user)))
     }
 }
 
-fn said(headers: &HeaderMap) -> Option<(String, String)> {
-    let said = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, credentials) = said.split_once(' ')?;
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, credentials) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
@@ -47,22 +47,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_user_with_its_own_password_is_let_in() {
+    fn only_a_user_with_its_own_password_is_allowed() {
         let password = |text: &str| Password::of(text.as_bytes());
         let accounts = Accounts([("ann".into(), password("a:1")), ("bob".into(), password("b2"))].into());
-        let let_in = |said: &str| {
+        let allowed = |said: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, said.parse().unwrap());
-            accounts.let_in(&headers)
+            accounts.allow(&headers)
         };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         assert!(
-            let_in(&basic("ann:a:1")) && let_in(&basic("bob:b2")) && let_in(&basic("bob:b2").replace("Basic", "basic"))
+            allowed(&basic("ann:a:1"))
+                && allowed(&basic("bob:b2"))
+                && allowed(&basic("bob:b2").replace("Basic", "basic"))
         );
         for wrong in ["ann:b2", "ann:", "ann", ":b2", "eve:b2", "bob:b2 "] {
-            assert!(!let_in(&basic(wrong)), "{wrong}");
+            assert!(!allowed(&basic(wrong)), "{wrong}");
         }
-        assert!(!let_in("Basic !") && !let_in("Bearer b2") && !accounts.let_in(&HeaderMap::new()));
-        assert!(Accounts(BTreeMap::new()).let_in(&HeaderMap::new()));
+        assert!(!allowed("Basic !") && !allowed("Bearer b2") && !accounts.allow(&HeaderMap::new()));
+        assert!(Accounts(BTreeMap::new()).allow(&HeaderMap::new()));
     }
 }

@@ -10,7 +10,7 @@ const VERSION: char = '1';
 /// A new id: a ULID whose last four bytes are the delay in seconds, little-endian; with a `1` in front of it if the job may
 /// have attributes.
 ///
-/// None: never, with these characters.
+/// `None` does not happen with these characters.
 pub(super) fn new_job(delay: u32, versioned: bool) -> Option<JobId> {
     let mut bytes = Ulid::generate().to_bytes();
     let (_, last) = bytes.split_last_chunk_mut::<4>()?;

@@ -1,12 +1,12 @@
-//! Namespaces and queues of lmstfy, and which tenants and topics they are.
+//! The tenants and topics that lmstfy's namespaces and queues are.
 //!
-//! A name is the same on both sides, but for those that begin with `-` or `_`: these are kept as `0.` and the name.
-//! lmstfy allows no dot in names, so none is taken twice. Topics that have a dot otherwise cannot be named here.
+//! A name is the same on both sides, unless it begins with `-` or `_`: then `0.` stands before it here. lmstfy allows no dot
+//! in names, so no two names become one. A topic that has a dot otherwise cannot be named here.
 
 use super::refusal::Refusal;
 use gristmill_core::job::{Name, TopicId};
 
-/// What is put before a name that begins otherwise than ours may.
+/// What stands before a name that begins as our names may not.
 const ESCAPE: &str = "0.";
 /// lmstfy's own limit, in bytes. Ours is lower.
 const LONGEST: usize = 255;
@@ -22,7 +22,7 @@ pub(super) struct Queue {
     pub(super) topic: TopicId,
 }
 
-/// The tenant and the queue of a path.
+/// The queue of a path, with its tenant.
 ///
 /// # Errors
 /// Those of lmstfy; and names over 128 bytes are too long.
@@ -31,14 +31,14 @@ pub(super) fn one(namespace: &str, queue: &str) -> Result<Queue, Refusal> {
         return Err(TOO_LONG);
     }
     let tenant = tenant(namespace)?;
-    // Kept for itself by lmstfy.
+    // lmstfy reserves these.
     if queue.starts_with('_') || !fits(queue) {
         return Err(BAD_QUEUE);
     }
     Ok(Queue { name: queue.into(), topic: TopicId { tenant, topic: inward(queue)? } })
 }
 
-/// The queues of a path that names several, in order; empty names are passed over, so there may be none. A queue that is
+/// The queues of a path that names several, in order. Empty names are skipped, so there may be no queue. A queue that is
 /// named twice counts once.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ pub(super) fn tenant(namespace: &str) -> Result<Name, Refusal> {
     if fits(namespace) { inward(namespace) } else { Err(BAD_NAMESPACE) }
 }
 
-/// How clients of lmstfy name a tenant or a topic. One that they cannot name is shown as it is.
+/// The name of a tenant or a topic in lmstfy. A name that lmstfy cannot have is shown as it is.
 pub(super) fn outward(name: &Name) -> &str {
     let name = name.as_str();
     name.strip_prefix(ESCAPE).filter(|rest| fits(rest) && rest.starts_with(['-', '_'])).unwrap_or(name)
@@ -77,7 +77,7 @@ fn fits(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
-/// Of a name that fits.
+/// The name that we give to a name that [fits](fits).
 fn inward(name: &str) -> Result<Name, Refusal> {
     let escape = if name.starts_with(['-', '_']) { ESCAPE } else { "" };
     [escape, name].concat().parse().map_err(|_| TOO_LONG)
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lmstfy_refuses_is_refused_in_its_words() {
+    fn names_that_lmstfy_refuses_are_refused_in_its_words() {
         let long = "q".repeat(129);
         for (namespace, queue, error) in [
             ("n.s", "q", "namespace name contains forbidden characters"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_names_between_commas_are_passed_over() {
+    fn empty_names_between_commas_are_skipped() {
         let names =
             |queues| -> Vec<String> { several("ns", queues).unwrap().1.into_iter().map(|queue| queue.name).collect() };
         assert_eq!(names(",b,,a,_c,b,"), ["b", "a", "_c"]);

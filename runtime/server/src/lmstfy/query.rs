@@ -1,10 +1,10 @@
-//! What a request says behind the question mark.
+//! The query of a request.
 
 use std::str::FromStr;
 
 use super::refusal::Refusal;
 
-/// A query as lmstfy reads it: of a name that is said twice, the first counts; what nobody asks for is passed over.
+/// A query as lmstfy reads it: the first of several values with one name counts, and unknown names are ignored.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
@@ -13,7 +13,7 @@ impl Query {
         Self(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// With what a form says, which comes first.
+    /// The query with the fields of a form before its own.
     pub(super) fn with_form(self, form: &[u8]) -> Self {
         let mut pairs: Vec<_> = url::form_urlencoded::parse(form).into_owned().collect();
         pairs.extend(self.0);
@@ -24,10 +24,10 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number; `default` if the name is not there.
+    /// A whole number; `default` if the query does not have it.
     ///
     /// # Errors
-    /// `error`, if it is there and no number of this kind. A `+` before it is none.
+    /// `error`, if it is not a number of this kind. A `+` before a number is not allowed.
     pub(super) fn number<T: FromStr>(&self, name: &str, default: T, error: &'static str) -> Result<T, Refusal> {
         match self.get(name) {
             None => Ok(default),
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_to_their_last_and_no_further() {
+    fn numbers_are_read_up_to_the_limit_of_their_type() {
         let query = Query::parse("a=4294967295&b=4294967296&c=&d=+1&e=-1&f=%2B1&g=7&g=8&h=65535&i=65536");
         let u32 = |name| query.number::<u32>(name, 5, "no").ok();
         assert_eq!((u32("a"), u32("none"), u32("g")), (Some(u32::MAX), Some(5), Some(7)));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_says_more_than_the_query() {
+    fn a_forms_fields_come_before_the_querys() {
         let query = Query::parse("a=1&b=2").with_form(b"b=3&c=4%20");
         assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("1"), Some("3"), Some("4 ")));
     }

@@ -1,4 +1,4 @@
-//! The routes under `/api`, and what stands before all of them.
+//! The routes under `/api`, and the checks that all of them share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use axum::http::uri::Uri;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, put};
+use axum::routing::{get, put};
 use tokio::time::Instant;
 
 use super::api::Api;
@@ -20,7 +20,7 @@ use crate::auth::origin;
 use crate::problem::Problem;
 
 /// From a request's head to its answer, if it does not wait for a job.
-const REQUEST_TIME: Duration = Duration::from_secs(20);
+pub(super) const REQUEST_TIME: Duration = Duration::from_secs(20);
 
 const QUEUE: &str = "/{namespace}/{queue}";
 const JOB: &str = "/{namespace}/{queue}/job/{job}";
@@ -33,49 +33,39 @@ pub(crate) fn routes<S>(api: Api) -> Router<S> {
         .route("/{namespace}/{queue}/bulk", put(publish::publish_many))
         .route("/{namespace}/{queue}/peek", get(queue::peek))
         .route("/{namespace}/{queue}/size", get(queue::size))
-        .route(JOB, put(publish::republish))
-        .route(JOB, get(queue::peek_job))
-        .route(JOB, delete(ack::ack))
+        .route(JOB, get(queue::peek_job).put(publish::republish).delete(ack::ack))
         .route(DEAD, get(dead::peek).put(dead::respawn).delete(dead::delete))
         .route("/{namespace}/{queue}/deadletter/size", get(dead::size))
-        .layer(middleware::from_fn_with_state(api.clone(), take_turn));
-    // It may wait for as long as its client wants, and holds no turn meanwhile.
+        .layer(middleware::from_fn_with_state(api.clone(), limit));
+    // It may wait for as long as its client wants, without a permit.
     let waiting = Router::new().route(QUEUE, get(consume::consume));
     at_once
         .merge(waiting)
-        .fallback(elsewhere)
+        .fallback(not_found)
         .method_not_allowed_fallback(async || Refusal::NO_API)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(api.clone(), receive))
         .with_state(api)
 }
 
-/// Only so many at once, and not for ever.
-async fn take_turn(State(api): State<Api>, request: Request, next: Next) -> Result<Response, Refusal> {
+/// Bounds how many requests are answered at once, and how long each may take.
+async fn limit(State(api): State<Api>, request: Request, next: Next) -> Result<Response, Refusal> {
     let answer = async {
-        // Nobody closes it.
-        let _turn = api.requests().acquire().await;
+        // The semaphore is never closed.
+        let _permit = api.requests().acquire().await;
         next.run(request).await
     };
-    tokio::time::timeout(REQUEST_TIME, answer).await.map_err(|_| {
-        tracing::warn!("a request of lmstfy's API was not done within {REQUEST_TIME:?}");
-        Refusal::Internal
-    })
+    tokio::time::timeout(REQUEST_TIME, answer).await.map_err(Refusal::internal)
 }
 
-/// Gives every request its id, and keeps out what a web page can make a browser send.
+/// Gives every request its id, and refuses what a web page can make a browser send.
 async fn receive(State(api): State<Api>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let ip = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     let (method, path) = (request.method().clone(), format!("/api{}", request.uri().path()));
     let id = id::new_request();
-    let checked = match check(&api, &request) {
-        Ok(host) => host_fits(&api, host).await,
-        refused => refused.map(drop),
-    };
+    let checked = check(&api, refuse_pages(&request), origin::check_host(&request)).await;
     let mut response = match checked {
-        // lmstfy has no HEAD, and what consumes must not look like what only looks.
-        Ok(()) if method == Method::HEAD => Refusal::NO_API.into_response(),
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -84,42 +74,43 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
         // Not the query, which may hold a token.
         tracing::info!(target: "gristmill::access", %method, path, code, latency_ms, ?ip, id);
     }
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert("x-request-id", id);
-    }
+    name(&mut response, &id);
     response
 }
 
 /// # Errors
-/// There is no such API, or a browser sends this for a page of somewhere else: a consume changes things, and a page may
-/// make a browser ask for it as for a picture.
-///
-/// What the `Host` says is for [`host_fits`].
-fn check(api: &Api, request: &Request) -> Result<Result<(), Problem>, Refusal> {
+/// There is no such API, the request is one that a page could send, or its `Host` is not a name of this machine where that
+/// is what keeps others out.
+async fn check(api: &Api, page: Result<(), Refusal>, host: Result<(), Problem>) -> Result<(), Refusal> {
     if !api.is_enabled() {
         return Err(Refusal::NO_API);
     }
-    refuse_pages(request)?;
-    Ok(origin::check_host(request))
-}
-
-/// # Errors
-/// The `Host` is no name of this machine, where that is what keeps others out.
-async fn host_fits(api: &Api, host: Result<(), Problem>) -> Result<(), Refusal> {
+    page?;
     if api.state.auth.minds_the_host().await { Ok(host?) } else { Ok(()) }
 }
 
+/// Sets the header by which lmstfy names every request.
+pub(super) fn name(response: &mut Response, id: &str) {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+}
+
 /// # Errors
-/// A browser sends this for a page of somewhere else.
+/// A browser sends this for a page of another site: a consume changes things, and a page may make a browser ask for it as
+/// for a picture. Or it is a `HEAD`: lmstfy has none, and what consumes must not look like what only looks.
 pub(super) fn refuse_pages(request: &Request) -> Result<(), Refusal> {
+    if *request.method() == Method::HEAD {
+        return Err(Refusal::NO_API);
+    }
     match request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes) {
         None | Some(b"none" | b"same-origin") => Ok(()),
         Some(_) => Err(Refusal::forbidden("not for pages of other sites")),
     }
 }
 
-/// A path with a slash too many is sent to the one without, as lmstfy does; there is nothing else here.
-async fn elsewhere(method: Method, uri: Uri) -> Response {
+/// Redirects a path with a slash too many to the one without, as lmstfy does.
+async fn not_found(method: Method, uri: Uri) -> Response {
     let path = uri.path();
     match path.strip_suffix('/') {
         Some(path) if is_route(&method, path) => {

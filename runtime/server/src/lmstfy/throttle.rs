@@ -1,4 +1,4 @@
-//! lmstfy's throttler: so many successful publishes and consumes of a token in each interval. Each server counts for itself.
+//! lmstfy's throttler: bounds the successful publishes and consumes of a token in each interval. Each server counts for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::refusal::Refusal;
 use gristmill_core::token::{Throttle, TokenId};
 
-/// From so many on, counts are forgotten whose interval is over.
+/// From this number of counts on, those whose interval is over are dropped.
 const FORGET_FROM: usize = 1024;
 
 /// What is counted.
@@ -30,11 +30,12 @@ struct Window {
     until: Instant,
 }
 
-/// A request that has been counted; given back when dropped, unless it [succeeded](Counted::succeed).
+/// A counted request. Dropped, it is not counted any more, unless it [succeeded](Counted::succeed).
 #[derive(Debug)]
 pub(super) struct Counted {
     throttles: Throttles,
-    what: Option<(TokenId, Action, Instant)>,
+    /// The token, the action and the end of the interval. `None` if there is no limit.
+    window: Option<(TokenId, Action, Instant)>,
 }
 
 impl Action {
@@ -50,15 +51,15 @@ impl Throttles {
     /// Counts a request.
     ///
     /// # Errors
-    /// The interval has had as many as it may.
+    /// The interval has had as many as the token allows.
     pub(super) fn count(
         &self,
-        who: Option<(&TokenId, Throttle)>,
+        throttle: Option<(&TokenId, Throttle)>,
         action: Action,
         now: Instant,
     ) -> Result<Counted, Refusal> {
-        let counted = |what| Counted { throttles: self.clone(), what };
-        let Some((token, throttle)) = who else { return Ok(counted(None)) };
+        let counted = |window| Counted { throttles: self.clone(), window };
+        let Some((token, throttle)) = throttle else { return Ok(counted(None)) };
         let most = match action {
             Action::Produce => throttle.write,
             Action::Consume => throttle.read,
@@ -85,14 +86,14 @@ impl Throttles {
 
 impl Counted {
     pub(super) fn succeed(mut self) {
-        self.what = None;
+        self.window = None;
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let Some((token, action, until)) = self.what.take() else { return };
-        // Of an interval that is over nothing is left to give back to.
+        let Some((token, action, until)) = self.window.take() else { return };
+        // The interval may be over, and another one begun.
         if let Some(window) = self.throttles.0.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
             window.count = window.count.saturating_sub(1);
         }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_succeeded_counts_and_an_interval_begins_anew() {
+    fn only_successes_count_and_an_interval_begins_anew() {
         let (throttles, id, now) = (Throttles::default(), TokenHash::of("t").id(), Instant::now());
         let count =
             |action, after| throttles.count(Some((&id, throttle(2, 1))), action, now + Duration::from_secs(after));
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_limit_and_other_tokens_are_not_held_up() {
+    fn zero_is_no_limit_and_tokens_have_limits_of_their_own() {
         let (throttles, now) = (Throttles::default(), Instant::now());
         let (a, b) = (TokenHash::of("a").id(), TokenHash::of("b").id());
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! What there is: namespaces and queues, pools, the version, whether requests are logged.
+//! Namespaces and queues, pools, the version, and whether requests are logged.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::lmstfy::names;
 use crate::lmstfy::query::Query;
 use crate::lmstfy::refusal::Refusal;
 
-/// Every namespace with its queues. Of a pool that is not there, nothing.
+/// Every namespace with its queues; nothing for an unknown pool.
 pub(super) async fn info(State(api): State<Api>, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
     let query = Query::parse(&query.unwrap_or_default());
     if query.get("pool").is_some_and(|pool| !pool.is_empty() && pool != POOL) {
