@@ -50,7 +50,7 @@ async fn a_version_that_wants_more_than_is_granted_does_not_replace_one_that_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_said_with_the_lines_that_grant_it() {
+async fn a_missing_grant_is_shown_with_the_lines_that_add_it() {
     let project = TestProject::new("[defaults]\nclock = false\n[topics.worker]", &[("worker", guests::PUPPET)]).await;
     let lines = ["does not grant what its handler `worker` imports: `clock`", "[topics.worker]", "clock = true"];
     let says_all = |text: &str| lines.iter().all(|line| text.contains(line));

@@ -35,7 +35,7 @@ async fn total(store: &RedisStore, topic: &str, what: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_whose_reply_was_lost_are_given_back_when_the_store_is_back() {
+async fn claims_with_a_lost_reply_are_released_after_the_outage() {
     let mut redis = Redis::start().await;
     let (store, folder) = rig(&redis, "[topics.puppet]\n[topics.lost]\nhandler = \"nobody\"\n").await;
     let process = Process::run(&folder.path().join("gristmill.toml"));
@@ -63,7 +63,7 @@ async fn claims_whose_reply_was_lost_are_given_back_when_the_store_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runner_that_stood_still_loses_its_job_and_settles_it_in_vain() {
+async fn a_runner_that_stood_still_loses_its_lease() {
     let redis = Redis::start().await;
     let (store, folder) = rig(&redis, "[topics.puppet]\ntimeout = \"60s\"\n").await;
     let manifest = folder.path().join("gristmill.toml");

@@ -80,7 +80,7 @@ fn push(project: &TestProject, topic: &str, job: &str, script: &Script, code: i3
 const END: [&str; 5] = ["attempt", "outcome", "verdict", "settled", "reason"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_attempt_is_told_with_its_end_its_times_and_its_cost() {
+async fn every_attempt_is_recorded_with_outcome_times_and_cost() {
     let project = project().await;
     let runner = project.serve().await;
     let enqueue = Enqueue { topic: "sink".into(), data: "bran".into(), count: Count::Times(3), ..Enqueue::default() };
@@ -126,7 +126,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_end_in_mid_load_it_writes_down_every_attempt() {
+async fn a_runner_that_ends_under_load_records_every_attempt() {
     let project = project().await;
     let runner = project.serve().await;
     project.pipe(b"grain", &["push", "echo", "--count", "2000"]).done();
@@ -141,7 +141,7 @@ async fn told_to_end_in_mid_load_it_writes_down_every_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_runner_had_in_hand_is_told_by_the_next() {
+async fn the_next_runner_records_the_attempts_of_a_killed_one() {
     let project = project().await;
     let runner = project.serve().await;
     let script = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: None }, Step::End(End::Complete)]);

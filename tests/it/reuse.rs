@@ -135,7 +135,7 @@ async fn a_used_instance_that_traps_costs_its_job_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_leaks_is_given_back_before_it_fails_a_job() {
+async fn a_leaking_instance_is_replaced_before_a_job_fails() {
     let runner = runner().await;
     let leak = Script::new([Step::Leak(3 << 20), Step::End(End::JobCount)]);
     // Of the 16 MiB that the topic has, an instance must leave half to the next job.

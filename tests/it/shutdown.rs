@@ -48,13 +48,13 @@ async fn state(store: &RedisStore, job: &JobId) -> JobState {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_may_finish_within_the_grace() {
+async fn running_attempts_may_finish_within_the_grace() {
     let asks = Script::new([Step::WaitUntilCancelled, Step::End(End::Complete)]);
     assert_eq!(ended_while_running(asks, "30s").await, JobState::Finished);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_done_by_then_is_given_back_and_loses_no_attempt() {
+async fn attempts_that_outlast_the_grace_are_released_without_using_an_attempt() {
     let sleeper = Script::new([Step::SleepMs(3_600_000)]);
     assert_eq!(ended_while_running(sleeper, "50ms").await, JobState::Ready);
 }

@@ -185,10 +185,10 @@ impl Moving<'_> {
         let (refused, moved): (Vec<_>, Vec<_>) =
             readable.into_iter().partition(|(_, taken_in)| *taken_in == Imported::IdTaken);
         let ids: Vec<JobId> = moved.iter().map(|(stored, _)| id(stored)).collect();
-        let let_go = self.from.remove_exported(self.topic, &ids).await?;
+        let removed = self.from.remove_exported(self.topic, &ids).await?;
         self.to.clear_move_marks(&self.topic.tenant, &ids).await?;
-        for ((stored, taken_in), let_go) in moved.into_iter().zip(&let_go) {
-            told.count(stored, taken_in == Imported::Stored, *let_go);
+        for ((stored, taken_in), removed) in moved.into_iter().zip(&removed) {
+            told.count(stored, taken_in == Imported::Stored, *removed);
         }
         if let Some((first, _)) = refused.first() {
             bail!(
@@ -200,7 +200,7 @@ impl Moving<'_> {
             );
         }
         ensure!(
-            let_go.contains(&true) || !unreadable.is_empty(),
+            removed.contains(&true) || !unreadable.is_empty(),
             "none of {} jobs of `{}` could be let go: is somebody else at work on them?",
             ids.len(),
             self.topic
@@ -215,9 +215,9 @@ impl Moving<'_> {
 }
 
 impl Told {
-    fn count(&mut self, stored: &StoredJob, taken_in: bool, let_go: bool) {
+    fn count(&mut self, stored: &StoredJob, taken_in: bool, removed: bool) {
         self.known += u64::from(!taken_in);
-        self.slipped += u64::from(!let_go);
+        self.slipped += u64::from(!removed);
         *match stored.place {
             StoredPlace::Ready => &mut self.ready,
             StoredPlace::Delayed { .. } => &mut self.delayed,

@@ -19,34 +19,34 @@ const BATCHES: [usize; 2] = [1, 256];
 pub(crate) fn bench(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let memory = runtime.block_on(EmbeddedStore::in_memory()).unwrap();
-    of_store(criterion, &runtime, "embedded, in memory", &Desk::of(memory));
+    of_store(criterion, &runtime, "embedded, in memory", &StoreUnderTest::of(memory));
     if !installed("redis-server") {
         eprintln!("there is no redis-server: the Redis store is not measured; scripts/setup.sh --tests installs one");
         return;
     }
     let server = runtime.block_on(Redis::start_without_log());
     let redis = runtime.block_on(RedisStore::connect(&server.url(), "gm")).unwrap();
-    of_store(criterion, &runtime, "redis", &Desk::of(redis));
+    of_store(criterion, &runtime, "redis", &StoreUnderTest::of(redis));
 }
 
-fn of_store(criterion: &mut Criterion, runtime: &tokio::runtime::Runtime, name: &str, desk: &Desk) {
+fn of_store(criterion: &mut Criterion, runtime: &tokio::runtime::Runtime, name: &str, store: &StoreUnderTest) {
     let mut group = criterion.benchmark_group(name);
     // Most of the time goes into what is not measured: jobs have to be pushed before they can be claimed.
     group.sample_size(20).sampling_mode(SamplingMode::Flat).measurement_time(Duration::from_secs(2));
     for batch in BATCHES {
         group.throughput(Throughput::Elements(batch as u64));
         group.bench_function(format!("claim/batch of {batch}, 200 bytes"), |b| {
-            b.to_async(runtime).iter_custom(|batches| desk.work(batches, batch, |took| took.claim));
+            b.to_async(runtime).iter_custom(|batches| store.work(batches, batch, |took| took.claim));
         });
         group.bench_function(format!("settle/batch of {batch}, 200 bytes"), |b| {
-            b.to_async(runtime).iter_custom(|batches| desk.work(batches, batch, |took| took.settle));
+            b.to_async(runtime).iter_custom(|batches| store.work(batches, batch, |took| took.settle));
         });
     }
     group.finish();
 }
 
 /// One worker at one store.
-struct Desk {
+struct StoreUnderTest {
     store: Arc<dyn Store>,
     worker: WorkerId,
 }
@@ -57,7 +57,7 @@ struct Took {
     settle: Duration,
 }
 
-impl Desk {
+impl StoreUnderTest {
     fn of(store: impl Store + 'static) -> Self {
         Self { store: Arc::new(store), worker: WorkerId::new("bench") }
     }

@@ -31,7 +31,7 @@ async fn a_good_folder_has_no_problems() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_bad_component_is_told_what_it_is_and_what_to_do() {
+async fn each_bad_component_is_refused_with_its_reason_and_remedy() {
     let project = project("").await;
     let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];
     let bad: [(&str, &[u8], &str); 5] = [
@@ -101,7 +101,7 @@ the manifest {path} has 2 problems
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
+async fn an_unreadable_manifest_is_reported_with_the_cause() {
     let project = project("").await;
     std::fs::remove_file(project.manifest()).unwrap();
     for command in ["check", "stats", "run"] {
@@ -112,7 +112,7 @@ async fn a_manifest_that_cannot_be_read_is_told_with_the_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_named_is_told_all_about_wherever_it_is() {
+async fn check_describes_a_named_file_outside_the_folder() {
     let project = project("").await;
     let said = project.run(&["check", guests::PUPPET]);
     let text = said.done();

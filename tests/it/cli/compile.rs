@@ -46,14 +46,14 @@ async fn check(manifest: &str) -> Said {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_too_much_memory_to_compile_is_refused() {
+async fn a_component_that_needs_too_much_memory_to_compile_is_refused() {
     let said = check(LITTLE_MEMORY).await;
     let text = said.ended(1).text();
     assert!(text.contains("the compiler died") && text.contains("raise `compile-memory`"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_too_long_to_compile_is_refused() {
+async fn a_component_that_takes_too_long_to_compile_is_refused() {
     let said = check(LITTLE_TIME).await;
     let text = said.ended(1).text();
     assert!(text.contains("longer than 1s to compile") && text.contains("raise `compile-timeout`"), "{text}");

@@ -152,7 +152,7 @@ async fn a_file_with_a_server_is_not_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_stays_and_is_told_of() {
+async fn running_jobs_stay_and_are_named() {
     let project = TestProject::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let redis = project.redis.as_ref().unwrap().url();
     let _runner = project.serve().await;

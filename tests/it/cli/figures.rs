@@ -63,7 +63,7 @@ async fn the_embedded_store_is_measured_without_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_is_told_as_a_share_of_what_it_can_do_and_with_a_journal() {
+async fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
     let figures = bench(&["floor", "throughput", "--on", "redis", "--jobs", "500", "--journal"]).await;
     let floor = case(&figures, "floor", "bare Redis, batches of 50");
     let ratio = &case(&figures, "throughput", "")["ratio"];
@@ -93,7 +93,7 @@ async fn components_are_measured_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_measured_is_named_with_the_remedy() {
+async fn a_failed_measurement_is_named_with_the_remedy() {
     let project = TestProject::new("", &[]).await;
     let said = project.run(&["bench", "components", "nowhere.wasm"]);
     assert!(said.ended(1).err.contains("nowhere.wasm"), "{}", said.err);

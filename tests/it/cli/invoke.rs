@@ -106,7 +106,7 @@ async fn the_attempt_and_its_settings_may_be_chosen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_component_is_refused_by_name() {
+async fn a_file_that_is_not_a_component_is_refused_by_name() {
     let project = project().await;
     let bad = project.manifest().with_file_name("bad.wasm");
     std::fs::write(&bad, "garbage").unwrap();

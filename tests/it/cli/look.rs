@@ -91,7 +91,7 @@ async fn topics_join_manifest_folder_and_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_that_does_not_grant_what_its_component_imports_stands_out() {
+async fn check_marks_a_topic_that_lacks_a_grant() {
     let project = TestProject::new("[topics.puppet]\nclock = false\n", &[("puppet", guests::PUPPET)]).await;
     assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["lacking"], json!(["clock"]));
     let table = project.run(&["topics"]).done();

@@ -42,7 +42,7 @@ async fn a_push_before_the_first_run_makes_the_store_and_the_run_finds_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_looks_makes_no_store() {
+async fn a_read_only_command_creates_no_store() {
     let project = project().await;
     for looking in [&["job", "show", "j"][..], &["job", "cancel", "j"], &["dead", "list", "echo"], &["pause", "echo"]] {
         let said = project.run(looking);
@@ -96,7 +96,7 @@ async fn an_owner_that_does_not_listen_is_named_with_the_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_without_a_server_leaves_the_store_to_the_one_that_comes() {
+async fn a_waiting_command_leaves_the_store_to_a_new_server() {
     let project = project().await;
     let mut waiting = project.spawn(&["push", "echo", "--id", "patient", "--data", "x", "--wait"]);
     until("the push", SOON, async || (project.run(&["job", "show", "patient"]).code == 0).then_some(())).await;
@@ -106,7 +106,7 @@ async fn who_waits_without_a_server_leaves_the_store_to_the_one_that_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_hears_of_a_job_that_ends_with_its_server() {
+async fn a_waiting_command_sees_the_end_of_a_job_whose_server_ends() {
     let project = project().await;
     give_grace(&project);
     let mut runner = project.serve().await;
@@ -125,7 +125,7 @@ async fn who_waits_hears_of_a_job_that_ends_with_its_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_had_taken_on_is_there_when_it_is_back() {
+async fn acknowledged_pushes_survive_a_killed_server() {
     let project = project().await;
     let runner = project.serve().await;
     project.run(&["push", "parking", "--data", "x", "--count", "300"]).done();
@@ -162,7 +162,7 @@ async fn a_taken_port_that_was_asked_for_ends_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_door_tells_whether_the_runner_is_ready() {
+async fn readyz_shows_whether_the_runner_is_ready() {
     let project = project().await;
     // It must still be ending when it is asked.
     give_grace(&project);

@@ -89,7 +89,7 @@ async fn a_unique_value_waits_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_producer_says_of_a_job_goes_along() {
+async fn every_field_of_a_pushed_job_is_stored() {
     let project = project().await;
     let options = ["--meta", "a=1", "--meta", "a=2=3", "--key", "k", "--attempts", "9", "--ttl", "1h"];
     let said =
@@ -154,7 +154,7 @@ async fn a_command_line_that_makes_no_sense_ends_with_2() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_is_said_at_once() {
+async fn an_unavailable_store_is_reported_at_once() {
     let mut project = TestProject::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
     project.redis.as_mut().unwrap().stop();
     let begun = std::time::Instant::now();

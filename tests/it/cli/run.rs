@@ -118,7 +118,7 @@ async fn garbage_dropped_in_is_refused_aloud_and_the_old_one_keeps_serving() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_of_the_log_that_goes_away_takes_nothing_along() {
+async fn a_runner_survives_the_reader_of_its_log() {
     let project = project().await;
     let mut server = tokio::process::Command::from(command(&project.manifest()));
     let mut server = server.args(["-v", "run"]).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
@@ -133,7 +133,7 @@ async fn a_reader_of_the_log_that_goes_away_takes_nothing_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_end_while_it_waits_for_its_store_it_ends_in_order() {
+async fn a_runner_that_waits_for_its_store_ends_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let manifest = folder.path().join("gristmill.toml");
     std::fs::write(&manifest, "[store]\nurl = \"redis://127.0.0.1:1\"\n").unwrap();

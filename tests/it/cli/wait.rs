@@ -86,7 +86,7 @@ async fn a_body_that_does_not_parse_ends_with_4_and_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_told_on_lines_that_can_be_read() {
+async fn a_panic_is_printed_on_readable_lines() {
     let project = project().await;
     let _runner = project.serve().await;
     let said = play(&project, &Script::end(End::Panic("the runner is on fire".into())), &[]);
@@ -98,7 +98,7 @@ async fn a_panic_is_told_on_lines_that_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_no_longer_is_told_how_to_ask_later() {
+async fn a_wait_that_times_out_says_how_to_ask_later() {
     let project = project().await;
     give_grace(&project);
     let mut runner = project.serve().await;

@@ -13,7 +13,7 @@ super::cases![
     a_ready_job_is_gone_at_once,
     a_delayed_job_is_gone_at_once,
     a_running_job_is_marked,
-    what_is_cancelled_is_told_to_whoever_looks,
+    poll_work_lists_cancelled_jobs,
     whatever_is_not_an_ack_ends_a_cancelled_job,
     an_ack_is_stronger_than_a_cancel,
     an_expiry_is_stronger_than_a_cancel,
@@ -67,7 +67,7 @@ async fn a_running_job_is_marked(queue: TestStore) {
     assert_eq!(queue.store.extend(&[claim.lease], LEASE).await.unwrap(), [true], "its deadline stops it");
 }
 
-async fn what_is_cancelled_is_told_to_whoever_looks(queue: TestStore) {
+async fn poll_work_lists_cancelled_jobs(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     assert!(queue.claim(1).await.is_empty());

@@ -14,7 +14,7 @@ super::cases![
     a_respawned_job_joins_the_end,
     only_dead_jobs_of_the_topic_are_respawned,
     a_job_may_die_again,
-    dead_jobs_are_deleted_and_only_they,
+    only_dead_jobs_are_deleted,
     a_deleted_job_is_gone_and_its_id_is_free,
 ];
 
@@ -115,7 +115,7 @@ async fn a_job_may_die_again(queue: TestStore) {
     assert_eq!((queue.total("dead-trap").await, queue.total("dead-limit").await), (1, 1));
 }
 
-async fn dead_jobs_are_deleted_and_only_they(queue: TestStore) {
+async fn only_dead_jobs_are_deleted(queue: TestStore) {
     let dead = queue.dead().await.lease.job;
     let running = queue.running().await.lease.job;
     let waiting = job("mail");

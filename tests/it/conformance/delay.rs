@@ -19,7 +19,7 @@ super::cases![
     jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids,
     migration_is_bounded_and_shared_among_topics,
     a_tenants_migration_is_its_own,
-    the_next_due_time_is_told,
+    the_next_due_time_is_signalled,
     with_nothing_delayed_there_is_nothing_to_migrate,
     a_retried_job_waits_in_the_same_line,
 ];
@@ -131,7 +131,7 @@ async fn a_tenants_migration_is_its_own(queue: TestStore) {
     assert!(matches!(state, JobState::Delayed { .. }));
 }
 
-async fn the_next_due_time_is_told(queue: TestStore) {
+async fn the_next_due_time_is_signalled(queue: TestStore) {
     queue.push(&[delayed("a", 1000), delayed("b", 300), delayed("c", 500)]).await;
     queue.pass(100);
     let in_ms = |ms| Some(Duration::from_millis(ms));

@@ -14,7 +14,7 @@ super::cases![
     the_same_lease_settles_once_in_a_batch,
     another_workers_lease_is_not_ours,
     a_lease_of_an_unknown_job_is_lost,
-    a_released_job_is_not_the_old_workers_any_more,
+    a_released_job_no_longer_belongs_to_its_worker,
     the_delivery_never_goes_down,
     a_lost_lease_cannot_be_extended,
 ];
@@ -90,7 +90,7 @@ async fn a_lease_of_an_unknown_job_is_lost(queue: TestStore) {
     assert_eq!(queue.places().await, [0, 0, 1, 0]);
 }
 
-async fn a_released_job_is_not_the_old_workers_any_more(queue: TestStore) {
+async fn a_released_job_no_longer_belongs_to_its_worker(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Release(Duration::ZERO)).await;
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost, "though nobody else has it");

@@ -25,10 +25,10 @@ super::cases![
     overdue_jobs_are_the_tenants_own,
     reaping_twice_reaps_once,
     the_owner_may_still_settle_what_is_overdue_and_not_reaped,
-    a_job_that_nobody_heard_of_for_a_day_is_still_found,
-    what_a_worker_holds_can_be_asked_for,
-    what_a_worker_holds_is_asked_by_tenant,
-    what_was_not_acked_with_others_is_still_held,
+    a_job_that_no_worker_extended_for_a_day_is_still_overdue,
+    claims_of_lists_the_jobs_of_a_worker,
+    claims_of_lists_the_jobs_of_one_tenant,
+    jobs_left_out_of_a_batch_of_acks_are_still_held,
 ];
 
 async fn overdue(queue: &TestStore) -> Vec<Overdue> {
@@ -194,7 +194,7 @@ async fn the_owner_may_still_settle_what_is_overdue_and_not_reaped(queue: TestSt
     assert!(overdue(&queue).await.is_empty());
 }
 
-async fn a_job_that_nobody_heard_of_for_a_day_is_still_found(queue: TestStore) {
+async fn a_job_that_no_worker_extended_for_a_day_is_still_overdue(queue: TestStore) {
     queue.heartbeat(&worker()).await;
     queue.running().await;
     queue.pass(86_400_000);
@@ -211,7 +211,7 @@ async fn claimed_by(queue: &TestStore, except: &[JobId]) -> BTreeSet<(JobId, u64
     leases.into_iter().map(|lease| (lease.job, lease.delivery)).collect()
 }
 
-async fn what_a_worker_holds_can_be_asked_for(queue: TestStore) {
+async fn claims_of_lists_the_jobs_of_a_worker(queue: TestStore) {
     queue.push(&[job("mail"), job("mail"), job("mail")]).await;
     let claims = queue.claim(2).await;
     queue.claim_as(&WorkerId::new("other"), "mail", 1).await;
@@ -227,7 +227,7 @@ async fn what_a_worker_holds_can_be_asked_for(queue: TestStore) {
 }
 
 /// Acks of many jobs at once, in another order than they were claimed in.
-async fn what_was_not_acked_with_others_is_still_held(queue: TestStore) {
+async fn jobs_left_out_of_a_batch_of_acks_are_still_held(queue: TestStore) {
     queue.push(&(0..9).map(|_| job("mail")).collect::<Vec<_>>()).await;
     let claims = queue.claim(9).await;
     let ack = async |places: &[usize]| {
@@ -244,7 +244,7 @@ async fn what_was_not_acked_with_others_is_still_held(queue: TestStore) {
     assert!(claimed_by(&queue, &[]).await.is_empty());
 }
 
-async fn what_a_worker_holds_is_asked_by_tenant(queue: TestStore) {
+async fn claims_of_lists_the_jobs_of_one_tenant(queue: TestStore) {
     let claim = queue.running().await;
     let nobody = foreign("mail").spec.topic.tenant;
     assert!(queue.store.claims_of(&nobody, &worker(), &HashSet::new()).await.unwrap().is_empty());

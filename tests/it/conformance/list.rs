@@ -26,7 +26,7 @@ super::cases![
     dead_jobs_deleted_page_by_page_are_all_seen_once,
     a_cursor_of_another_place_is_refused,
     a_listed_job_is_as_it_is_looked_up,
-    the_oldest_ready_job_is_told,
+    the_age_of_the_oldest_ready_job_is_shown,
 ];
 
 async fn page(queue: &TestStore, place: StateFilter, after: Option<&Cursor>, limit: usize) -> Page {
@@ -287,7 +287,7 @@ async fn a_listed_job_is_as_it_is_looked_up(queue: TestStore) {
     }
 }
 
-async fn the_oldest_ready_job_is_told(queue: TestStore) {
+async fn the_age_of_the_oldest_ready_job_is_shown(queue: TestStore) {
     queue.push(&[delayed("mail", 10)]).await;
     assert_eq!(queue.counts("mail").await.oldest_ready, None);
     queue.pass(10);

@@ -8,14 +8,14 @@ use gristmill_tests::wait::{SOON, until};
 
 super::cases![
     nothing_is_handed_out_of_a_paused_topic,
-    what_becomes_ready_meanwhile_is_handed_out_afterwards,
+    jobs_that_become_ready_during_a_pause_are_claimed_after_it,
     running_jobs_of_a_paused_topic_go_on,
-    whether_it_was_otherwise_before_is_told,
+    set_paused_returns_whether_it_changed_anything,
     a_topic_may_be_paused_before_it_has_a_job,
     other_topics_are_not_paused,
     a_paused_topic_is_not_wanted,
-    who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on,
-    a_pause_lasts_until_it_is_said_otherwise,
+    resuming_a_topic_wakes_waiting_workers,
+    a_pause_lasts_until_it_is_lifted,
 ];
 
 async fn pause(queue: &TestStore, paused: bool) -> bool {
@@ -35,7 +35,7 @@ async fn nothing_is_handed_out_of_a_paused_topic(queue: TestStore) {
     assert_eq!(queue.claim(5).await.len(), 1);
 }
 
-async fn what_becomes_ready_meanwhile_is_handed_out_afterwards(queue: TestStore) {
+async fn jobs_that_become_ready_during_a_pause_are_claimed_after_it(queue: TestStore) {
     let claim = queue.running().await;
     pause(&queue, true).await;
     let jobs = [job("mail"), delayed("mail", 10)];
@@ -57,7 +57,7 @@ async fn running_jobs_of_a_paused_topic_go_on(queue: TestStore) {
     assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
 }
 
-async fn whether_it_was_otherwise_before_is_told(queue: TestStore) {
+async fn set_paused_returns_whether_it_changed_anything(queue: TestStore) {
     assert!(!pause(&queue, false).await);
     assert!(pause(&queue, true).await);
     assert!(!pause(&queue, true).await);
@@ -93,7 +93,7 @@ async fn a_paused_topic_is_not_wanted(queue: TestStore) {
     assert_eq!(ready, [topic("audit"), topic("mail")]);
 }
 
-async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: TestStore) {
+async fn resuming_a_topic_wakes_waiting_workers(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     pause(&queue, true).await;
     assert!(queue.claim(1).await.is_empty());
@@ -106,7 +106,7 @@ async fn who_waits_for_ready_jobs_is_woken_when_a_topic_goes_on(queue: TestStore
     .await;
 }
 
-async fn a_pause_lasts_until_it_is_said_otherwise(mut queue: TestStore) {
+async fn a_pause_lasts_until_it_is_lifted(mut queue: TestStore) {
     queue.push(&[job("mail")]).await;
     pause(&queue, true).await;
     queue.pass(86_400_000 * 365);

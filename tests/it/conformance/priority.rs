@@ -9,7 +9,7 @@ use Priority::{High, Low, Normal};
 super::cases![
     of_eight_jobs_five_are_high_two_normal_and_one_low,
     turns_go_on_from_claim_to_claim,
-    turns_go_on_when_the_store_is_opened_again,
+    priority_turns_continue_after_the_store_is_reopened,
     the_highest_that_waits_takes_the_turn_of_one_that_does_not,
     among_equals_the_one_that_became_ready_first_is_first,
     with_normal_jobs_alone_no_turn_is_counted,
@@ -51,7 +51,7 @@ async fn turns_go_on_from_claim_to_claim(queue: TestStore) {
     assert_eq!(taken, [Priority::TURNS, Priority::TURNS].concat());
 }
 
-async fn turns_go_on_when_the_store_is_opened_again(mut queue: TestStore) {
+async fn priority_turns_continue_after_the_store_is_reopened(mut queue: TestStore) {
     backlog(&queue).await;
     queue.claim(4).await;
     queue.reopen().await;

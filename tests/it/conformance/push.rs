@@ -18,7 +18,7 @@ super::cases![
     tenants_are_kept_apart,
     answers_keep_the_order_of_a_batch_of_many_tenants,
     an_empty_push_is_answered_with_nothing,
-    what_was_pushed_is_there_when_the_store_is_opened_again,
+    jobs_survive_closing_and_opening_the_store,
 ];
 
 async fn a_job_is_pushed_claimed_and_acked(queue: TestStore) {
@@ -139,7 +139,7 @@ async fn an_empty_push_is_answered_with_nothing(queue: TestStore) {
     assert!(queue.store.tenants().await.unwrap().is_empty());
 }
 
-async fn what_was_pushed_is_there_when_the_store_is_opened_again(mut queue: TestStore) {
+async fn jobs_survive_closing_and_opening_the_store(mut queue: TestStore) {
     let (pushed, later) = (job("mail"), delayed("mail", 1000));
     queue.push(&[pushed.clone(), later.clone()]).await;
     let claim = queue.claim_one().await;

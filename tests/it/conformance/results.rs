@@ -17,7 +17,7 @@ super::cases![
     the_result_of_a_dead_job_outlives_its_deletion,
     a_respawned_job_has_no_result,
     an_attempt_that_is_not_the_last_leaves_no_result,
-    a_finished_job_tells_its_attempts,
+    a_finished_job_shows_its_attempts,
 ];
 
 const KEEP: Duration = Duration::from_secs(3600);
@@ -93,7 +93,7 @@ async fn an_attempt_that_is_not_the_last_leaves_no_result(queue: TestStore) {
     }
 }
 
-async fn a_finished_job_tells_its_attempts(queue: TestStore) {
+async fn a_finished_job_shows_its_attempts(queue: TestStore) {
     let claim = queue.running().await;
     queue.settle(&claim, retry(0)).await;
     let claim = queue.claim_one().await;

@@ -12,17 +12,17 @@ use tokio::time::timeout;
 
 super::cases![
     ready_is_said_when_a_topic_was_empty_and_only_then,
-    ready_is_said_again_once_a_claim_found_the_topic_empty,
+    the_ready_signal_is_sent_again_after_a_claim_found_the_topic_empty,
     retry_migrate_follow_ups_and_respawn_say_ready_too,
     due_is_said_only_if_nothing_is_due_earlier,
-    whoever_waits_for_a_job_is_told_of_its_end,
-    an_attempt_that_is_not_the_last_is_no_end,
-    whoever_waits_for_a_cancelled_job_is_told,
-    the_worker_of_a_cancelled_job_is_told,
-    signals_are_heard_by_every_listener,
+    waiting_for_a_job_ends_with_the_job,
+    an_attempt_before_the_last_does_not_end_the_job,
+    waiting_for_a_cancelled_job_ends,
+    the_worker_of_a_cancelled_job_is_notified,
+    every_subscriber_receives_signals,
     a_tenants_signals_are_its_own,
     wanted_names_ready_topics,
-    a_slow_receiver_is_told_that_signals_were_lost,
+    a_slow_receiver_gets_the_signal_lost,
 ];
 
 async fn listen(queue: &TestStore) -> Receiver<Signal> {
@@ -43,7 +43,7 @@ async fn ready_is_said_when_a_topic_was_empty_and_only_then(queue: TestStore) {
     assert_eq!(next(&mut signals).await, Signal::Ready(topic("other")), "nothing for what was not empty");
 }
 
-async fn ready_is_said_again_once_a_claim_found_the_topic_empty(queue: TestStore) {
+async fn the_ready_signal_is_sent_again_after_a_claim_found_the_topic_empty(queue: TestStore) {
     queue.push(&[job("mail"), job("mail"), job("mail")]).await;
     assert_eq!(queue.claim(9).await.len(), 3);
     let mut signals = listen(&queue).await;
@@ -84,7 +84,7 @@ async fn due_is_said_only_if_nothing_is_due_earlier(queue: TestStore) {
     assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(500)));
 }
 
-async fn whoever_waits_for_a_job_is_told_of_its_end(queue: TestStore) {
+async fn waiting_for_a_job_ends_with_the_job(queue: TestStore) {
     let mut waited_for = job("mail");
     waited_for.spec.keep_result = Some(Duration::from_secs(60));
     queue.push(&[waited_for.clone(), job("mail")]).await;
@@ -96,7 +96,7 @@ async fn whoever_waits_for_a_job_is_told_of_its_end(queue: TestStore) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waited_for.spec.id));
 }
 
-async fn an_attempt_that_is_not_the_last_is_no_end(queue: TestStore) {
+async fn an_attempt_before_the_last_does_not_end_the_job(queue: TestStore) {
     let claim = queue.running().await;
     let mut signals = listen(&queue).await;
     queue.settle_with(Settlement { notify: true, ..settlement(&claim, retry(0)) }).await;
@@ -109,7 +109,7 @@ async fn an_attempt_that_is_not_the_last_is_no_end(queue: TestStore) {
     assert!(signals.try_recv().is_err(), "one end is told once");
 }
 
-async fn whoever_waits_for_a_cancelled_job_is_told(queue: TestStore) {
+async fn waiting_for_a_cancelled_job_ends(queue: TestStore) {
     let mut waiting = job("mail");
     waiting.spec.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&waiting)).await;
@@ -118,7 +118,7 @@ async fn whoever_waits_for_a_cancelled_job_is_told(queue: TestStore) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waiting.spec.id));
 }
 
-async fn the_worker_of_a_cancelled_job_is_told(queue: TestStore) {
+async fn the_worker_of_a_cancelled_job_is_notified(queue: TestStore) {
     let claim = queue.running().await;
     let mut signals = listen(&queue).await;
     queue.store.cancel(&tenant(), std::slice::from_ref(&claim.lease.job)).await.unwrap();
@@ -128,7 +128,7 @@ async fn the_worker_of_a_cancelled_job_is_told(queue: TestStore) {
     assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), claim.lease.job));
 }
 
-async fn signals_are_heard_by_every_listener(queue: TestStore) {
+async fn every_subscriber_receives_signals(queue: TestStore) {
     let mut listeners = [listen(&queue).await, listen(&queue).await];
     queue.push(&[job("mail")]).await;
     for signals in &mut listeners {
@@ -155,7 +155,7 @@ async fn wanted_names_ready_topics(queue: TestStore) {
     assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready.is_empty());
 }
 
-async fn a_slow_receiver_is_told_that_signals_were_lost(queue: TestStore) {
+async fn a_slow_receiver_gets_the_signal_lost(queue: TestStore) {
     let mut signals = listen(&queue).await;
     let mut topics = 0..;
     // More is said between two looks than may wait; so sooner or later something must have been dropped.

@@ -13,20 +13,20 @@ use tokio::time::timeout;
 
 super::cases![
     a_token_is_found_as_it_was_added,
-    a_text_that_is_a_token_already_stays_what_it_is,
-    a_token_that_nobody_added_is_not_found,
+    adding_a_token_twice_changes_nothing,
+    an_unknown_token_is_not_found,
     a_revoked_token_is_gone,
     a_tenants_tokens_are_listed_without_those_of_others,
     a_tenant_named_like_something_of_ours_has_tokens_of_its_own,
     tokens_are_listed_in_the_order_in_which_they_were_made,
-    a_token_lets_in_until_it_expires_and_not_a_moment_longer,
-    one_that_has_expired_is_listed_and_counts_until_it_is_revoked,
+    a_token_is_valid_until_the_moment_it_expires,
+    an_expired_token_is_listed_and_counts_until_it_is_revoked,
     limits_are_replaced_whole,
     limits_of_no_token_are_not_kept,
     a_tenant_may_have_so_many_tokens_and_no_more,
-    whoever_listens_hears_of_every_change,
-    a_change_that_changed_nothing_is_not_told,
-    a_listener_that_falls_behind_sees_the_end,
+    the_event_stream_has_every_change,
+    a_change_without_effect_emits_no_event,
+    a_slow_reader_of_events_sees_the_end,
     tokens_outlive_the_process,
 ];
 
@@ -84,7 +84,7 @@ async fn a_token_is_found_as_it_was_added(queue: TestStore) {
     assert!(queue.store.has_tokens().await.unwrap());
 }
 
-async fn a_text_that_is_a_token_already_stays_what_it_is(queue: TestStore) {
+async fn adding_a_token_twice_changes_nothing(queue: TestStore) {
     let first = add(&queue, &new("a")).await;
     let again = NewToken { tenant: None, scopes: Scope::ALL.into(), limits: limits(), ..new("a") };
     assert_eq!(queue.store.add_token(&again).await.unwrap(), TokenAdded::Exists);
@@ -92,7 +92,7 @@ async fn a_text_that_is_a_token_already_stays_what_it_is(queue: TestStore) {
     assert_eq!(listed(&queue, None).await, [first]);
 }
 
-async fn a_token_that_nobody_added_is_not_found(queue: TestStore) {
+async fn an_unknown_token_is_not_found(queue: TestStore) {
     add(&queue, &new("a")).await;
     for text in ["", "A", "b", "a "] {
         assert!(find(&queue, text).await.is_none(), "{text}");
@@ -144,7 +144,7 @@ async fn tokens_are_listed_in_the_order_in_which_they_were_made(queue: TestStore
     assert_eq!(listed(&queue, None).await, made);
 }
 
-async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: TestStore) {
+async fn a_token_is_valid_until_the_moment_it_expires(queue: TestStore) {
     add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
     queue.pass(9);
     assert_eq!(find(&queue, "a").await.unwrap().expires_in, Some(Duration::from_millis(1)));
@@ -152,7 +152,7 @@ async fn a_token_lets_in_until_it_expires_and_not_a_moment_longer(queue: TestSto
     assert!(find(&queue, "a").await.is_none());
 }
 
-async fn one_that_has_expired_is_listed_and_counts_until_it_is_revoked(queue: TestStore) {
+async fn an_expired_token_is_listed_and_counts_until_it_is_revoked(queue: TestStore) {
     let token = add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
     queue.pass(86_400_000);
     assert_eq!(listed(&queue, Some(&tenant())).await, std::slice::from_ref(&token));
@@ -191,7 +191,7 @@ async fn a_tenant_may_have_so_many_tokens_and_no_more(queue: TestStore) {
     add(&queue, &new("more")).await;
 }
 
-async fn whoever_listens_hears_of_every_change(queue: TestStore) {
+async fn the_event_stream_has_every_change(queue: TestStore) {
     let mut listeners = [queue.token_changes().await, queue.token_changes().await];
     let (a, b) = (add(&queue, &new("a")).await, add(&queue, &NewToken { tenant: None, ..new("b") }).await);
     queue.store.set_token_limits(&b.id, limits()).await.unwrap();
@@ -203,7 +203,7 @@ async fn whoever_listens_hears_of_every_change(queue: TestStore) {
     }
 }
 
-async fn a_change_that_changed_nothing_is_not_told(queue: TestStore) {
+async fn a_change_without_effect_emits_no_event(queue: TestStore) {
     let a = add(&queue, &new("a")).await;
     let mut changes = queue.token_changes().await;
     queue.store.add_token(&new("a")).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_change_that_changed_nothing_is_not_told(queue: TestStore) {
     assert!(changes.try_recv().is_err());
 }
 
-async fn a_listener_that_falls_behind_sees_the_end(queue: TestStore) {
+async fn a_slow_reader_of_events_sees_the_end(queue: TestStore) {
     let mut changes = queue.token_changes().await;
     let token = add(&queue, &new("a")).await;
     // More is said than may wait; what could not be said must not be taken for silence.

@@ -12,19 +12,19 @@ use gristmill_tests::test_store::{
 super::cases![
     waiting_and_dead_jobs_go_out_in_order,
     running_jobs_stay,
-    looking_at_what_goes_out_changes_nothing,
+    exporting_changes_nothing,
     outgoing_jobs_are_read_in_bounded_numbers,
     jobs_arrive_with_all_that_is_known_about_them,
     arrived_jobs_keep_their_order,
     arrived_jobs_are_not_counted_as_pushed,
     a_job_that_became_due_on_the_way_is_delayed_until_it_is_migrated,
-    a_job_is_taken_in_once_even_if_it_is_over_by_then,
+    an_import_stores_a_job_once_even_if_the_job_has_ended,
     an_id_that_is_taken_is_not_taken_in,
     forgotten_marks_let_a_job_come_again,
     a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten,
     a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id,
     a_store_that_is_moved_into_itself_keeps_its_jobs,
-    what_is_let_go_of_is_gone_and_uncounted,
+    remove_exported_removes_jobs_without_counting_them,
     running_jobs_are_not_let_go_of,
     a_unique_value_moves_with_its_job,
     a_unique_value_that_another_job_holds_is_left_to_it,
@@ -81,7 +81,7 @@ async fn running_jobs_stay(queue: TestStore) {
     assert!(exported(&queue).await.is_empty());
 }
 
-async fn looking_at_what_goes_out_changes_nothing(queue: TestStore) {
+async fn exporting_changes_nothing(queue: TestStore) {
     filled(&queue).await;
     let before = queue.counts("mail").await;
     assert_eq!(exported(&queue).await, exported(&queue).await);
@@ -157,7 +157,7 @@ async fn a_job_that_became_due_on_the_way_is_delayed_until_it_is_migrated(queue:
     assert_eq!(there.places().await, [1, 0, 0, 0]);
 }
 
-async fn a_job_is_taken_in_once_even_if_it_is_over_by_then(queue: TestStore) {
+async fn an_import_stores_a_job_once_even_if_the_job_has_ended(queue: TestStore) {
     queue.push(&[job("mail")]).await;
     let out = exported(&queue).await;
     let there = queue.another().await;
@@ -225,7 +225,7 @@ async fn a_store_that_is_moved_into_itself_keeps_its_jobs(queue: TestStore) {
     assert_eq!(stored_ids(&exported(&queue).await), order);
 }
 
-async fn what_is_let_go_of_is_gone_and_uncounted(queue: TestStore) {
+async fn remove_exported_removes_jobs_without_counting_them(queue: TestStore) {
     let order = filled(&queue).await;
     let before = queue.counts("mail").await.totals;
     let asked = [order.clone(), vec!["unknown".parse().unwrap(), order[0].clone()]].concat();

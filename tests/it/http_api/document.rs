@@ -165,7 +165,7 @@ async fn first_told(body: &mut Incoming) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_stream_tells_what_the_document_says() {
+async fn every_stream_matches_the_document() {
     let runner = runner(On::Memory).await;
     let document = document(&runner).await;
     let push = async |job: Value| runner.client().post("/v1/tenants/default/topics/echo/jobs", &job).await;

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 use super::{NOBODY, refused, runner};
 
 on_both_stores! {
-    what_is_no_document_is_refused_and_stores_nothing
+    a_malformed_body_is_refused_and_nothing_is_stored
     numbers_out_of_range_are_refused
-    names_that_are_none_are_refused_in_every_spelling
+    invalid_names_are_refused_in_every_spelling
     compressed_bodies_are_held_to_the_limits_they_inflate_to
-    answers_are_compressed_for_whoever_asks
+    answers_are_compressed_on_request
     heads_that_are_too_large_are_refused
     a_client_that_goes_away_in_the_middle_leaves_nothing_behind
 }
@@ -39,7 +39,7 @@ async fn stored(runner: &TestRunner) -> u64 {
     counts.iter().map(|counts| counts.ready + counts.delayed).sum()
 }
 
-async fn what_is_no_document_is_refused_and_stores_nothing(runner: TestRunner) {
+async fn a_malformed_body_is_refused_and_nothing_is_stored(runner: TestRunner) {
     let deep = format!("{{\"metadata\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let bodies: [&[u8]; 21] = [
         b"",
@@ -106,7 +106,7 @@ async fn numbers_out_of_range_are_refused(runner: TestRunner) {
     assert_eq!(stored(&runner).await, 3);
 }
 
-async fn names_that_are_none_are_refused_in_every_spelling(runner: TestRunner) {
+async fn invalid_names_are_refused_in_every_spelling(runner: TestRunner) {
     let longer = "a".repeat(129);
     let names = ["%2e%2e", "..%2f..%2fetc", "%00", "a%00b", "%ff%fe", "-a", "a%20b", "%F0%9F%98%80", &longer];
     for name in names {
@@ -149,7 +149,7 @@ async fn compressed_bodies_are_held_to_the_limits_they_inflate_to(runner: TestRu
     assert_eq!(stored(&runner).await, 1);
 }
 
-async fn answers_are_compressed_for_whoever_asks(runner: TestRunner) {
+async fn answers_are_compressed_on_request(runner: TestRunner) {
     let ask = async |accept: &str| {
         let request = Request::get("/v1/openapi.json").header("accept-encoding", accept);
         runner.client().send(request, Vec::new()).await

@@ -12,7 +12,7 @@ on_both_stores! {
     a_key_with_another_request_is_refused
     each_job_of_many_has_its_part_of_the_key
     a_key_is_a_topics_own
-    a_key_that_is_none_is_refused
+    an_invalid_key_is_refused
 }
 
 async fn pushed(runner: &TestRunner) -> u64 {
@@ -70,7 +70,7 @@ async fn a_key_is_a_topics_own(runner: TestRunner) {
     assert_eq!(push_with_key(&runner, other_tenant, "key", &json!({})).await.status, 201);
 }
 
-async fn a_key_that_is_none_is_refused(runner: TestRunner) {
+async fn an_invalid_key_is_refused(runner: TestRunner) {
     let longest = "k".repeat(255);
     assert_eq!(push_with_key(&runner, NOBODY, &longest, &json!({})).await.status, 201);
     for bad in ["", "a b", "a\tb", &"k".repeat(256)] {

@@ -24,7 +24,7 @@ fn raise_files() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_idle_connections_keep_nobody_out() {
+async fn ten_thousand_idle_connections_do_not_block_new_ones() {
     let connections = raise_files().saturating_sub(4000).min(10_000);
     let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
     let _server = project.serve().await;

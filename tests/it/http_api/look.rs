@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use super::{ECHO, NOBODY, PUPPET, job_path, refused, runner, script, until_state};
 
 on_both_stores! {
-    a_wait_ends_with_the_job
+    waiting_ends_when_the_job_ends
     a_wait_ends_with_a_job_of_which_nothing_is_kept
     a_wait_ends_by_itself
-    a_follower_hears_every_state_until_the_end
+    an_event_stream_of_a_job_has_every_state_until_the_end
     a_job_is_cancelled_once
-    what_is_unknown_is_not_waited_for
+    waiting_for_an_unknown_job_ends_at_once
     a_request_keeps_its_id
 }
 
@@ -31,7 +31,7 @@ async fn running(runner: &TestRunner, job: &Value) -> Value {
     id
 }
 
-async fn a_wait_ends_with_the_job(runner: TestRunner) {
+async fn waiting_ends_when_the_job_ends(runner: TestRunner) {
     let mut job = slow();
     job["keep_result_ms"] = json!(600_000);
     let id = running(&runner, &job).await;
@@ -58,7 +58,7 @@ async fn a_wait_ends_by_itself(runner: TestRunner) {
     assert_eq!((&view["state"], &view["id"]), (&json!("ready"), &id));
 }
 
-async fn a_follower_hears_every_state_until_the_end(runner: TestRunner) {
+async fn an_event_stream_of_a_job_has_every_state_until_the_end(runner: TestRunner) {
     let id = running(&runner, &slow()).await;
     let request = Request::get(job_path(&id)).header("accept", "text/event-stream");
     let mut response = runner.client().begin(request, Vec::new()).await;
@@ -86,7 +86,7 @@ async fn a_job_is_cancelled_once(runner: TestRunner) {
     refused(&runner.client().delete("/v1/tenants/default/jobs/unheard-of").await, 404, "job-unknown");
 }
 
-async fn what_is_unknown_is_not_waited_for(runner: TestRunner) {
+async fn waiting_for_an_unknown_job_ends_at_once(runner: TestRunner) {
     let path = "/v1/tenants/default/jobs/unheard-of";
     refused(&runner.client().get(&format!("{path}?wait_ms=60000")).await, 404, "job-unknown");
     let request = Request::get(path).header("accept", "text/html, text/event-stream;q=0.9");

@@ -13,13 +13,13 @@ use super::{ECHO, NOBODY, job_path, refused, runner};
 
 on_both_stores! {
     a_pushed_document_is_stored_as_it_is_written
-    everything_that_can_be_said_of_a_job_is_heard
+    every_field_of_a_job_reaches_the_handler
     bytes_of_any_other_media_type_are_the_job
     many_jobs_are_answered_one_by_one
     a_body_at_the_limit_is_taken_and_one_byte_more_is_not
     a_push_that_waits_is_answered_with_the_result
     an_id_or_a_unique_value_that_is_there_stores_nothing
-    what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due
+    delayed_jobs_of_a_tenant_outside_the_manifest_become_due
 }
 
 async fn stored(runner: &TestRunner, answer: &Answer) -> gristmill::job::Job {
@@ -45,7 +45,7 @@ async fn a_pushed_document_is_stored_as_it_is_written(runner: TestRunner) {
     assert_eq!((job.spec.body.data.len(), job.spec.body.content_type), (0, None));
 }
 
-async fn everything_that_can_be_said_of_a_job_is_heard(runner: TestRunner) {
+async fn every_field_of_a_job_reaches_the_handler(runner: TestRunner) {
     let said = json!({
         "id": "j", "body_base64": STANDARD.encode([0, 255]), "content_type": "image/x", "at_ms": 4_000_000_000_000_u64,
         "priority": "high", "unique": { "value": "u", "window_ms": 1000 }, "attempts_max": 7, "ttl_ms": 2000,
@@ -138,7 +138,7 @@ async fn an_id_or_a_unique_value_that_is_there_stores_nothing(runner: TestRunner
     assert_eq!(runner.client().get(&job_path(&other.json()["id"])).await.status, 200);
 }
 
-async fn what_is_delayed_for_a_tenant_that_no_manifest_names_becomes_due(runner: TestRunner) {
+async fn delayed_jobs_of_a_tenant_outside_the_manifest_become_due(runner: TestRunner) {
     let answer = runner.client().post("/v1/tenants/visitor/topics/t/jobs", &json!({ "delay_ms": 50 })).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let due =

@@ -69,7 +69,7 @@ async fn slow_bodies_take_their_turns_and_others_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_too_many_is_told_to_come_back() {
+async fn a_waiting_request_over_the_limit_is_refused_with_retry_after() {
     let runner = runner(HttpLimits { waits: 1, at_once: 1, ..HttpLimits::default() }).await;
     runner.client().post(NOBODY, &json!({ "id": "j" })).await;
     let follow = Request::get("/v1/tenants/default/jobs/j").header("accept", "text/event-stream");
@@ -87,7 +87,7 @@ async fn one_that_waits_too_many_is_told_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_all_connections_are_taken_the_longest_idle_one_goes() {
+async fn the_longest_idle_connection_is_closed_when_all_are_taken() {
     // So many that the latest has others before it, should the longest idle one take its time to go.
     const CONNECTIONS: usize = 100;
     let runner = runner(HttpLimits { connections: CONNECTIONS, ..HttpLimits::default() }).await;

@@ -26,8 +26,8 @@ async fn runner(on: On) -> TestRunner {
 
 on_both_stores! {
     every_topic_says_why_it_is_idle
-    counts_and_rates_are_told
-    a_topic_that_nobody_knows_is_not_found
+    topics_show_counts_and_rates
+    an_unknown_topic_is_not_found
 }
 
 async fn topic(runner: &TestRunner, name: &str) -> Value {
@@ -53,7 +53,7 @@ async fn every_topic_says_why_it_is_idle(runner: TestRunner) {
     until("it to be forgotten", SOON, async || (reason("broken").await == "no-handler").then_some(())).await;
 }
 
-async fn counts_and_rates_are_told(runner: TestRunner) {
+async fn topics_show_counts_and_rates(runner: TestRunner) {
     let path = format!("{ECHO}?wait_ms=60000");
     assert_eq!(topic(&runner, "echo").await["rates"], Value::Null);
     runner.client().post(&path, &json!({ "body": 1 })).await;
@@ -72,7 +72,7 @@ async fn counts_and_rates_are_told(runner: TestRunner) {
     assert_eq!(names, ["broken", "echo", "elsewhere", "puppet", "wants-clock", "without"]);
 }
 
-async fn a_topic_that_nobody_knows_is_not_found(runner: TestRunner) {
+async fn an_unknown_topic_is_not_found(runner: TestRunner) {
     refused(&runner.client().get("/v1/tenants/default/topics/unheard-of").await, 404, "topic-unknown");
     refused(&runner.client().get("/v1/tenants/acme/topics/echo").await, 404, "topic-unknown");
     assert_eq!(runner.client().get("/v1/tenants/acme/topics").await.json(), json!({ "topics": [] }));

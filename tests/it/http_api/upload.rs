@@ -23,7 +23,7 @@ async fn runner(on: On) -> TestRunner {
 
 on_both_stores! {
     an_uploaded_component_serves_when_the_answer_comes
-    what_fails_a_check_changes_nothing
+    a_component_that_fails_a_check_changes_nothing
     a_component_is_taken_away_and_its_jobs_wait
     a_file_of_no_topic_is_not_written
 }
@@ -60,7 +60,7 @@ async fn an_uploaded_component_serves_when_the_answer_comes(runner: TestRunner) 
     assert!(other.status == 200 && other.json()["version"] != first.json()["version"], "{}", other.text());
 }
 
-async fn what_fails_a_check_changes_nothing(runner: TestRunner) {
+async fn a_component_that_fails_a_check_changes_nothing(runner: TestRunner) {
     let first = upload(&runner, "greet", file(guests::ECHO)).await;
     let truncated = file(guests::RESIZE_IMAGE)[..20_000].to_vec();
     for bad in [b"no component".to_vec(), b"\0asm\x0d\0\x01\0".to_vec(), truncated, Vec::new()] {

@@ -66,7 +66,7 @@ async fn a_request_ends_when_its_time_is_up_and_the_guest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_wait_for_answers_hold_up_nobody_else() {
+async fn jobs_that_wait_for_http_answers_delay_no_other_job() {
     let (runner, slow) = (runner().await, Server::start(|_| Answer::Held).await);
     let jobs: Vec<NewJob> =
         (0..1000).map(|_| NewJob { spec: spec("narrow", &Call::get(slow.url("/")).alone()), due: Due::Now }).collect();

@@ -21,7 +21,7 @@ async fn a_granted_request_gets_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn this_machine_is_not_reached_unless_it_is_granted() {
+async fn a_guest_cannot_reach_loopback_without_a_grant() {
     let (runner, server) = (runner().await, Server::start(|_| Answer::ok("inside")).await);
     let hosts = ["localhost", "127.0.0.1", "0x7f000001", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]"];
     let urls = hosts.map(|host| Call::get(format!("http://{host}:{}/", server.port())));

@@ -13,7 +13,7 @@ on_both_stores! {
     a_dead_job_that_is_acked_is_dead_no_more
     an_ack_of_something_else_is_no_error_and_changes_nothing
     a_late_ack_does_not_end_another_clients_run
-    a_late_ack_of_a_job_that_nobody_has_ends_it
+    a_late_ack_ends_a_job_that_no_client_holds
 }
 
 async fn ack(client: &Client, queue: &str, id: &str) {
@@ -76,7 +76,7 @@ async fn a_late_ack_does_not_end_another_clients_run(runner: TestRunner) {
     assert!(view(&runner, &id).await.is_none());
 }
 
-async fn a_late_ack_of_a_job_that_nobody_has_ends_it(runner: TestRunner) {
+async fn a_late_ack_ends_a_job_that_no_client_holds(runner: TestRunner) {
     let client = Client::of(&runner);
     let id = client.publish("q?tries=3", "").await;
     client.consume("q?ttr=0").await;

@@ -15,10 +15,10 @@ use super::{Client, error, runner};
 on_both_stores! {
     tokens_are_made_listed_by_id_and_deleted
     a_token_may_be_brought
-    what_makes_no_token_is_refused_in_lmstfys_words
+    a_malformed_token_request_gets_lmstfys_error
     a_limit_is_added_set_shown_and_deleted
     limits_that_make_no_sense_are_refused
-    namespaces_and_queues_are_told
+    namespaces_and_queues_are_listed
     the_access_log_can_be_switched
 }
 
@@ -67,7 +67,7 @@ async fn a_token_may_be_brought(runner: TestRunner) {
     assert_eq!((answer.status, &answer.json()["token"]), (201, &"01ARZ3NDEKTSV4RRFFQ69G5FAW".into()));
 }
 
-async fn what_makes_no_token_is_refused_in_lmstfys_words(runner: TestRunner) {
+async fn a_malformed_token_request_gets_lmstfys_error(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
     let long = "n".repeat(256);
     for (path, text) in [
@@ -122,7 +122,7 @@ async fn limits_that_make_no_sense_are_refused(runner: TestRunner) {
     assert_eq!(post(&admin, "/token/ns/01234567890123456789/limit", &most.to_string()).await.status, 404);
 }
 
-async fn namespaces_and_queues_are_told(runner: TestRunner) {
+async fn namespaces_and_queues_are_listed(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     client.publish("q1", "").await;

@@ -16,9 +16,9 @@ on_both_stores! {
     parameters_of_a_consume_are_refused_in_lmstfys_words
     a_long_poll_ends_with_the_first_job
     a_long_poll_ends_with_its_timeout
-    each_job_wakes_one_of_those_who_wait
+    each_job_wakes_one_waiting_client
     a_batch_that_waits_gets_what_there_is
-    consume_goes_on_past_jobs_whose_time_is_over_and_counts_them
+    consume_skips_and_counts_expired_jobs
     a_job_is_due_again_when_its_ttr_ends_and_dead_after_its_last_try
     a_ttr_of_zero_is_over_at_once
     a_paused_queue_gives_nothing
@@ -116,7 +116,7 @@ async fn a_long_poll_ends_with_its_timeout(runner: TestRunner) {
     assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
-async fn each_job_wakes_one_of_those_who_wait(runner: TestRunner) {
+async fn each_job_wakes_one_waiting_client(runner: TestRunner) {
     const MANY: usize = 20;
     let client = Client::of(&runner);
     let waiting: Vec<_> = (0..MANY)
@@ -148,7 +148,7 @@ async fn a_batch_that_waits_gets_what_there_is(runner: TestRunner) {
     assert_eq!(waiting.await.unwrap()[0]["job_id"], id);
 }
 
-async fn consume_goes_on_past_jobs_whose_time_is_over_and_counts_them(runner: TestRunner) {
+async fn consume_skips_and_counts_expired_jobs(runner: TestRunner) {
     let client = Client::of(&runner);
     for _ in 0..30 {
         client.publish("q?delay=1&ttl=1", "over").await;

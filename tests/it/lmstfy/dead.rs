@@ -7,7 +7,7 @@ use super::{Client, data, error, runner};
 
 on_both_stores! {
     no_dead_letter_is_an_empty_head
-    the_head_is_the_oldest
+    the_oldest_job_is_claimed_first
     the_oldest_are_respawned_first_and_can_be_consumed
     the_oldest_are_deleted_first
     limits_and_times_are_refused_in_lmstfys_words
@@ -38,7 +38,7 @@ async fn head(client: &Client) -> (u64, String) {
     (dead["deadletter_size"].as_u64().unwrap(), dead["deadletter_head"].as_str().unwrap().to_owned())
 }
 
-async fn the_head_is_the_oldest(runner: TestRunner) {
+async fn the_oldest_job_is_claimed_first(runner: TestRunner) {
     let client = Client::of(&runner);
     let [oldest, ..] = three(&client).await;
     assert_eq!(head(&client).await, (3, oldest));

@@ -9,13 +9,13 @@ use serde_json::json;
 use super::{Client, error, runner};
 
 on_both_stores! {
-    what_is_not_there_is_told_in_lmstfys_words
+    an_unknown_job_gets_lmstfys_error
     a_slash_too_many_is_redirected
     pages_of_other_sites_are_kept_out
     a_head_consumes_nothing
 }
 
-async fn what_is_not_there_is_told_in_lmstfys_words(runner: TestRunner) {
+async fn an_unknown_job_gets_lmstfys_error(runner: TestRunner) {
     let client = Client::of(&runner);
     for request in [
         Request::post(client.path("q")),
@@ -61,7 +61,7 @@ async fn a_head_consumes_nothing(runner: TestRunner) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_api_where_the_settings_want_none() {
+async fn a_disabled_api_is_not_served() {
     let lmstfy = LmstfySettings { enabled: false, ..LmstfySettings::default() };
     let settings = HttpServerSettings { lmstfy, ..HttpServerSettings::default() };
     let runner = TestRunner::start_with(settings, On::Memory, "", &[]).await;

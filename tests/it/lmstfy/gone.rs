@@ -11,7 +11,7 @@ use super::{Client, counts, runner, view};
 
 on_both_stores! {
     a_long_poll_that_was_given_up_takes_nothing
-    whoever_hangs_up_at_the_moment_of_the_answer_loses_nothing
+    a_client_that_hangs_up_at_the_moment_of_the_answer_loses_nothing
     an_answer_that_was_not_read_is_taken_back
     an_answer_that_was_read_is_not_taken_back
 }
@@ -41,7 +41,7 @@ async fn a_long_poll_that_was_given_up_takes_nothing(runner: TestRunner) {
     until_untouched(&runner, &client, &id).await;
 }
 
-async fn whoever_hangs_up_at_the_moment_of_the_answer_loses_nothing(runner: TestRunner) {
+async fn a_client_that_hangs_up_at_the_moment_of_the_answer_loses_nothing(runner: TestRunner) {
     let client = Client::of(&runner);
     for _ in 0..30 {
         let waiting = ask(&client, "q?ttr=600&timeout=600").await;

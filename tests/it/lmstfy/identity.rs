@@ -10,12 +10,12 @@ use super::admin::token;
 use super::{Client, error, runner};
 
 on_both_stores! {
-    without_tokens_whoever_comes_is_let_in
+    without_tokens_every_request_is_allowed
     with_tokens_only_their_holders_are_let_in
-    a_token_is_said_in_a_header_or_in_the_query
-    a_pool_before_the_token_is_the_default_one_or_not_there
-    a_token_opens_its_own_namespace_and_none_that_looks_like_it
-    a_revoked_token_lets_nobody_in
+    a_token_comes_in_a_header_or_in_the_query
+    a_token_may_name_the_default_pool_and_no_other
+    a_token_is_valid_for_its_namespace_only
+    a_revoked_token_is_refused
     a_token_may_do_what_its_scopes_say
 }
 
@@ -23,7 +23,7 @@ fn told(answer: &Answer) -> (u16, String) {
     (answer.status, error(answer))
 }
 
-async fn without_tokens_whoever_comes_is_let_in(runner: TestRunner) {
+async fn without_tokens_every_request_is_allowed(runner: TestRunner) {
     let client = Client::of(&runner);
     client.publish("q", "").await;
     client.with_token("any at all").publish("q", "").await;
@@ -41,7 +41,7 @@ async fn with_tokens_only_their_holders_are_let_in(runner: TestRunner) {
     client.with_token(&token).publish("q", "").await;
 }
 
-async fn a_token_is_said_in_a_header_or_in_the_query(runner: TestRunner) {
+async fn a_token_comes_in_a_header_or_in_the_query(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
@@ -50,7 +50,7 @@ async fn a_token_is_said_in_a_header_or_in_the_query(runner: TestRunner) {
     assert_eq!(answer.status, 401, "the header comes first");
 }
 
-async fn a_pool_before_the_token_is_the_default_one_or_not_there(runner: TestRunner) {
+async fn a_token_may_name_the_default_pool_and_no_other(runner: TestRunner) {
     let client = Client::of(&runner);
     assert_eq!(told(&client.with_token("other:x").get("q").await), (404, "pool not found".into()));
     let admin = runner.lmstfy_admin();
@@ -60,7 +60,7 @@ async fn a_pool_before_the_token_is_the_default_one_or_not_there(runner: TestRun
     assert_eq!(told(&client.with_token("default:").get("q").await), (401, "token not found".into()));
 }
 
-async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(runner: TestRunner) {
+async fn a_token_is_valid_for_its_namespace_only(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
@@ -72,7 +72,7 @@ async fn a_token_opens_its_own_namespace_and_none_that_looks_like_it(runner: Tes
     assert_eq!(told(&client.within("other").with_token(&token).get("q").await), (401, "invalid token".into()));
 }
 
-async fn a_revoked_token_lets_nobody_in(runner: TestRunner) {
+async fn a_revoked_token_is_refused(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
     let (kept, revoked) = (token(&admin, "ns").await, token(&admin, "ns").await);
     let client = Client::of(&runner).with_token(&revoked);

@@ -14,7 +14,7 @@ on_both_stores! {
     a_body_may_be_empty_or_any_bytes_up_to_a_mebibyte
     parameters_are_checked_in_order_and_refused_in_lmstfys_words
     names_are_checked_before_anything_else
-    a_delayed_job_is_nobodys_before_its_time
+    a_delayed_job_cannot_be_claimed_before_it_is_due
     a_ttl_of_zero_is_for_ever
     attributes_come_back_if_the_version_is_asked_for
     sixteen_attributes_are_allowed_and_not_one_more
@@ -99,7 +99,7 @@ async fn names_are_checked_before_anything_else(runner: TestRunner) {
     assert_eq!((&job["namespace"], &job["queue"]), (&"_-odd".into(), &queue.into()));
 }
 
-async fn a_delayed_job_is_nobodys_before_its_time(runner: TestRunner) {
+async fn a_delayed_job_cannot_be_claimed_before_it_is_due(runner: TestRunner) {
     let client = Client::of(&runner);
     let id = client.publish("q?delay=3600", "later").await;
     assert!(matches!(view(&runner, &id).await.unwrap().state, JobState::Delayed { .. }));

@@ -9,7 +9,7 @@ use super::{Client, data, error, runner, view};
 on_both_stores! {
     peek_shows_the_next_job_and_leaves_it_there
     a_job_is_peeked_wherever_it_is
-    an_empty_queue_and_an_unknown_job_are_told_apart
+    an_empty_queue_and_an_unknown_job_have_different_answers
     size_counts_what_is_ready
     destroy_deletes_what_is_ready_and_leaves_the_rest
 }
@@ -40,7 +40,7 @@ async fn a_job_is_peeked_wherever_it_is(runner: TestRunner) {
     assert_eq!(peek(&dead).await, "dead");
 }
 
-async fn an_empty_queue_and_an_unknown_job_are_told_apart(runner: TestRunner) {
+async fn an_empty_queue_and_an_unknown_job_have_different_answers(runner: TestRunner) {
     let client = Client::of(&runner);
     let answer = client.get("q/peek").await;
     assert_eq!((answer.status, error(&answer)), (404, "the queue is empty".into()));

@@ -32,10 +32,10 @@ async fn runner(on: On) -> TestRunner {
 }
 
 on_both_stores! {
-    a_jobs_life_is_told_in_order
+    the_events_of_a_job_come_in_order
     a_tenant_hears_nothing_of_another
     a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds
-    pauses_and_cancels_and_respawns_are_told
+    pauses_cancels_and_respawns_emit_events
 }
 
 /// Pushes through the door.
@@ -58,7 +58,7 @@ fn told(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().map(|event| (&*event.name, event.data["job"].as_str().unwrap_or_default())).collect()
 }
 
-async fn a_jobs_life_is_told_in_order(runner: TestRunner) {
+async fn the_events_of_a_job_come_in_order(runner: TestRunner) {
     let mut stream =
         Stream::open(&runner, "/v1/events?kind=job-started,job-completed,job-retried,job-snoozed,job-dead").await;
     let again = Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) };
@@ -116,7 +116,7 @@ async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(runner: TestRunner)
     assert_eq!(runner.client().get("/v1/events?tenant=acme").await.status, 400, "unknown fields are refused");
 }
 
-async fn pauses_and_cancels_and_respawns_are_told(runner: TestRunner) {
+async fn pauses_cancels_and_respawns_emit_events(runner: TestRunner) {
     let kinds = "topic-paused,topic-resumed,job-cancelled,job-respawned";
     let mut stream = Stream::open(&runner, &format!("/v1/tenants/default/events?kind={kinds}")).await;
     let say = async |path: &str, document: Value| {
@@ -138,7 +138,7 @@ async fn pauses_and_cancels_and_respawns_are_told(runner: TestRunner) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_becomes_of_a_handler_is_told_to_those_whom_it_serves() {
+async fn events_of_a_handler_reach_the_tenants_it_serves() {
     let runner = runner(On::Memory).await;
     let mut all = Stream::open(&runner, "/v1/events").await;
     let mut theirs = Stream::open(&runner, "/v1/tenants/acme/events").await;
@@ -167,7 +167,7 @@ async fn what_becomes_of_a_handler_is_told_to_those_whom_it_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_told_how_much_it_missed_and_holds_up_nobody() {
+async fn a_slow_reader_gets_the_number_of_missed_events_and_delays_no_other() {
     let runner = runner(On::Memory).await;
     let mut slow = Stream::open(&runner, "/v1/events?kind=job-pushed").await;
     let mut jobs = 0;
@@ -228,7 +228,7 @@ async fn a_tenant_may_open_so_many_streams_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_died_is_told_of_with_what_becomes_of_its_job() {
+async fn the_event_of_a_dead_worker_says_what_becomes_of_its_job() {
     use gristmill::job::WorkerId;
     use gristmill::store::ClaimFrom;
     let runner = runner(On::Memory).await;

@@ -30,7 +30,7 @@ async fn runner(on: On) -> TestRunner {
 }
 
 on_both_stores! {
-    what_was_done_is_counted_by_how_it_ended
+    attempts_are_counted_by_their_end
     jobs_are_counted_where_they_wait
     a_tenants_page_shows_nothing_of_another
     a_page_is_the_same_in_both_formats
@@ -70,7 +70,7 @@ fn of(name: &str, labels: &str) -> String {
     format!("{name}{{tenant=\"default\",topic=\"puppet\"{labels}}}")
 }
 
-async fn what_was_done_is_counted_by_how_it_ended(runner: TestRunner) {
+async fn attempts_are_counted_by_their_end(runner: TestRunner) {
     for _ in 0..3 {
         work(&runner, "puppet", Script::end(End::Complete)).await;
     }
@@ -204,7 +204,7 @@ async fn calls_and_requests_are_counted_by_name_and_template(runner: TestRunner)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_leaves_the_servers_own_numbers() {
+async fn an_unavailable_store_leaves_the_servers_own_metrics() {
     let mut runner = runner(On::Redis).await;
     work(&runner, "puppet", Script::end(End::Complete)).await;
     runner.redis.as_mut().unwrap().stop();
@@ -250,7 +250,7 @@ async fn topics_beyond_the_bound_share_a_series() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn before_the_handlers_are_read_there_is_a_page() {
+async fn metrics_are_served_before_the_handlers_are_loaded() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let store = std::sync::Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let server = HttpServer::start(listener, store, "a store", &HttpServerSettings::default()).await.unwrap();

@@ -139,7 +139,7 @@ fn quoted<'a>(text: &'a str, line: &str) -> (String, &'a str) {
 }
 
 #[test]
-fn what_is_written_is_read_and_what_is_malformed_is_not() {
+fn metrics_parse_and_malformed_metrics_do_not() {
     let page = "# HELP a_total A.\n# TYPE a_total counter\na_total{y=\"1\",x=\"\\\"\\\\\\n\"} 2\n";
     assert_eq!(Samples::read(page).get("a_total{x=\"\\\"\\\\\\n\",y=\"1\"}"), 2.0);
     let broken = [

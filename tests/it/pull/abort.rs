@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use super::{claim, counts, id, plain, runner, settle, state};
 
 on_both_stores! {
-    a_worker_that_left_while_it_waited_takes_no_job_along
+    a_worker_that_hangs_up_while_waiting_gets_no_job
     no_job_is_lost_to_workers_that_leave_at_any_moment
-    a_server_that_ends_answers_those_who_wait
+    a_server_that_ends_answers_waiting_requests
 }
 
 /// Sends a claim by hand, and leaves the answer to whoever wants it.
@@ -54,7 +54,7 @@ fn written(client: &HttpClient, lease_ms: u64, header: &str) -> (String, String)
     (head, body)
 }
 
-async fn a_worker_that_left_while_it_waited_takes_no_job_along(runner: TestRunner) {
+async fn a_worker_that_hangs_up_while_waiting_gets_no_job(runner: TestRunner) {
     let client = runner.client();
     for _ in 0..10 {
         drop(begin_claim(&client, 1000).await);
@@ -111,7 +111,7 @@ async fn no_job_is_lost_to_workers_that_leave_at_any_moment(runner: TestRunner) 
     assert_eq!((counts.ready, counts.delayed, counts.running, counts.dead), (0, 0, 0, 0));
 }
 
-async fn a_server_that_ends_answers_those_who_wait(mut runner: TestRunner) {
+async fn a_server_that_ends_answers_waiting_requests(mut runner: TestRunner) {
     let client = runner.client();
     let mut waiting = begun_claim(&client, 1000).await;
     // One that came later was served: so the first one is waiting, or is about to.

@@ -20,19 +20,19 @@ on_both_stores! {
     a_claim_that_waits_is_woken_by_a_push
     a_claim_that_waits_is_woken_by_a_due_time
     a_claim_that_waits_in_vain_is_answered_with_nothing
-    whoever_waits_is_served_in_turn_and_no_job_twice
+    waiting_clients_are_served_in_turn_and_no_job_twice
     the_topics_that_are_named_first_are_served_first
     a_failed_job_is_tried_again_until_its_attempts_run_out
     a_buried_job_is_dead_at_once
     a_released_or_snoozed_job_has_used_no_attempt
     a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing
-    a_lease_is_extended_and_tells_of_a_cancelled_job
+    extending_a_lease_shows_that_the_job_was_cancelled
     a_checkpoint_is_there_in_the_next_attempt
     a_checkpoint_may_be_as_long_as_its_topic_allows
     follow_ups_appear_with_the_ack
     a_job_over_its_time_to_live_is_not_handed_out
     only_external_topics_are_claimed_and_no_runner_claims_those
-    what_makes_no_sense_is_refused_and_settles_nothing
+    a_malformed_settle_is_refused_and_settles_nothing
     an_edited_lease_gains_no_attempts
     an_edited_lease_keeps_no_result
     an_edited_lease_is_of_no_other_delivery_and_no_other_topic
@@ -103,7 +103,7 @@ async fn a_claim_that_waits_in_vain_is_answered_with_nothing(runner: TestRunner)
     assert!(claim(&runner.client(), "print", json!({ "wait_ms": 50 })).await.is_empty());
 }
 
-async fn whoever_waits_is_served_in_turn_and_no_job_twice(runner: TestRunner) {
+async fn waiting_clients_are_served_in_turn_and_no_job_twice(runner: TestRunner) {
     let client = runner.client();
     let waiting: Vec<_> = (0..20)
         .map(|_| {
@@ -186,7 +186,7 @@ async fn a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing(runner: 
     assert_eq!(settle(&client, ack).await, json!(["lease-lost"]));
 }
 
-async fn a_lease_is_extended_and_tells_of_a_cancelled_job(runner: TestRunner) {
+async fn extending_a_lease_shows_that_the_job_was_cancelled(runner: TestRunner) {
     let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
     let claim = claim_one(&client, "print").await;
     let extend = json!({ "leases": [claim["lease"]], "lease_ms": 3_600_000 });
@@ -271,7 +271,7 @@ async fn only_external_topics_are_claimed_and_no_runner_claims_those(runner: Tes
     assert!(runner.attempts_at(&pushed).is_empty());
 }
 
-async fn what_makes_no_sense_is_refused_and_settles_nothing(runner: TestRunner) {
+async fn a_malformed_settle_is_refused_and_settles_nothing(runner: TestRunner) {
     let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
     let path = "/v1/tenants/default/topics/print/claim";
     for asked in [

@@ -28,7 +28,7 @@ async fn with(redis: &Redis) -> ShardedStore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_takes_only_its_own_tenants_along() {
+async fn an_unavailable_store_affects_only_its_own_tenants() {
     let mut redis = Redis::start().await;
     let (several, worker) = (with(&redis).await, WorkerId::new("w"));
     several.push(&[job("acme/mail"), job("mail")]).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_store_that_is_away_takes_only_its_own_tenants_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_not_there_at_the_start_is_joined_when_it_comes() {
+async fn a_store_that_is_unavailable_at_the_start_is_used_once_it_answers() {
     let mut redis = Redis::start().await;
     redis.stop();
     let several = with(&redis).await;
@@ -79,7 +79,7 @@ async fn a_store_that_is_not_there_at_the_start_is_joined_when_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_called_dead_who_could_not_be_heard_while_the_store_was_away() {
+async fn no_worker_is_declared_dead_for_heartbeats_lost_in_an_outage() {
     let mut redis = Redis::start().await;
     let several = with(&redis).await;
     let (worker, dead_after) = (WorkerId::new("w"), Duration::from_millis(1));

@@ -52,7 +52,7 @@ async fn a_place_where_nothing_is_left_makes_no_page() {
 }
 
 #[tokio::test]
-async fn who_asks_for_no_jobs_stays_where_they_are() {
+async fn tenants_without_a_placement_stay_where_they_are() {
     let (pair, _) = moving(1, 1).await;
     let first = pair.several.jobs(&topic(MAIL), StateFilter::Ready, None, 1).await.unwrap();
     let still = pair.several.jobs(&topic(MAIL), StateFilter::Ready, first.next.as_ref(), 0).await.unwrap();
@@ -61,7 +61,7 @@ async fn who_asks_for_no_jobs_stays_where_they_are() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_a_store_that_the_tenant_is_not_in_begins_again() {
+async fn a_cursor_of_a_store_that_the_tenant_left_begins_again() {
     let (pair, ids) = moving(1, 1).await;
     for text in ["elsewhere~ready", "elsewhere~ready:high:1:a:0", "ready:low:7:a:0"] {
         let cursor: Cursor = text.parse().unwrap();
@@ -92,7 +92,7 @@ async fn the_oldest_ready_job_is_that_of_all_places() {
 }
 
 #[tokio::test]
-async fn tokens_are_the_home_stores_whoever_they_are_for() {
+async fn all_tokens_are_in_the_primary_store() {
     let Pair { home, other, several } = Pair::new().await;
     let mut changes = several.token_changes().await.unwrap();
     let text = TokenText::generate().unwrap();

@@ -50,7 +50,7 @@ async fn settle(several: &ShardedStore, claim: &Claim, verdict: Verdict) -> Sett
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_and_what_is_dead_follows_and_new_pushes_are_there_first() {
+async fn a_move_carries_waiting_and_dead_jobs_while_new_pushes_go_to_the_new_store() {
     let Pair { home, other, several } = Pair::new().await;
     let [dead, ready, delayed] =
         [job("acme/mail"), job("acme/mail"), NewJob { due: Due::After(Duration::from_secs(3600)), ..job("acme/mail") }];
@@ -108,7 +108,7 @@ async fn an_id_that_has_not_moved_yet_exists_and_a_cancelled_job_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_late_node_pushes_to_the_old_store_is_found() {
+async fn jobs_that_a_late_server_pushes_to_the_old_store_are_found() {
     let Pair { home, other, several } = Pair::new().await;
     begin(&several).await;
     let _driver = driver(&several);
@@ -121,7 +121,7 @@ async fn what_a_late_node_pushes_to_the_old_store_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_goes_along_and_that_of_the_move_does_not() {
+async fn a_move_keeps_an_operators_pause_and_drops_its_own() {
     let Pair { several, .. } = Pair::new().await;
     several.push(&[job("acme/mail"), job("acme/held")]).await.unwrap();
     several.set_paused(&topic("acme/held"), true).await.unwrap();
@@ -186,7 +186,7 @@ async fn a_job_whose_id_is_taken_in_the_new_store_waits_for_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_moved_is_refused_with_the_reason() {
+async fn a_move_that_cannot_be_made_is_refused_with_the_reason() {
     let Pair { home, several, .. } = Pair::new().await;
     let refusal = |error: StoreError| format!("{:#}", anyhow::Error::from(error));
     let unknown = refusal(several.relocate(&name("acme"), &name("nowhere")).await.unwrap_err());

@@ -47,7 +47,7 @@ async fn a_claim_takes_from_every_store_and_a_settle_finds_its_own() {
 }
 
 #[tokio::test]
-async fn signals_of_every_store_are_heard() {
+async fn signals_of_every_store_are_received() {
     let Pair { several, .. } = Pair::new().await;
     let mut signals = several.signals(&[name("acme"), name("default")]).await.unwrap();
     several.push(&[job("acme/mail"), job("mail")]).await.unwrap();
@@ -61,7 +61,7 @@ async fn signals_of_every_store_are_heard() {
 }
 
 #[tokio::test]
-async fn where_the_manifest_says_that_a_tenant_lives_is_written_down_once() {
+async fn the_manifests_placement_of_a_tenant_is_stored_once() {
     let Pair { home, several, .. } = Pair::new().await;
     several.write_residences().await.unwrap();
     several.write_residences().await.unwrap();
@@ -70,7 +70,7 @@ async fn where_the_manifest_says_that_a_tenant_lives_is_written_down_once() {
 }
 
 #[tokio::test]
-async fn what_was_pushed_before_the_manifest_named_another_store_is_found_and_run() {
+async fn jobs_in_the_store_named_before_are_found_and_run() {
     let Pair { home, several, .. } = Pair::new().await;
     let early = job("acme/mail");
     home.push(std::slice::from_ref(&early)).await.unwrap();

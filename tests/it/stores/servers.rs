@@ -66,7 +66,7 @@ async fn until_moved(project: &TestProject, to: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_store_is_away_and_the_others_tenants_work_on() {
+async fn an_unavailable_store_does_not_stop_the_tenants_of_others() {
     let mut far = Redis::start().await;
     let project = project(&far, "far").await;
     let runner = project.serve().await;
@@ -188,7 +188,7 @@ async fn a_tenant_that_moves_under_load_loses_nothing_and_runs_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_and_commands_that_are_killed_in_the_middle_of_a_move_cost_nothing() {
+async fn a_move_survives_killed_servers_and_commands() {
     const KILLS: usize = 3;
     let far = Redis::start_without_log().await;
     let project = Arc::new(project(&far, "home").await);

@@ -9,11 +9,11 @@ use super::routes::{About, Needs, ROUTES, push_of};
 use super::{bury, push, token};
 
 on_both_stores! {
-    what_is_there_and_what_is_not_are_the_same_to_others
+    other_tenants_cannot_see_whether_a_thing_exists
     another_tenants_job_is_not_found_under_ones_own_name
     lists_hold_what_is_ones_own
-    a_push_for_somebody_else_pushes_nothing
-    others_signals_are_not_heard
+    a_push_for_another_tenant_is_refused
+    a_tenant_does_not_receive_signals_of_others
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -38,7 +38,7 @@ async fn acme(runner: &TestRunner) -> HttpClient {
     runner.client().with_token(&token(&*runner.store, Some("acme"), &Scope::ALL).await)
 }
 
-async fn what_is_there_and_what_is_not_are_the_same_to_others(runner: TestRunner) {
+async fn other_tenants_cannot_see_whether_a_thing_exists(runner: TestRunner) {
     let (dead, waiting) = (bury(&runner, "other/mail").await, push(&runner, "other/mail").await);
     let theirs = TokenHash::of(&token(&*runner.store, Some("other"), &Scope::ALL).await).id();
     let client = acme(&runner).await;
@@ -89,7 +89,7 @@ async fn lists_hold_what_is_ones_own(runner: TestRunner) {
     assert_eq!(client.get("/v1/tenants/acme/tokens").await.json()["tokens"].as_array().unwrap().len(), 1);
 }
 
-async fn a_push_for_somebody_else_pushes_nothing(runner: TestRunner) {
+async fn a_push_for_another_tenant_is_refused(runner: TestRunner) {
     let client = acme(&runner).await;
     let mut both = push_of("acme", 1, "");
     both["jobs"].as_array_mut().unwrap().extend(push_of("other", 1, "")["jobs"].as_array().unwrap().clone());
@@ -98,7 +98,7 @@ async fn a_push_for_somebody_else_pushes_nothing(runner: TestRunner) {
     assert_eq!(client.post("/v1/jobs", &push_of("acme", 1, "")).await.status, 200);
 }
 
-async fn others_signals_are_not_heard(runner: TestRunner) {
+async fn a_tenant_does_not_receive_signals_of_others(runner: TestRunner) {
     let client = acme(&runner).await;
     for (tenants, status) in [("acme", 200), ("acme,other", 403), ("other,acme", 403), ("acme,nobody", 403)] {
         let response = client.begin(hyper::Request::get(format!("/v1/signals?tenants={tenants}")), Vec::new()).await;

@@ -11,11 +11,11 @@ use super::routes::push_of;
 use super::{limited, token};
 
 on_both_stores! {
-    a_token_has_its_requests_and_then_waits
+    a_token_over_its_request_limit_is_refused
     a_tenants_tokens_share_its_requests
     a_tenant_has_so_many_requests_at_once
-    a_tenant_has_so_many_jobs_and_the_next_one_waits_for_a_place
-    a_body_is_as_long_as_the_tenants_may_be
+    a_tenants_limit_of_stored_jobs_refuses_the_next_push
+    a_body_may_be_as_long_as_the_tenants_limit
 }
 
 const LIMITS: &str = "\
@@ -59,7 +59,7 @@ async fn let_in(clients: &[&HttpClient]) -> (usize, Answer) {
     (count, refused)
 }
 
-async fn a_token_has_its_requests_and_then_waits(runner: TestRunner) {
+async fn a_token_over_its_request_limit_is_refused(runner: TestRunner) {
     let one = runner.client().with_token(&limited(&*runner.store, Some("free"), &[Scope::Read], Some(4)).await);
     let other = runner.client().with_token(&token(&*runner.store, Some("free"), &[Scope::Read]).await);
     let (count, refused) = let_in(&[&one]).await;
@@ -89,7 +89,7 @@ async fn a_tenant_has_so_many_requests_at_once(runner: TestRunner) {
     until("a request to end", SOON, async || (client.get("/v1").await.status == 200).then_some(())).await;
 }
 
-async fn a_tenant_has_so_many_jobs_and_the_next_one_waits_for_a_place(runner: TestRunner) {
+async fn a_tenants_limit_of_stored_jobs_refuses_the_next_push(runner: TestRunner) {
     let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
     assert_wait(&client.post("/v1/jobs", &push_of("acme", 4, "")).await, "too-many-jobs");
     let jobs = push_of("acme", 3, "");
@@ -104,7 +104,7 @@ async fn a_tenant_has_so_many_jobs_and_the_next_one_waits_for_a_place(runner: Te
     assert_eq!(counts[0].ready + counts[0].delayed, 3);
 }
 
-async fn a_body_is_as_long_as_the_tenants_may_be(runner: TestRunner) {
+async fn a_body_may_be_as_long_as_the_tenants_limit(runner: TestRunner) {
     let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
     let refused = client.post("/v1/jobs", &push_of("acme", 1, "YWJjZA==")).await;
     assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("too-large")), "{}", refused.text());

@@ -29,7 +29,7 @@ fn listen(project: &TestProject, http: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_others_can_reach_it_no_server_starts_without_tokens() {
+async fn a_server_that_others_can_reach_needs_a_token_to_start() {
     let project = project().await;
     listen(&project, "listen = \"0.0.0.0:0\"");
     let said = project.run(&["run"]);

@@ -28,7 +28,7 @@ async fn until_answered(what: &str, client: &HttpClient, status: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_revoked_at_one_server_lets_nobody_in_at_another() {
+async fn a_token_revoked_at_one_server_is_refused_at_another() {
     let runner = super::runner(On::Redis).await;
     let (server, there) = second(&runner).await;
     assert_eq!(there.get("/v1").await.status, 200, "no tokens yet");
@@ -63,7 +63,7 @@ async fn a_limit_that_is_set_at_one_server_holds_at_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_store_away_nobody_is_let_in_and_the_process_lives() {
+async fn an_unavailable_store_refuses_tokens_and_keeps_the_process_alive() {
     let mut runner = super::runner(On::Redis).await;
     let text = token(&*runner.store, Some("acme"), &[Scope::Read]).await;
     until_answered("the token to be known", &runner.client().with_token(&text), 200).await;

@@ -12,9 +12,9 @@ use super::token;
 on_both_stores! {
     every_route_is_open_to_its_scope_and_to_no_other
     an_operators_scope_holds_in_every_tenant
-    nothing_is_said_to_who_brings_no_token_or_a_wrong_one
+    a_missing_or_wrong_token_gets_no_information
     without_a_token_in_the_store_everything_is_allowed_to_this_machine
-    a_token_gives_away_no_more_than_it_has
+    a_token_cannot_create_a_token_with_more_rights
     a_tenants_admin_keeps_its_tokens_and_no_others
 }
 
@@ -62,7 +62,7 @@ async fn an_operators_scope_holds_in_every_tenant(runner: TestRunner) {
     }
 }
 
-async fn nothing_is_said_to_who_brings_no_token_or_a_wrong_one(runner: TestRunner) {
+async fn a_missing_or_wrong_token_gets_no_information(runner: TestRunner) {
     let text = token(&*runner.store, None, &Scope::ALL).await;
     // Until this server has heard of the first token.
     let client = runner.client();
@@ -106,7 +106,7 @@ async fn without_a_token_in_the_store_everything_is_allowed_to_this_machine(runn
     assert!(!tokens.text().contains(&text), "the text is told once");
 }
 
-async fn a_token_gives_away_no_more_than_it_has(runner: TestRunner) {
+async fn a_token_cannot_create_a_token_with_more_rights(runner: TestRunner) {
     let admin = super::limited(&*runner.store, Some("acme"), &[Scope::Admin, Scope::Push], Some(1000)).await;
     let client = runner.client().with_token(&admin);
     let rate = json!({ "requests": { "per_second": 1000, "burst": 1000 } });

@@ -36,12 +36,12 @@ const WRITTEN: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
 
 /// A thread that does one thing after the other, and the way to ask it.
 #[derive(Debug)]
-pub(super) struct Desk<T> {
+pub(super) struct Thread<T> {
     pub(super) queue: mpsc::Sender<T>,
     thread: JoinHandle<()>,
 }
 
-impl<T: Send + 'static> Desk<T> {
+impl<T: Send + 'static> Thread<T> {
     fn open(name: &str, places: usize, run: impl FnOnce(mpsc::Receiver<T>) + Send + 'static) -> std::io::Result<Self> {
         let (queue, waiting) = mpsc::channel(places);
         let thread = thread::Builder::new().name(name.into()).spawn(move || run(waiting))?;
@@ -60,8 +60,8 @@ impl<T: Send + 'static> Desk<T> {
 
 /// A running store.
 pub(super) struct Started {
-    pub(super) writer: Desk<Request>,
-    pub(super) reader: Option<Desk<Question>>,
+    pub(super) writer: Thread<Request>,
+    pub(super) reader: Option<Thread<Question>>,
     pub(super) listeners: Arc<Listeners>,
     pub(super) lock: Option<Arc<Lock>>,
 }
@@ -80,7 +80,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
     let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
     let reader = reading.map(|reading| {
         let clock = Arc::clone(&clock);
-        Desk::open("embedded-reader", places, move |questions| reader::run(&reading, &clock, questions))
+        Thread::open("embedded-reader", places, move |questions| reader::run(&reading, &clock, questions))
     });
     let writer = Writer {
         connection: writing,
@@ -93,7 +93,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         log_checked: None,
         lock: lock.clone(),
     };
-    let writer = Desk::open("embedded-writer", places, move |requests| writer.run(requests)).map_err(away)?;
+    let writer = Thread::open("embedded-writer", places, move |requests| writer.run(requests)).map_err(away)?;
     Ok(Started { writer, reader: reader.transpose().map_err(away)?, listeners, lock })
 }
 

@@ -15,7 +15,7 @@ use super::owner::Lock;
 use super::reader::{self, Question};
 use super::request::{Request, Weight};
 use super::signals::Listeners;
-use super::start::{self, Desk};
+use super::start::{self, Thread};
 use super::work::Work;
 use crate::{Clock, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
@@ -55,9 +55,9 @@ struct Shared {
     /// The file, for people.
     name: String,
     /// None only while this is dropped.
-    writer: Option<Desk<Request>>,
+    writer: Option<Thread<Request>>,
     /// None in memory: there the writer answers questions too.
-    reader: Option<Desk<Question>>,
+    reader: Option<Thread<Question>>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
 }
@@ -66,8 +66,8 @@ impl Drop for Shared {
     /// Waits for both threads: once the last clone is gone, so is the lock. The reader goes first, so that the writer's
     /// connection is the last one and clears the log away.
     fn drop(&mut self) {
-        self.reader.take().into_iter().for_each(Desk::close);
-        self.writer.take().into_iter().for_each(Desk::close);
+        self.reader.take().into_iter().for_each(Thread::close);
+        self.writer.take().into_iter().for_each(Thread::close);
     }
 }
 

@@ -70,8 +70,9 @@ impl Signals for ShardedStore {
         let (heard, receiver) = mpsc::channel(WAITING);
         let first = all((0..self.0.members.len()).map(|place| self.subscribe(place, tenants))).await;
         for (place, subscription) in first.into_iter().enumerate() {
-            let ear = Ear { several: self.clone(), place, tenants: tenants.into(), heard: heard.clone() };
-            tokio::spawn(ear.run(subscription));
+            let forwarder =
+                SignalForwarder { several: self.clone(), place, tenants: tenants.into(), heard: heard.clone() };
+            tokio::spawn(forwarder.run(subscription));
         }
         Ok(receiver)
     }
@@ -122,14 +123,14 @@ struct Subscription {
 }
 
 /// Passes on what one store signals, for as long as somebody hears it.
-struct Ear {
+struct SignalForwarder {
     several: ShardedStore,
     place: usize,
     tenants: Arc<[Name]>,
     heard: mpsc::Sender<Signal>,
 }
 
-impl Ear {
+impl SignalForwarder {
     async fn run(self, mut subscription: Subscription) {
         let mut changes = self.several.0.changes.subscribe();
         loop {
