@@ -79,6 +79,11 @@ impl Attempt {
     }
 }
 
+/// The store's clock, from this host's and the difference between them.
+pub(super) fn store_time(offset_ms: i64) -> Timestamp {
+    Timestamp::from_millis(Timestamp::now().as_millis().saturating_add_signed(offset_ms))
+}
+
 /// Whether an attempt is still wanted, for a guest that asks.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation {

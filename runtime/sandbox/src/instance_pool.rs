@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 use wasmtime::component::TypedFunc;
 
-use super::attempt::{Attempt, Report};
+use super::attempt::{Attempt, Report, store_time};
 use super::bindings::types::Job;
 use super::classify::{self, Answer, Stopped};
 use super::component::Component;
 use super::idle::{IdleInstances, PoolId};
 use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
-use super::state::{State, store_time};
+use super::state::State;
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 

@@ -17,6 +17,7 @@ mod declared;
 mod engine;
 mod error;
 mod guest_log;
+mod guest_wasi;
 mod host;
 mod idle;
 mod instance_pool;

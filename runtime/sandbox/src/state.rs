@@ -6,9 +6,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
-use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version};
+use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, store_time};
 use super::guest_log::GuestLog;
-use super::host::GuestWasi;
+use super::guest_wasi::GuestWasi;
 use super::limiter::MemoryLimiter;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{NewJob, TopicId};
@@ -110,11 +110,6 @@ impl State {
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
         self.guest_log.lock()
     }
-}
-
-/// The store's clock, from this host's and the difference between them.
-pub(super) fn store_time(offset_ms: i64) -> Timestamp {
-    Timestamp::from_millis(Timestamp::now().as_millis().saturating_add_signed(offset_ms))
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@ mod context;
 mod http;
 mod log;
 mod queue;
-mod wasi;
 
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::bindings;
+use super::guest_wasi::GuestWasi;
 use super::outbound::Outbound;
 use super::state::State;
-
-pub(super) use wasi::GuestWasi;
 
 type Add = fn(&mut Linker<State>, &Outbound) -> wasmtime::Result<()>;
 
@@ -46,3 +45,11 @@ pub(super) fn allowed_imports() -> String {
 }
 
 impl bindings::types::Host for State {}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let Self { wasi, resources, guest_log, grants, clock_offset_ms, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms));
+        WasiCtxView { ctx: wasi.context(), table: resources }
+    }
+}

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
-use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder};
 
-use super::super::guest_log::{GuestLog, Stream};
-use super::super::state::{State, store_time};
+use super::attempt::store_time;
+use super::guest_log::{GuestLog, Stream};
 use gristmill_core::topic::Grants;
 
 /// One call for random bytes; filling more takes longer than a guest may go without yielding.
@@ -25,28 +25,24 @@ const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// What a guest may write at once. It never has to wait.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-impl WasiView for State {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, resources, guest_log, grants, clock_offset_ms, .. } = self;
-        let GuestWasi { context, .. } = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms));
-        WasiCtxView { ctx: context, table: resources }
-    }
-}
-
 /// All that a guest sees through WASI. An instance keeps its own, since the guest holds on to parts of it.
-pub(crate) struct GuestWasi {
+pub(super) struct GuestWasi {
     context: WasiCtx,
     clock: StoreClock,
 }
 
 impl GuestWasi {
-    fn new(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock_offset_ms: i64) -> Self {
+    pub(super) fn new(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock_offset_ms: i64) -> Self {
         let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
         Self { context: context(guest_log, grants, clock.clone()), clock }
     }
 
-    /// Another attempt's.
-    pub(crate) fn set_clock(&self, offset_ms: i64) {
+    pub(super) fn context(&mut self) -> &mut WasiCtx {
+        &mut self.context
+    }
+
+    /// Sets the clock to that of another attempt: the store's clock minus this host's, in milliseconds.
+    pub(super) fn set_clock(&self, offset_ms: i64) {
         self.clock.offset_ms.store(offset_ms, Ordering::Relaxed);
     }
 }
