@@ -7,8 +7,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 
+use super::Auth;
 use crate::problem::{Code, Problem};
-use crate::state::AppState;
 use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
 use gristmill_core::token::{Token, TokenHash};
@@ -42,13 +42,13 @@ impl Identity {
     ///
     /// # Errors
     /// The store cannot be asked.
-    pub(crate) async fn of(state: &AppState, text: Option<&str>) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn of(auth: &Auth, text: Option<&str>) -> Result<Option<Self>, StoreError> {
         let hash = text.map(TokenHash::of);
-        if hash.is_some_and(|hash| state.auth.is_own_secret(&hash)) || state.auth.is_open().await? {
+        if hash.is_some_and(|hash| auth.is_own_secret(&hash)) || auth.is_open().await? {
             return Ok(Some(Self::anybody()));
         }
         let Some(hash) = hash else { return Ok(None) };
-        Ok(state.auth.token_cache.find(&hash).await?.map(|token| Self { token: Some(token) }))
+        Ok(auth.token_cache.find(&hash).await?.map(|token| Self { token: Some(token) }))
     }
 
     /// The identity of a request that needs no token.
@@ -79,9 +79,9 @@ fn allow(allowed: bool) -> Result<(), Problem> {
 ///
 /// # Errors
 /// The token is missing or not valid, or the store is unavailable.
-pub(crate) async fn identify(state: &AppState, headers: &HeaderMap) -> Result<Identity, Problem> {
+pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap) -> Result<Identity, Problem> {
     let text = token_text(headers);
-    Identity::of(state, text).await?.ok_or_else(|| unknown(text))
+    Identity::of(auth, text).await?.ok_or_else(|| unknown(text))
 }
 
 /// `Authorization: Bearer …`, else `X-Token`. Never from the query: that would be in every log on the way.
@@ -108,7 +108,7 @@ fn unknown(text: Option<&str>) -> Problem {
 impl<S: Sync> FromRequestParts<S> for Identity {
     type Rejection = Response;
 
-    /// Refuses a request that [`super::enter`] has not authenticated.
+    /// Refuses a request that the server has not authenticated.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
         parts.extensions.get().cloned().ok_or_else(|| unknown(None).into_response())
     }

@@ -13,6 +13,7 @@ mod answer;
 mod guard;
 mod look;
 mod running;
+mod service;
 mod waiting;
 mod worker;
 
@@ -22,21 +23,16 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::state::AppState;
 use gristmill_core::job::{Name, TopicId};
 
 pub(crate) use guard::{ClaimGuard, Claimed};
 pub(crate) use running::{attempts_max, running};
+pub(crate) use service::ClaimService;
 pub(crate) use worker::{is_worker_of, topic_of};
-
-/// Claims that wait at once, over all tenants: each keeps a connection.
-const WAITING: usize = 10_000;
-/// Claims that ask the store at once: each may hold a whole answer in memory.
-const AT_ONCE: usize = 32;
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -55,47 +51,11 @@ pub(crate) struct ClaimRequest {
     pub(crate) only_external: bool,
 }
 
-/// What all claims share: the waiting line and its limits.
-#[derive(Debug)]
-pub(crate) struct ClaimService {
-    waiting_line: waiting::WaitingLine,
-    may_wait: Arc<Semaphore>,
-    may_ask: Arc<Semaphore>,
-}
-
-impl Default for ClaimService {
-    fn default() -> Self {
-        Self {
-            waiting_line: waiting::WaitingLine::default(),
-            may_wait: Arc::new(Semaphore::new(WAITING)),
-            may_ask: Arc::new(Semaphore::new(AT_ONCE)),
-        }
-    }
-}
-
-impl ClaimService {
-    /// # Errors
-    /// [`Code::Busy`]: too many claims wait.
-    fn permit_to_wait(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let full = |_| {
-            let detail = format!("{WAITING} claims wait already, as many as are allowed: ask again with `wait_ms` = 0");
-            Problem::new(Code::Busy, detail)
-        };
-        self.may_wait.clone().try_acquire_owned().map_err(full)
-    }
-
-    /// Waits for a permit to ask the store. Cancel-safe.
-    async fn permit_to_ask(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        self.may_ask.clone().acquire_owned().await.ok()
-    }
-}
-
 /// Claims jobs: now, or within [`ClaimRequest::wait`] as soon as there are some. Returns none if the time is over or the
 /// server ends first. Cancel-safe: what was claimed is given back.
 ///
 /// # Errors
-/// [`Code::NotExternal`], [`Code::Busy`] if too many claims wait, and what the store answers.
+/// [`Code::NotExternal`](crate::problem::Code::NotExternal), [`Code::Busy`](crate::problem::Code::Busy) if too many claims wait, and what the store answers.
 pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Claimed, Problem> {
     let (deadline, request) = (Instant::now() + request.wait, Arc::new(request));
     let claimed = look::look(state, &request).await?;

@@ -89,7 +89,7 @@ async fn identity(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refu
         let tenant_of_token = identity.token().and_then(|token| token.tenant.as_ref());
         tenant_of_token.is_none_or(|own| own == tenant)
     };
-    let identity = Identity::of(&api.state, text).await?.filter(is_for);
+    let identity = Identity::of(&api.state.auth, text).await?.filter(is_for);
     identity.ok_or(Refusal::unknown(if text.is_none() { "token not found" } else { "invalid token" }))
 }
 

@@ -1,6 +1,7 @@
 //! Accepts connections and serves requests on them, from the server's start to its end.
 
 mod accept;
+mod authenticate;
 mod connections;
 mod delivery_tracker;
 mod listen;

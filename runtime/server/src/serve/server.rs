@@ -14,10 +14,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
-use super::{accept, measure, request_id};
+use super::{accept, authenticate, measure, request_id};
 use crate::api::{components, dead, health, job, jobs, list, metrics, moves, openapi, push, tokens, topics};
 use crate::auth::allowed::AnyToken;
-use crate::auth::{self, Auth, origin};
+use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
 use crate::limits::requests::{RequestLimiter, in_time, take_turn};
 use crate::problem::{Code, Problem};
@@ -167,7 +167,7 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
         // The limits are on what comes out of a compressed body.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
         .layer(CompressionLayer::new().compress_when(worth_compressing()))
-        .layer(middleware::from_fn_with_state(state.clone(), auth::enter))
+        .layer(middleware::from_fn_with_state(state.clone(), authenticate::authenticate))
         .layer(middleware::from_fn(origin::guard))
         .layer(middleware::from_fn(request_id::name_request))
         // With words, limits and waits of its own.

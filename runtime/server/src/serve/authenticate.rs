@@ -1,0 +1,70 @@
+//! Authenticates requests before their routes see them.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::auth::identity::{Identity, identify};
+use crate::auth::origin;
+use crate::problem::Code;
+use crate::state::AppState;
+
+/// Answers as long as the store was last known to have no tokens, also while the store is unavailable.
+const METRICS: &str = "/metrics";
+
+/// Authenticates a request and counts it against the limits of its token and tenant. Health needs no token; lmstfy's paths
+/// authenticate by themselves.
+pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let measures = path == METRICS;
+    let (health, ours) = (matches!(path, "/healthz" | "/readyz"), asks_for_tokens(path));
+    if health {
+        return next.run(request).await;
+    }
+    let host = origin::check_host(&request);
+    if let (true, Err(problem)) = (state.auth.minds_the_host().await, host) {
+        return problem.into_response();
+    }
+    if !ours {
+        return next.run(request).await;
+    }
+    let identity = match identify(&state.auth, request.headers()).await {
+        // Monitoring must see that the store is unavailable.
+        Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::anybody()),
+        identity => identity,
+    };
+    let pass = match identity {
+        Ok(identity) => state.enter(&identity).inspect(|_| _ = request.extensions_mut().insert(identity)),
+        Err(problem) => Err(problem),
+    };
+    match pass {
+        Ok(None) => next.run(request).await,
+        Ok(Some(pass)) => pass.until_sent(next.run(request).await),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn asks_for_tokens(path: &str) -> bool {
+    path == METRICS || path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_paths_ask_for_tokens() {
+        for (path, asks) in [
+            ("/v1", true),
+            ("/v1/", true),
+            ("/v1/jobs", true),
+            ("/metrics", true),
+            ("/v1x", false),
+            ("/v2", false),
+            ("/healthz", false),
+            ("/api/a/b", false),
+        ] {
+            assert_eq!(asks_for_tokens(path), asks, "{path}");
+        }
+    }
+}
