@@ -8,8 +8,11 @@ use super::guard::{Claimed, give_back_lost};
 use super::worker::worker;
 use crate::problem::{Code, Problem};
 use crate::state::AppState;
+use gristmill_core::admission::before_attempt;
 use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
-use gristmill_core::outcome::Verdict;
+use gristmill_core::topic::Topic;
+use gristmill_runner::decide;
+use gristmill_runner::handlers::TopicHandler;
 use gristmill_store::{ClaimFrom, Settlement, Store, StoreError};
 
 /// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
@@ -22,7 +25,7 @@ const FIRST: usize = 32;
 /// # Errors
 /// [`Code::NotExternal`], and what the store answers if there is no job yet.
 pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Result<Claimed, Problem> {
-    let topics = with_retention(state, request)?;
+    let topics = asked_topics(state, request)?;
     state.tenants.note(&request.tenant);
     let permit = state.claims.permit_to_ask().await;
     let store = state.store.clone();
@@ -36,16 +39,18 @@ pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Resul
     Ok(claimed?)
 }
 
-/// The topics with how long each keeps results.
-fn with_retention(state: &AppState, request: &ClaimRequest) -> Result<Vec<(TopicId, Duration)>, Problem> {
+/// A topic that a claim names, and what is known of it here.
+type AskedTopic = (TopicId, Option<Arc<TopicHandler>>);
+
+fn asked_topics(state: &AppState, request: &ClaimRequest) -> Result<Vec<AskedTopic>, Problem> {
     let known = state.topics();
     let of = |id: &TopicId| {
-        let topic = known.get(id).map(|entry| &entry.topic);
-        if request.only_external && !topic.is_some_and(|topic| topic.external) {
+        let entry = known.get(id);
+        if request.only_external && !entry.is_some_and(|entry| entry.topic.external) {
             let problem = format!("topic `{id}` is not for pull workers: say `handler = \"external\"` in its section");
             return Err(Problem::new(Code::NotExternal, problem));
         }
-        Ok((id.clone(), topic.map_or(Duration::ZERO, |topic| topic.result_retention)))
+        Ok((id.clone(), entry.cloned()))
     };
     request.topics.iter().map(of).collect()
 }
@@ -62,7 +67,7 @@ struct Look {
 }
 
 impl Look {
-    async fn run(mut self, topics: &[(TopicId, Duration)]) -> Result<Claimed, StoreError> {
+    async fn run(mut self, topics: &[AskedTopic]) -> Result<Claimed, StoreError> {
         if let Err(error) = self.claim_all(topics).await {
             if self.claimed.is_empty() {
                 return Err(error);
@@ -73,10 +78,10 @@ impl Look {
         Ok(self.claimed)
     }
 
-    async fn claim_all(&mut self, topics: &[(TopicId, Duration)]) -> Result<(), StoreError> {
-        for (topic, retention) in topics {
+    async fn claim_all(&mut self, topics: &[AskedTopic]) -> Result<(), StoreError> {
+        for (topic, entry) in topics {
             while self.claimed.claims.len() < self.request.max && self.bytes < ANSWER_BYTES {
-                match self.claim_some(topic, *retention).await {
+                match self.claim_some(topic, entry.as_ref().map(|entry| &entry.topic)).await {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
@@ -89,24 +94,32 @@ impl Look {
         Ok(())
     }
 
-    /// Claims some jobs of a topic and expires those whose time to live is over. Returns whether the topic may have more.
-    async fn claim_some(&mut self, topic: &TopicId, retention: Duration) -> Result<bool, StoreError> {
-        let from = ClaimFrom { topic: topic.clone(), max: self.next_count(), lease: self.request.lease };
-        let claimed = self.store.claim(&self.worker(&topic.topic), &[from]).await?;
-        let is_over = |claim: &Claim| claim.job.expires_at().is_some_and(|end| claim.claimed_at > end);
-        let (over, live): (Vec<_>, Vec<_>) = claimed.claims.into_iter().partition(is_over);
-        self.bytes += live.iter().map(body_bytes).sum::<usize>();
-        self.claimed.add(live, retention);
-        if !over.is_empty() {
-            let expired: Vec<_> = over.iter().map(|claim| Settlement::of(claim, Verdict::Expire, retention)).collect();
-            if let Err(error) = self.store.settle(&expired).await {
-                tracing::error!(
-                    "failed to expire jobs, their leases bring them back: {:#}",
-                    anyhow::Error::from(error)
-                );
+    /// Claims some jobs of a topic and settles those that [may not be attempted](before_attempt). Returns whether the topic
+    /// may have more.
+    async fn claim_some(&mut self, id: &TopicId, topic: Option<&Topic>) -> Result<bool, StoreError> {
+        let from = ClaimFrom { topic: id.clone(), max: self.next_count(), lease: self.request.lease };
+        let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
+        let (mut admitted, mut refused) = (Vec::new(), Vec::new());
+        for claim in claimed.claims {
+            match before_attempt(&claim, topic) {
+                None => admitted.push(claim),
+                Some(outcome) => refused.push(decide(&claim, topic, outcome, Vec::new())),
             }
         }
+        self.bytes += admitted.iter().map(body_bytes).sum::<usize>();
+        self.claimed.add(admitted, topic.map_or(Duration::ZERO, |topic| topic.result_retention));
+        self.settle_refused(&refused).await;
         Ok(claimed.drained.is_empty())
+    }
+
+    async fn settle_refused(&self, refused: &[Settlement]) {
+        if refused.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.settle(refused).await {
+            let error = anyhow::Error::from(error);
+            tracing::error!("failed to settle jobs that no worker may have, their leases bring them back: {error:#}");
+        }
     }
 
     /// How many jobs to claim next: by the mean size of those so far, as many as will fit.
