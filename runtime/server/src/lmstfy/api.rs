@@ -1,16 +1,21 @@
 //! What every route of lmstfy's API can reach.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::holders::Holders;
 use super::throttle::Throttles;
 use crate::state::AppState;
+use gristmill_core::job::TopicId;
 
 /// Requests that are read and answered at once; others wait for a permit. Each may hold a whole batch.
 const AT_ONCE: usize = 32;
+/// Unknown topics of which a warning was logged, at most. No more are logged then.
+const WARNED: usize = 1000;
 
 /// lmstfy's API, and what it remembers. Clones share it.
 #[derive(Debug, Clone)]
@@ -26,6 +31,7 @@ struct Shared {
     requests: Semaphore,
     holders: Holders,
     throttles: Throttles,
+    warned: Mutex<HashSet<TopicId>>,
 }
 
 impl Api {
@@ -36,6 +42,7 @@ impl Api {
             requests: Semaphore::new(AT_ONCE),
             holders: Holders::default(),
             throttles: Throttles::default(),
+            warned: Mutex::default(),
         };
         Self { state, shared: Arc::new(shared) }
     }
@@ -62,5 +69,11 @@ impl Api {
 
     pub(super) fn throttles(&self) -> &Throttles {
         &self.shared.throttles
+    }
+
+    /// Whether to log a warning about the topic: once, since clients publish to it again and again.
+    pub(super) fn should_warn(&self, topic: &TopicId) -> bool {
+        let mut warned = self.shared.warned.lock();
+        warned.len() < WARNED && warned.insert(topic.clone())
     }
 }

@@ -141,7 +141,7 @@ async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> 
     let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
     let Admitted { mut jobs, warnings } = api.state.admit(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
-    for warning in warnings {
+    for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
         tracing::warn!(target: "gristmill::lmstfy", "{warning}");
     }
     let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
