@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::{HttpServer, HttpServerSettings, Phase, RemoteStore, RunnerStatus, listen};
-use gristmill_config::Listen;
+use gristmill_config::{Listen, Manifest};
 use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
+use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
 
@@ -29,10 +31,17 @@ pub(super) struct Mill {
 
 impl Mill {
     pub(super) async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// Starts with the topics of this manifest; they have no handlers.
+    async fn start_with(manifest: &str) -> Self {
+        let manifest = Manifest::parse(manifest, Path::new("gristmill.toml")).unwrap();
         let store = EmbeddedStore::in_memory().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let runner = watch::Sender::default();
-        let settings = HttpServerSettings { runner: runner.subscribe(), ..HttpServerSettings::default() };
+        let plan = Arc::new(HandlerRegistry::planned(&manifest));
+        let settings = HttpServerSettings { plan, runner: runner.subscribe(), ..HttpServerSettings::default() };
         let server = HttpServer::start(listener, Arc::new(store.clone()), "sqlite::memory:", &settings).await.unwrap();
         let remote = RemoteStore::connect(server.address()).await.unwrap();
         Self { store, server, runner, remote }
@@ -194,7 +203,7 @@ async fn jobs_are_cancelled_and_topics_paused() {
 
 #[tokio::test]
 async fn batches_of_any_size_go_in_chunks() {
-    let mill = Mill::start().await;
+    let mill = Mill::start_with("[tenants.acme.topics.a]\npayload-limit = \"64MiB\"\n").await;
     let jobs: Vec<_> = (0..2001).map(|n| plain(&format!("j{n}"), Due::Now)).collect();
     let pushed = mill.remote.push(&jobs).await.unwrap();
     assert!(pushed.len() == 2001 && pushed.iter().all(|pushed| *pushed == Pushed::Stored));
