@@ -143,6 +143,7 @@ impl Builder {
             tenants,
             journal: journal.clone(),
         };
+        let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone()));
         let store = Arc::new(Timed::new(opened.store, metrics.clone()));
 
         let folder = manifest.handlers.folder.clone();
@@ -153,11 +154,11 @@ impl Builder {
         status.send_modify(|status| status.handlers = Some(handlers));
         let topics = registry.borrow().entries().count();
         tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
-        let runner = Runner::start(store.clone(), registry, settings);
+        let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn(|stop| reloader.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);
-        Ok(Gristmill { store, server, status, runner, journal, reloader, migrator })
+        Ok(Gristmill { store: pushes, registry, server, status, runner, journal, reloader, migrator })
     }
 }
 

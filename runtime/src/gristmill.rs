@@ -8,7 +8,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::builder::Builder;
+use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob};
+use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_runner::{Journal, Runner};
 use gristmill_server::{HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
@@ -18,7 +20,9 @@ use gristmill_store::{Pushed, Store, StoreError};
 /// Dropped without [`Self::shutdown`], it stops at once: other runners take its jobs over when their leases end.
 #[derive(Debug)]
 pub struct Gristmill {
+    /// Counts and announces what is pushed.
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(crate) server: Option<HttpServer>,
     /// What the server knows of the runner.
     pub(crate) status: watch::Sender<RunnerStatus>,
@@ -27,6 +31,17 @@ pub struct Gristmill {
     pub(crate) reloader: Background,
     /// Moves tenants between stores. Only where there are several.
     pub(crate) migrator: Option<Background>,
+}
+
+/// Why a job was not pushed.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// The job breaks a rule of its topic.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The store is unavailable or refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A task that runs until it is stopped or dropped.
@@ -62,17 +77,22 @@ impl Gristmill {
         self.server.as_ref().map(HttpServer::address)
     }
 
-    /// The store, for everything that this type has no method for.
+    /// The store, for everything that this type has no method for. Jobs that are pushed into it pass no admission: use
+    /// [`Self::push`] for them.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Stores a job and returns its id. Idempotent by [`JobSpec::id`](gristmill_core::job::JobSpec::id): a job with an id
+    /// Stores a job by the rules of its topic, and returns its id. Idempotent by [`JobSpec::id`](gristmill_core::job::JobSpec::id): a job with an id
     /// that is stored already, or with a unique value that another job holds, changes nothing and returns the id of that job.
     ///
     /// # Errors
-    /// The store is unavailable or refuses.
-    pub async fn push(&self, job: NewJob) -> Result<JobId, StoreError> {
+    /// The job breaks a rule of its topic, which the error names; or the store is unavailable or refuses. Nothing is stored.
+    pub async fn push(&self, job: NewJob) -> Result<JobId, PushError> {
+        let (job, unknown) = self.registry.borrow().admission().admit(job)?;
+        if let Some(unknown) = unknown {
+            tracing::warn!("{unknown}");
+        }
         let id = job.spec.id.clone();
         Ok(match self.store.push(&[job]).await?.into_iter().next() {
             Some(Pushed::Duplicate(holder)) => holder,

@@ -32,12 +32,12 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The rules of the manifest's topics, and of those that `components` make, which are the names in the handlers folder;
-    /// `None` if the folder has not been read yet.
-    pub fn new<'n>(manifest: &Manifest, components: Option<impl IntoIterator<Item = &'n Name>>) -> Self {
+    /// The rules of the manifest's topics, and of those that `handlers` make in the default tenant; `None` if the handlers
+    /// folder has not been read yet.
+    pub fn new<'n>(manifest: &Manifest, handlers: Option<impl IntoIterator<Item = &'n Name>>) -> Self {
         let payload = |tenant: &Name| manifest.limits.get(tenant).and_then(|limits| limits.payload_bytes);
-        let unread = components.is_none() && manifest.handlers.auto_topics;
-        let made = components.into_iter().flatten().filter(|_| manifest.handlers.auto_topics);
+        let unread = handlers.is_none() && manifest.handlers.auto_topics;
+        let made = handlers.into_iter().flatten();
         let mut targets: HashMap<Name, Targets> = HashMap::new();
         // What the manifest says comes last, and stays.
         for topic in made.map(|name| manifest.auto_topic(name)).chain(manifest.topics.values().cloned()) {

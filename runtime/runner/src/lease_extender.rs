@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::lease;
 use super::start::Context;
@@ -52,10 +53,14 @@ pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Exten
     }
 }
 
-/// Saves checkpoints until every sender is gone. A guest waits for its checkpoint, so it is not retried for long: the
+/// Saves checkpoints until every sender is gone, or until `abort`: a native handler may keep a sender in a task of its own. A guest waits for its checkpoint, so it is not retried for long: the
 /// guest is told and decides.
-pub(super) async fn checkpoints(store: Arc<dyn Store>, mut asked: mpsc::Receiver<CheckpointRequest>) {
-    while let Some(CheckpointRequest { lease, state, reply }) = asked.recv().await {
+pub(super) async fn checkpoints(
+    store: Arc<dyn Store>,
+    mut asked: mpsc::Receiver<CheckpointRequest>,
+    abort: CancellationToken,
+) {
+    while let Some(Some(CheckpointRequest { lease, state, reply })) = abort.run_until_cancelled(asked.recv()).await {
         let saved = match store.checkpoint(&lease, &state).await {
             Ok(true) => Ok(()),
             Ok(false) => Err("the lease is lost".into()),

@@ -60,7 +60,7 @@ impl std::fmt::Debug for RunnerSettings {
     }
 }
 
-/// A running runner. Dropping it without [`Runner::shutdown`] leaves its jobs to be reaped.
+/// A running runner. Dropping it without [`Runner::shutdown`] stops its attempts and leaves its jobs to be reaped.
 #[derive(Debug)]
 pub struct Runner {
     context: Context,
@@ -77,6 +77,15 @@ pub struct Runner {
     settling: JoinSet<()>,
     reaping: JoinSet<()>,
     threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Drop for Runner {
+    /// Without this, guests and native handlers would run on beside the runner that takes their jobs over.
+    fn drop(&mut self) {
+        self.context.stop.cancel();
+        self.abort.cancel();
+        self.give_up.cancel();
+    }
 }
 
 /// What the loops of a runner share. Cheap to clone.
@@ -136,10 +145,10 @@ impl Runner {
         let mut settling = JoinSet::new();
         let settler = Settler { context: context.clone(), observer, journal: journal.clone() };
         settling.spawn(settler.run(to_settle));
-        settling.spawn(lease_extender::checkpoints(context.store.clone(), to_save));
+        let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
+        settling.spawn(lease_extender::checkpoints(context.store.clone(), to_save, abort.clone()));
         settling.spawn(lease_extender::extensions(context.clone(), to_extend));
 
-        let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let executor = Arc::new(ExecutorContext {
             finished,
             checkpoints,

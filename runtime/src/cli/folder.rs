@@ -80,7 +80,8 @@ pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: 
 /// runner's problem: any topic may be a component's then.
 pub(super) fn admission(manifest: &Manifest) -> Admission {
     let found = scan(&manifest.handlers).ok();
-    let names: Option<Vec<Name>> = found.map(|found| found.into_iter().filter_map(|found| found.name.ok()).collect());
+    let names = found.map(|found| found.into_iter().filter_map(|found| found.name.ok()));
+    let names: Option<Vec<Name>> = names.map(|names| names.filter(|_| manifest.handlers.auto_topics).collect());
     Admission::new(manifest, names.as_ref())
 }
 

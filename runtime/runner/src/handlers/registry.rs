@@ -92,7 +92,8 @@ impl HandlerRegistry {
     /// The registry that takes over from `before`. A component that wants more than its topic grants does not replace one
     /// that is content. Topics that stay as they are keep their instances.
     pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
-        Self::with(manifest, handlers, before, Admission::new(manifest, Some(handlers.keys())))
+        let made = handlers.values().filter(|handler| makes_topic(manifest, handler)).map(|handler| &handler.name);
+        Self::with(manifest, handlers, before, Admission::new(manifest, Some(made)))
     }
 
     fn with(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self, admission: Admission) -> Self {
@@ -200,12 +201,15 @@ fn occupant(
     (serving.filter(|handler| handler.name == topic.handler && handler.lacks(topic).is_empty()), lacking)
 }
 
+/// A program that registers a native handler wants its topic, whatever files may do.
+fn makes_topic(manifest: &Manifest, handler: &Handler) -> bool {
+    manifest.handlers.auto_topics || handler.is_native()
+}
+
 fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
     let mut topics = manifest.topics.clone();
     let Some(tenant) = default_tenant() else { return topics };
-    // A program that registers a native handler wants its topic, whatever files may do.
-    let makes_topic = |handler: &&Handler| manifest.handlers.auto_topics || handler.is_native();
-    for Handler { name, .. } in handlers.values().filter(makes_topic) {
+    for Handler { name, .. } in handlers.values().filter(|handler| makes_topic(manifest, handler)) {
         let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
         topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
     }
