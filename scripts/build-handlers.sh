@@ -3,16 +3,16 @@
 #
 #   scripts/build-handlers.sh [name…]     all of them if none is named
 #
-# A running runner picks each one up as it lands: a file is written beside its target and renamed over it, so that
-# nobody reads half a component.
+# A running runner loads each component at once. The script writes a file beside its target and renames it over the
+# target, so that the runner never reads half a component.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=wasm32-wasip2
 built="${CARGO_TARGET_DIR:-target}/$target/handler"
 
-# A linker gives Rust 1 MiB of stack, and a fresh sandbox pays for every page that a job touches. So handlers get 64 KiB,
-# or what they ask for in their Cargo.toml. The stack lies below the data: overflowing it traps instead of overwriting.
+# The linker's default stack for Rust is 1 MiB, and a fresh sandbox pays for every page that a job touches. So handlers get
+# 64 KiB, or the size in their Cargo.toml. The stack is below the data: an overflow traps and overwrites nothing.
 stack_bytes() {
     local bytes
     bytes=$(sed -n 's/^stack-bytes = \([0-9]*\)$/\1/p' "handlers/$1/Cargo.toml")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on real input: a photo becomes a thumbnail, and an order that nobody paid for is closed after its delay.
-# Sets up what is missing, shows each job's life as it happens, and ends by itself.
+# The main job on real input: a photo becomes a thumbnail, and an unpaid order is closed after its delay.
+# Installs missing tools, shows each job's life as it happens, and ends by itself.
 #
 #   scripts/demo.sh                  on a store of its own, in out/demo
 #   REDIS_URL=… scripts/demo.sh      on that Redis
@@ -42,7 +42,7 @@ say "$(wc -c <examples/photo.jpg) bytes in, $(wc -c <"$out/thumbnail.jpg") bytes
 say "gristmill push order-timeout --file examples/order.json --delay 3s --wait"
 gristmill push order-timeout --file examples/order.json --delay 3s --wait
 echo
-# The handler enqueued a notification, which became visible together with its own acknowledgement.
+# The handler enqueued a notification. It became visible with the acknowledgement of the handler's own job.
 for _ in $(seq 200); do grep -q "done.*topic=.\?notify" "$out/run.log" && break; sleep 0.05; done
 grep -q "done.*topic=.\?notify" "$out/run.log" || { echo "the notification was not done within 10 s" >&2; exit 1; }
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Counts the instructions of the parts of a job's way (tests/benches/instructions.rs) and sets them beside the baseline of
-# tests/benches/instructions.txt. Counts hardly jitter, however busy the machine is.
+# Counts the instructions of the parts of a job's path (tests/benches/instructions.rs) and compares them with the baseline of
+# tests/benches/instructions.txt. Counts hardly jitter, even on a busy machine.
 #
 #   scripts/instructions.sh                  prints the table
 #   scripts/instructions.sh --check          and fails if a part takes over 5 % more than its baseline
-#   scripts/instructions.sh --save           makes what it counts the new baseline
-#   scripts/instructions.sh --program FILE   counts in a program that was built before, for a comparison of two
+#   scripts/instructions.sh --save           saves the counts as the new baseline
+#   scripts/instructions.sh --program FILE   counts in a program built before, to compare two
 #
-# Needs valgrind. The first build takes minutes: what is counted is linked as a release is.
+# Needs valgrind. The first build takes minutes: it links the program as for a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 baseline=tests/benches/instructions.txt
 tolerance=5
-# How often a part is done: start-up and warming up are in both counts and fall out of their difference.
+# How often a part runs: start-up and warming up are in both counts, so the difference excludes them.
 few=200
 many=1200
 
@@ -26,12 +26,12 @@ build() {
     cargo bench --bench instructions --no-run 2>&1 | tee /dev/stderr | sed -n 's/.*(\(.*\))$/\1/p' | tail -n 1
 }
 
-# A string instruction counts once for every byte, so that clearing 64 KiB would outweigh all the rest: have glibc use loops.
+# A string instruction counts once for every byte, so clearing 64 KiB would outweigh all the rest: make glibc use loops.
 export GLIBC_TUNABLES=glibc.cpu.x86_rep_stosb_threshold=0x10000000:glibc.cpu.x86_rep_movsb_threshold=0x10000000
 # Backtraces would count, too.
 export RUST_BACKTRACE=0
 
-# Instructions of one run: callgrind says them in a line of its own, with commas.
+# Instructions of one run: callgrind prints them on a separate line, with commas.
 count() {
     local said
     said=$(valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$@" 2>&1) || fail "\`$*\` failed: $said"
@@ -45,7 +45,7 @@ per_time() {
     echo $(((high - low) / (many - few)))
 }
 
-# Lines `part count` in, a table out. Exit code 1: a part takes more than it may.
+# Reads lines `part count`, prints a table. Exit code 1: a part exceeds its baseline.
 compare() {
     awk -v tolerance=$tolerance '
         NR == FNR { if ($1 !~ /^#/) before[$1] = $2; next }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The same handler in every language, side by side: builds each example as `gristmill new` writes it, and measures sizes, times,
-# fuel and memory for the same job (`gristmill bench components`). The table of docs/handlers.md is from here.
+# fuel and memory for the same job (`gristmill bench components`). docs/handlers.md has the resulting table.
 #
-#   scripts/languages.sh [language…]         all whose tools are there, if none is named; scripts/setup.sh --tests installs all
-#   GRISTMILL=… scripts/languages.sh         with this program instead of a release build made first
+#   scripts/languages.sh [language…]         default: all with installed tools; scripts/setup.sh --tests installs all
+#   GRISTMILL=… scripts/languages.sh         with this program, without a release build first
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/target/tools/bin:$PATH"

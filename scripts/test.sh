@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets up what the tests need and runs them. Extra arguments go to cargo test: scripts/test.sh -- crash
+# Installs what the tests need and runs them. Extra arguments go to cargo test: scripts/test.sh -- crash
 #
-#   scripts/test.sh            all tests: tens of minutes with what it compiles
-#   scripts/test.sh --quick    an answer within minutes on a warm tree: without the tests that take long (each language's
-#                              tools, crashes in dozens, made-up requests) and with fewer random sequences
+#   scripts/test.sh            all tests: tens of minutes, compiling included
+#   scripts/test.sh --quick    minutes on a warm tree: without the slow tests (each language's tools, dozens of crashes,
+#                              generated requests) and with fewer random sequences
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ fi
 
 command -v redis-server >/dev/null || scripts/setup.sh --tests
 export GRISTMILL_MODEL_SEQUENCES=100
-# The handlers are built for wasm and tested by themselves; the rest in two goes, since only the second leaves tests out.
+# The handlers have builds and tests of their own. The rest runs in two steps, since only the second skips tests.
 cargo test --workspace --exclude gristmill-tests --exclude caller --exclude puppet --lib --bins "$@"
 slow=(languages producers python crash killed hardship fairness properties reload stores::servers conformance::several)
 cargo test --package gristmill-tests --test it "$@" -- "${slow[@]/#/--skip=}"
