@@ -20,8 +20,10 @@ pub enum Operation {
     Heartbeat,
     Retire,
     Overdue,
-    Held,
-    Wanted,
+    #[strum(serialize = "held")]
+    ClaimsOf,
+    #[strum(serialize = "wanted")]
+    PollWork,
     Sweep,
     Counts,
     Job,

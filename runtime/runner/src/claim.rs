@@ -49,7 +49,7 @@ struct Memory {
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
     /// How often parts of the store had come back when lost claims were last looked for.
-    returns: u64,
+    shard_returns: u64,
     topic_slots: HashMap<TopicId, Arc<TopicSlots>>,
 }
 
@@ -72,9 +72,10 @@ impl Claimer {
             }
             match self.context.retry.call(|| self.context.store.claim(&self.context.worker, &from)).await {
                 Some(Ok(claimed)) => {
-                    let part_is_back = std::mem::replace(&mut memory.returns, claimed.returns) != claimed.returns;
+                    let shard_is_back =
+                        std::mem::replace(&mut memory.shard_returns, claimed.shard_returns) != claimed.shard_returns;
                     self.dispatch(claimed, &registry, &mut memory);
-                    if part_is_back || returns.has_changed().unwrap_or_default() {
+                    if shard_is_back || returns.has_changed().unwrap_or_default() {
                         returns.mark_unchanged();
                         give_back_lost(&self.context, registry.tenants()).await;
                     }

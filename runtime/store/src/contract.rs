@@ -77,7 +77,7 @@ operations! {
             tenant: &Name,
             worker: &WorkerId,
             except: &HashSet<JobId>,
-        ) -> Result<Vec<Lease>, StoreError> => Held;
+        ) -> Result<Vec<Lease>, StoreError> => ClaimsOf;
     }
 }
 
@@ -107,7 +107,7 @@ operations! {
         /// What waits at this moment: the slow safety net under [`Signals::signals`].
         ///
         /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
-        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> => Wanted;
+        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> => PollWork;
     }
 }
 
@@ -115,7 +115,8 @@ operations! {
     /// Dropping what has outlived its limits.
     pub trait Sweep {
         /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
-        /// `discarded`, and whatever else the store keeps for a time only. Tells for each line how many dead jobs it dropped.
+        /// `discarded`, and whatever else the store keeps for a time only. Returns, for each entry of `limits`, how many dead jobs
+        /// it dropped.
         async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> => Sweep;
     }
 }
@@ -174,7 +175,7 @@ pub enum Pushed {
     Duplicate(JobId),
 }
 
-/// One line of a claim: up to `max` jobs of `topic`, each for `lease`.
+/// One entry of a claim: up to `max` jobs of `topic`, each for `lease`.
 #[derive(Debug, Clone)]
 pub struct ClaimFrom {
     pub topic: TopicId,
@@ -187,11 +188,10 @@ pub struct Claimed {
     pub claims: Vec<Claim>,
     /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
-    /// Elements of ready Lists that are neither a waiting job nor can be made one, set aside in the topic's unreadable.
-    pub unreadable: u64,
-    /// How often parts of the store were away and have come back so far: claims of theirs may have been lost. Always zero
-    /// where the store has no parts.
-    pub returns: u64,
+    /// How many ids in a ready List named a job that is running, delayed or dead. The claim moved them to the topic's `strays`.
+    pub strays: u64,
+    /// How many times a shard has become available again. Claims made on it may have been lost. Zero without shards.
+    pub shard_returns: u64,
 }
 
 /// The end of one attempt.
@@ -214,7 +214,8 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// A settlement of a first attempt, with a verdict and nothing else.
+    /// A settlement with a verdict and nothing else, for a lease whose job is not known. It says one attempt, keeps no result
+    /// and holds on to no unique value; where the claim is known, use [`Settlement::of`].
     pub fn new(lease: Lease, verdict: Verdict) -> Self {
         Self {
             lease,
@@ -250,8 +251,9 @@ impl Settlement {
         result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
     }
 
-    /// The end of a claimed attempt, as its producer asked for it. What becomes of the job is kept for as long as the
-    /// producer or the topic (`retention`) wants, whichever is longer.
+    /// The end of a claimed attempt, with what the producer asked for. The result is kept for as long as the producer or the
+    /// topic (`retention`) asks, whichever is longer. Where the retry policy decides the verdict, use `decide` of the runner,
+    /// which calls this.
     pub fn of(claim: &Claim, verdict: Verdict, retention: Duration) -> Self {
         let spec = &claim.job.spec;
         Self {

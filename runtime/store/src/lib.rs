@@ -2,12 +2,12 @@
 //!
 //! # The rules
 //!
-//! - **At least once.** A job acknowledged to its producer is never lost; it may run twice only if a worker died or
-//!   overran its lease.
+//! - **At least once.** A job acknowledged to its producer is lost only if the disk or the Redis below it loses it. Besides
+//!   retries, it may run twice if a worker died, was stopped, or overran its lease.
 //! - **One place.** A job is delayed, ready, running or dead; every change of place is one script or one transaction.
 //! - **Fencing.** A settle names the delivery that it settles; a late one is answered [`Settled::LeaseLost`] and changes nothing.
 //! - **The store's clock rules.** No host's clock decides when a job is due or a lease has run out.
-//! - **Batch-first.** Every call takes or returns many; one is a batch of one.
+//! - **Batch-first.** Calls that move jobs take a batch; one job is a batch of one.
 //!
 //! Cancel-safety of every call: a dropped future may or may not have had its effect, never half of it. A lost claim is
 //! a lease that reap finds; a lost push may be repeated with the same ids, a lost settle with the same lease.

@@ -41,7 +41,7 @@ async fn a_ready_job_is_gone_at_once(queue: TestStore) {
     assert_eq!(queue.state(&pushed[0].spec.id).await, None);
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([1, 0, 0, 0], 1));
     let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
-    assert_eq!((took.claims.len(), took.unreadable), (1, 0));
+    assert_eq!((took.claims.len(), took.strays), (1, 0));
 }
 
 async fn a_delayed_job_is_gone_at_once(queue: TestStore) {

@@ -238,7 +238,7 @@ async fn remove_exported_removes_jobs_without_counting_them(queue: TestStore) {
     queue.pass(100);
     assert_eq!(queue.migrate().await.moved, 0);
     let took = queue.claim_as(&gristmill_tests::test_store::worker(), "mail", 9).await;
-    assert_eq!((took.claims.len(), took.unreadable), (0, 0));
+    assert_eq!((took.claims.len(), took.strays), (0, 0));
 }
 
 async fn running_jobs_are_not_let_go_of(queue: TestStore) {

@@ -204,7 +204,7 @@ impl World {
         }
         claimed.drained.sort();
         same("claims", &claimed.claims, &claims)?;
-        same("drained topics and strays", (claimed.drained, claimed.unreadable), (drained, 0))?;
+        same("drained topics and strays", (claimed.drained, claimed.strays), (drained, 0))?;
         self.claims.extend(claims);
         Ok(())
     }

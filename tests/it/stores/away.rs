@@ -61,7 +61,7 @@ async fn an_unavailable_store_affects_only_its_own_tenants() {
     assert_eq!(settled, [Settled::Done]);
     several.push(&[job("acme/mail")]).await.unwrap();
     let after = several.claim(&worker, &lines()).await.unwrap();
-    assert_eq!((after.claims.len(), after.returns > before.returns), (1, true));
+    assert_eq!((after.claims.len(), after.shard_returns > before.shard_returns), (1, true));
     assert!(several.unavailable().await.unwrap().is_empty());
 }
 

@@ -164,14 +164,14 @@ fn read<'a>(
 ) -> RedisResult<()> {
     let mut reply = Reply::new(reply)?;
     let now = Timestamp::from_millis(reply.number()?);
-    let (mut empty, mut unreadable, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
+    let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
     while !empty.is_empty() {
         drained.insert(&line_at(part, empty.number()?)?.topic);
     }
-    while !unreadable.is_empty() {
-        let topic = &line_at(part, unreadable.number()?)?.topic;
-        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's unreadable");
-        claimed.unreadable += 1;
+    while !strays.is_empty() {
+        let topic = &line_at(part, strays.number()?)?.topic;
+        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's `strays`");
+        claimed.strays += 1;
     }
     while !jobs.is_empty() {
         let topic = jobs.integer()?;
@@ -193,7 +193,7 @@ fn read<'a>(
     Ok(())
 }
 
-/// The line of a claim by its place in the call, counted from 1.
+/// The entry of a claim by its place in the call, counted from 1.
 fn line_at(part: &[ClaimFrom], number: u64) -> RedisResult<&ClaimFrom> {
     let number = usize::try_from(number).unwrap_or(usize::MAX);
     part.get(number.wrapping_sub(1)).ok_or_else(|| unexpected("claim.lua named a topic that was not asked for"))

@@ -1,4 +1,5 @@
-//! The corridor's side: claims from every place, settles wherever a lease is from, and lets no store hold up another.
+//! What a runner asks of shards: claims from all of them, settles on the shard that a lease is from. A shard that does not
+//! answer delays no other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Claims for ShardedStore {
             let Some(answer) = answer else { continue };
             answer.claims.iter().for_each(|claim| *taken.entry(claim.lease.topic.clone()).or_default() += 1);
             claimed.claims.extend(answer.claims);
-            claimed.unreadable += answer.unreadable;
+            claimed.strays += answer.strays;
         }
         for line in from {
             let max = match taken.get_mut(&line.topic) {
@@ -74,7 +75,7 @@ impl Claims for ShardedStore {
                 Some(answer) => {
                     claimed.claims.extend(answer.claims);
                     claimed.drained.extend(answer.drained);
-                    claimed.unreadable += answer.unreadable;
+                    claimed.strays += answer.strays;
                 }
                 None => claimed.drained.extend(asked.get(&place).cloned().unwrap_or_default()),
             }
@@ -88,7 +89,7 @@ impl Claims for ShardedStore {
                 .any(|place| topics_with_backlog.contains(&(*place, topic.clone())))
         };
         claimed.drained.retain(|topic| topics_with_backlog.is_empty() || !stirs(topic));
-        claimed.returns = self.0.members.iter().map(|member| member.returns()).sum();
+        claimed.shard_returns = self.0.members.iter().map(|member| member.returns()).sum();
         Ok(claimed)
     }
 }

@@ -31,7 +31,7 @@ async fn a_job_named_twice_runs_once_and_the_second_is_set_aside() {
         store.raw(redis::cmd("LPUSH").arg(&ready).arg(id.as_str())).await;
     }
     let claimed = store.claim_as(&worker(), "mail", 10).await;
-    assert_eq!((claimed.claims.len(), claimed.unreadable, store.total("stray").await), (0, 3, 3));
+    assert_eq!((claimed.claims.len(), claimed.strays, store.total("stray").await), (0, 3, 3));
     let strays = store.raw(redis::cmd("LLEN").arg(keys.strays(&topic("mail").topic))).await;
     assert_eq!(strays, redis::Value::Int(3));
     assert_eq!(store.settle(&claims[0], Verdict::Ack(None)).await, Settled::Done);

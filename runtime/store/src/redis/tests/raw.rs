@@ -28,7 +28,7 @@ async fn lpush(store: &TestRedis, element: &[u8]) {
 async fn adopt(store: &TestRedis, element: &[u8]) -> Claim {
     lpush(store, element).await;
     let claimed = store.claim_as(&worker(), "mail", 10).await;
-    assert_eq!((claimed.claims.len(), claimed.unreadable), (1, 0));
+    assert_eq!((claimed.claims.len(), claimed.strays), (1, 0));
     claimed.claims.into_iter().next().unwrap()
 }
 
