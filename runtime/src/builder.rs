@@ -132,7 +132,7 @@ impl Builder {
             ..HttpServerSettings::default()
         };
         let server = http::open(&manifest, &settings, &opened).await?;
-        let migrator = start_migrator(&opened, &worker);
+        let tenant_mover = start_tenant_mover(&opened, &worker);
         let settings = RunnerSettings {
             worker,
             concurrency: manifest.server.concurrency as usize,
@@ -158,12 +158,12 @@ impl Builder {
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn(|stop| reloader.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);
-        Ok(Gristmill { store: pushes, registry, server, status, runner, journal, reloader, migrator })
+        Ok(Gristmill { store: pushes, registry, server, status, runner, journal, reloader, tenant_mover })
     }
 }
 
 /// Moves tenants between stores, where there are several.
-fn start_migrator(opened: &Opened, worker: &WorkerId) -> Option<Background> {
+fn start_tenant_mover(opened: &Opened, worker: &WorkerId) -> Option<Background> {
     let stores = opened.several.clone()?;
     Some(Background::spawn(|stop| stores.drive(worker.clone(), stop)))
 }

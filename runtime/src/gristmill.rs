@@ -30,7 +30,7 @@ pub struct Gristmill {
     pub(crate) journal: Option<Journal>,
     pub(crate) reloader: Background,
     /// Moves tenants between stores. Only where there are several.
-    pub(crate) migrator: Option<Background>,
+    pub(crate) tenant_mover: Option<Background>,
 }
 
 /// Why a job was not pushed.
@@ -120,8 +120,8 @@ impl Gristmill {
         if let Some(server) = self.server {
             server.shutdown().await;
         }
-        if let Some(migrator) = self.migrator {
-            migrator.end().await;
+        if let Some(tenant_mover) = self.tenant_mover {
+            tenant_mover.end().await;
         }
         tracing::info!("ended");
     }
