@@ -1,4 +1,5 @@
-//! From how an attempt ended to what follows: one pure function, and the only place where this is decided.
+//! Decides what follows from the outcome of an attempt, in one pure function. Its caller, `decide` of the runner, chooses the
+//! policy: for the expired lease of a pull worker it sets the wait to zero.
 
 use std::time::Duration;
 

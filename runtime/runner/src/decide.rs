@@ -1,5 +1,5 @@
-//! From how an attempt ended to what the store is asked to do: the runner, the reaper and the server's pull workers all
-//! come through here.
+//! Turns the outcome of an attempt into a settlement. The runner, the reaper, the routes of pull workers and lmstfy's call
+//! it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use gristmill_store::Settlement;
 ///
 /// `follow_ups` are pushed with the settlement if the verdict is an ack or a snooze; the store drops them otherwise.
 ///
-/// [`Claim::previous`] matters after a trap only. Pull workers report none, so the text of their lease does not carry it.
+/// Only the rule for traps reads [`Claim::previous`]. A pull worker reports no trap, so its lease need not carry it.
 pub fn decide(claim: &Claim, topic: Option<&Topic>, outcome: Outcome, follow_ups: Vec<NewJob>) -> Settlement {
     let mut policy = topic.map(|topic| topic.retry).unwrap_or_default();
     if claim.lease.worker.is_pull() && matches!(outcome, Outcome::LeaseExpired) {

@@ -30,7 +30,7 @@ pub(super) struct Work {
     /// When the claim was here, by this process's monotonic clock.
     pub(super) arrived: Instant,
     pub(super) clock_offset_ms: i64,
-    /// Set when the job is cancelled.
+    /// Set when the job is cancelled or its lease is lost.
     pub(super) unwanted: Arc<AtomicBool>,
 }
 
@@ -103,7 +103,7 @@ async fn run(
     }
 }
 
-/// As a function of this program, in a fresh instance, or in one that the topic kept.
+/// Runs the handler: a native function, a component in a fresh instance, or a component in an instance that its topic reuses.
 async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Attempt) -> Report {
     match (&handler.code, &entry.instances) {
         (Code::Component(component), None) => component.invoke(attempt).await,

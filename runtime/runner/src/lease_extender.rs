@@ -1,4 +1,4 @@
-//! What running attempts ask of the store: a checkpoint saved, a lease prolonged.
+//! Extends the leases and saves the checkpoints of running attempts.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub(super) struct Extension {
 }
 
 impl Extension {
-    /// False: the lease is lost. While nobody can tell, it is taken to be kept: a settle will find out.
+    /// Returns false if the lease is lost. If the store does not answer, the runner assumes that the lease is kept; the
+    /// settle checks it.
     pub(super) async fn ask(extensions: &mpsc::Sender<Self>, lease: &Lease) -> bool {
         let (kept, answer) = oneshot::channel();
         let extension = Self { lease: lease.clone(), kept };
@@ -33,7 +34,7 @@ impl Extension {
     }
 }
 
-/// Prolongs leases until every sender is gone.
+/// Extends leases until every sender is gone.
 pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Extension>) {
     let Context { store, retry, .. } = context;
     let mut batch = Vec::new();
@@ -53,8 +54,8 @@ pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Exten
     }
 }
 
-/// Saves checkpoints until every sender is gone, or until `abort`: a native handler may keep a sender in a task of its own. A guest waits for its checkpoint, so it is not retried for long: the
-/// guest is told and decides.
+/// Saves checkpoints until every sender is gone, or until `abort`: a native handler may keep a sender in a task of its own. A
+/// guest waits for its checkpoint, so it is not retried: the guest gets the error and decides.
 pub(super) async fn checkpoints(
     store: Arc<dyn Store>,
     mut asked: mpsc::Receiver<CheckpointRequest>,

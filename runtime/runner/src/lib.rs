@@ -1,12 +1,12 @@
-//! The corridor: joins store and sandbox.
+//! The runner claims jobs from the store, runs them in the sandbox, and settles them.
 //!
 //! ```text
 //! listen ──ready──► claim ──work──► guests: execute ─► decide ──► settle ──► record
-//!    └────due─────► migrate                │ └─ checkpoint, extend ─► keep
-//!                   tenants: whose jobs are looked after, with topics here or without
+//!    └────due─────► migrate                │ └─ checkpoint, extend ─► lease_extender
+//!                   tenants: lists those whose jobs the runner migrates, reaps and sweeps, also without a topic here
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
-//!                   journal: every attempt is written down, if somebody wants it
+//!                   journal: every attempt is written down, where the manifest says so
 //! ```
 //!
 //! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a

@@ -2,7 +2,8 @@
 
 use wasmtime::ResourceLimiter;
 
-/// Counts the linear memories of a store together, unlike [`wasmtime::StoreLimits`], which looks at each for itself.
+/// Limits the linear memories of one [`wasmtime::Store`] (an instance and its state, not the store of jobs) in total;
+/// [`wasmtime::StoreLimits`] limits each by itself.
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
     limit: usize,

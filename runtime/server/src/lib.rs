@@ -8,12 +8,13 @@
 //! # Layout
 //! A request passes these folders in this order:
 //! - `serve/` accepts connections, in bounded number, with or without TLS, names each request and measures it.
-//! - `auth/` refuses what a web page could make a browser send, finds out which token a request brings, and what it may do.
+//! - `auth/` rejects cross-site browser requests, then identifies the token and checks its scopes.
 //! - `limits/` bounds requests and jobs: of the server, of a token, of a tenant.
 //! - `api/` has the routes; `stream/` those that wait or go on; `pull/` those of pull workers; `lmstfy/` lmstfy's wire API.
+//! - `claims/` is the claim service, which `pull/` and `lmstfy/` call.
 //!
-//! `state` is what every route can reach, and `problem` how every route refuses. As long as there are no tokens, everybody on
-//! this machine may do everything.
+//! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
+//! loopback, or one with `insecure`, allows every client everything; any other refuses.
 
 mod admission;
 mod api;

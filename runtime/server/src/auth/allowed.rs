@@ -1,8 +1,9 @@
-//! What a route asks of a token, stated in the signature of its handler.
+//! What a route asks of a token, stated in the signature of its route function.
 //!
-//! A handler's first argument is [`Allowed`], which names a scope and what in the path it must hold over, or [`AnyToken`], or
-//! [`Public`]; a handler that finds the tenants in its body takes [`AllowedDocument`] last. [`crate::routes::Routes`] takes
-//! no other handlers, so a route without a scope does not compile.
+//! The first argument of a route function is [`Allowed`] (a scope over what the path names), [`AllowedQuery`] (a scope in each
+//! tenant that the query names), [`AnyToken`] or [`Public`]; or the last one is [`AllowedDocument`] (a scope in each tenant
+//! that the body names). [`crate::routes::Routes`] takes no other functions, so a route without one of them does not compile.
+//! lmstfy's routes check scopes themselves.
 
 use std::marker::PhantomData;
 
@@ -55,7 +56,9 @@ pub enum Requirement {
     Everywhere(Scope),
 }
 
-/// The argument types of a handler that states what it requires.
+/// The argument types of a route function that states what it requires, as the tuple that names them in
+/// [`axum::handler::Handler`]. `M`, its first member, is axum's own marker for how the last argument is read: it is no
+/// argument, and any type does.
 pub(crate) trait StatesRequirement {
     const REQUIREMENT: Requirement;
 }
@@ -152,7 +155,7 @@ impl<A: Send + Sync> FromRequestParts<A> for AnyToken {
     }
 }
 
-/// A request that everybody may send.
+/// A request that needs no token.
 #[derive(Debug)]
 pub(crate) struct Public;
 
@@ -212,7 +215,7 @@ where
     }
 }
 
-/// Implemented by what a handler may take as its first argument.
+/// Implemented by what a route function may take as its first argument.
 pub(crate) trait Gate {
     const REQUIREMENT: Requirement;
 }
@@ -230,7 +233,7 @@ impl<S: RequiredScope, T: Target> Gate for Allowed<S, T> {
         if T::IS_ONE_TENANT { Requirement::InTenant(S::SCOPE) } else { Requirement::Everywhere(S::SCOPE) };
 }
 
-/// The second way: the tenants are in the document, which a handler takes last.
+/// The second way: the tenants are in the document, which a route function takes last.
 impl<M, S: RequiredScope, D> StatesRequirement for (M, State<AppState>, AllowedDocument<S, D>) {
     const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
 }
