@@ -195,7 +195,7 @@ fn enqueue(field: Field, value: u64) -> Option<Enqueue> {
         }
         Field::Due => {
             // The puppet only knows delays from its own now: an hour before the end of time, and an hour after it.
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+            let now = gristmill::time::Timestamp::now().as_millis();
             let hour = 3_600_000;
             let at = if value > YEAR_9999 { value + hour } else { value - hour };
             Some(Enqueue { delay_ms: Some(at - now), ..job })
