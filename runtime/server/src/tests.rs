@@ -22,14 +22,14 @@ use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
 
 /// A store, the door to it, and somebody who uses it.
-pub(super) struct Mill {
+pub(super) struct TestServer {
     pub(super) store: EmbeddedStore,
     pub(super) server: HttpServer,
     pub(super) runner: watch::Sender<RunnerStatus>,
     pub(super) remote: RemoteStore,
 }
 
-impl Mill {
+impl TestServer {
     pub(super) async fn start() -> Self {
         Self::start_with("").await
     }
@@ -122,22 +122,23 @@ fn failure() -> Failure {
 
 #[tokio::test]
 async fn a_job_comes_through_the_door_as_it_is() {
-    let mill = Mill::start().await;
+    let tested = TestServer::start().await;
     let job = full("j");
-    assert_eq!(mill.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Stored]);
-    assert_eq!(mill.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Exists]);
+    assert_eq!(tested.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Stored]);
+    assert_eq!(tested.remote.push(std::slice::from_ref(&job)).await.unwrap(), [Pushed::Exists]);
     let again = NewJob { spec: JobSpec { id: id("k"), ..job.spec.clone() }, due: Due::Now };
-    assert_eq!(mill.remote.push(&[again]).await.unwrap(), [Pushed::Duplicate(id("j"))]);
+    assert_eq!(tested.remote.push(&[again]).await.unwrap(), [Pushed::Duplicate(id("j"))]);
 
-    let (near, far) = (mill.store.job(&tenant(), &id("j")).await.unwrap(), mill.remote.job(&tenant(), &id("j")).await);
+    let (near, far) =
+        (tested.store.job(&tenant(), &id("j")).await.unwrap(), tested.remote.job(&tenant(), &id("j")).await);
     assert_eq!(near.as_ref().unwrap().job.as_ref().unwrap().spec, job.spec);
     assert_eq!(far.unwrap(), near);
-    assert_eq!(mill.remote.job(&tenant(), &id("nobody")).await.unwrap(), None);
+    assert_eq!(tested.remote.job(&tenant(), &id("nobody")).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn every_state_of_a_job_looks_the_same_from_outside() {
-    let mill = Mill::start().await;
+    let tested = TestServer::start().await;
     let at = Timestamp::now().plus(Duration::from_secs(7200));
     let jobs = [
         plain("later", Due::After(Duration::from_secs(3600))),
@@ -147,84 +148,84 @@ async fn every_state_of_a_job_looks_the_same_from_outside() {
         full("runs"),
         full("waits"),
     ];
-    mill.remote.push(&jobs).await.unwrap();
-    mill.claim_and(Verdict::Bury(failure())).await;
-    mill.claim_and(Verdict::Ack(Some(Payload { data: b"out".to_vec(), content_type: None }))).await;
+    tested.remote.push(&jobs).await.unwrap();
+    tested.claim_and(Verdict::Bury(failure())).await;
+    tested.claim_and(Verdict::Ack(Some(Payload { data: b"out".to_vec(), content_type: None }))).await;
     let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
-    mill.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
+    tested.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
 
     for name in ["later", "then", "dead", "done", "runs", "waits"] {
-        let near = mill.store.job(&tenant(), &id(name)).await.unwrap();
+        let near = tested.store.job(&tenant(), &id(name)).await.unwrap();
         assert!(near.is_some(), "{name}");
-        assert_eq!(mill.remote.job(&tenant(), &id(name)).await.unwrap(), near, "{name}");
+        assert_eq!(tested.remote.job(&tenant(), &id(name)).await.unwrap(), near, "{name}");
     }
-    let done = mill.remote.job(&tenant(), &id("done")).await.unwrap().unwrap();
+    let done = tested.remote.job(&tenant(), &id("done")).await.unwrap().unwrap();
     assert!(matches!(done.result, Some(ResultView::Complete(Some(_)))), "{done:?}");
-    let counts = mill.remote.counts(&tenant()).await.unwrap();
-    assert_eq!(counts, mill.store.counts(&tenant()).await.unwrap());
+    let counts = tested.remote.counts(&tenant()).await.unwrap();
+    assert_eq!(counts, tested.store.counts(&tenant()).await.unwrap());
     assert_eq!((counts[0].delayed, counts[0].dead, counts[0].running), (2, 1, 1));
-    assert_eq!(mill.remote.tenants().await.unwrap(), [tenant()]);
+    assert_eq!(tested.remote.tenants().await.unwrap(), [tenant()]);
 }
 
 #[tokio::test]
 async fn the_dead_are_listed_respawned_and_deleted() {
-    let mill = Mill::start().await;
+    let tested = TestServer::start().await;
     for name in ["a", "b", "c"] {
-        mill.remote.push(&[plain(name, Due::Now)]).await.unwrap();
-        mill.claim_and(Verdict::Bury(failure())).await;
+        tested.remote.push(&[plain(name, Due::Now)]).await.unwrap();
+        tested.claim_and(Verdict::Bury(failure())).await;
     }
-    let near = mill.store.dead(&topic(), 0, 10).await.unwrap();
+    let near = tested.store.dead(&topic(), 0, 10).await.unwrap();
     assert_eq!(near.len(), 3);
-    assert_eq!(mill.remote.dead(&topic(), 0, 10).await.unwrap(), near);
-    assert_eq!(mill.remote.dead(&topic(), 1, 1).await.unwrap(), near[1..2]);
-    assert_eq!(mill.remote.dead(&topic(), 3, 5000).await.unwrap(), []);
-    assert_eq!(mill.remote.respawn(&topic(), &[id("a"), id("x")]).await.unwrap(), [true, false]);
-    assert_eq!(mill.remote.delete_dead(&topic(), &[id("a"), id("b")]).await.unwrap(), [false, true]);
-    assert_eq!(mill.store.dead(&topic(), 0, 10).await.unwrap().len(), 1);
+    assert_eq!(tested.remote.dead(&topic(), 0, 10).await.unwrap(), near);
+    assert_eq!(tested.remote.dead(&topic(), 1, 1).await.unwrap(), near[1..2]);
+    assert_eq!(tested.remote.dead(&topic(), 3, 5000).await.unwrap(), []);
+    assert_eq!(tested.remote.respawn(&topic(), &[id("a"), id("x")]).await.unwrap(), [true, false]);
+    assert_eq!(tested.remote.delete_dead(&topic(), &[id("a"), id("b")]).await.unwrap(), [false, true]);
+    assert_eq!(tested.store.dead(&topic(), 0, 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn jobs_are_cancelled_and_topics_paused() {
-    let mill = Mill::start().await;
-    mill.remote.push(&[plain("runs", Due::Now), plain("waits", Due::Now)]).await.unwrap();
+    let tested = TestServer::start().await;
+    tested.remote.push(&[plain("runs", Due::Now), plain("waits", Due::Now)]).await.unwrap();
     let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
-    mill.store.claim(&WorkerId::new("w"), std::slice::from_ref(&from)).await.unwrap();
+    tested.store.claim(&WorkerId::new("w"), std::slice::from_ref(&from)).await.unwrap();
     let ids = [id("runs"), id("waits"), id("nobody")];
     let expected = [Cancelled::Stopping, Cancelled::Gone, Cancelled::TooLate];
-    assert_eq!(mill.remote.cancel(&tenant(), &ids).await.unwrap(), expected);
-    let view = mill.remote.job(&tenant(), &id("runs")).await.unwrap().unwrap();
+    assert_eq!(tested.remote.cancel(&tenant(), &ids).await.unwrap(), expected);
+    let view = tested.remote.job(&tenant(), &id("runs")).await.unwrap().unwrap();
     assert!(matches!(view.state, JobState::Running { cancelled: true, .. }), "{view:?}");
 
-    assert!(mill.remote.set_paused(&topic(), true).await.unwrap());
-    assert!(!mill.remote.set_paused(&topic(), true).await.unwrap());
-    assert!(mill.store.counts(&tenant()).await.unwrap()[0].paused);
-    assert!(mill.remote.set_paused(&topic(), false).await.unwrap());
+    assert!(tested.remote.set_paused(&topic(), true).await.unwrap());
+    assert!(!tested.remote.set_paused(&topic(), true).await.unwrap());
+    assert!(tested.store.counts(&tenant()).await.unwrap()[0].paused);
+    assert!(tested.remote.set_paused(&topic(), false).await.unwrap());
 }
 
 #[tokio::test]
 async fn batches_of_any_size_go_in_chunks() {
-    let mill = Mill::start_with("[tenants.acme.topics.a]\npayload-limit = \"64MiB\"\n").await;
+    let tested = TestServer::start_with("[tenants.acme.topics.a]\npayload-limit = \"64MiB\"\n").await;
     let jobs: Vec<_> = (0..2001).map(|n| plain(&format!("j{n}"), Due::Now)).collect();
-    let pushed = mill.remote.push(&jobs).await.unwrap();
+    let pushed = tested.remote.push(&jobs).await.unwrap();
     assert!(pushed.len() == 2001 && pushed.iter().all(|pushed| *pushed == Pushed::Stored));
-    assert_eq!(mill.remote.push(&[]).await.unwrap(), []);
+    assert_eq!(tested.remote.push(&[]).await.unwrap(), []);
     let ids: Vec<_> = jobs.iter().map(|job| job.spec.id.clone()).collect();
-    assert_eq!(mill.remote.cancel(&tenant(), &ids).await.unwrap(), vec![Cancelled::Gone; 2001]);
+    assert_eq!(tested.remote.cancel(&tenant(), &ids).await.unwrap(), vec![Cancelled::Gone; 2001]);
 
     // The largest body that a topic can take, and two that do not fit into one request together.
     for size in [64 << 20, 3 << 20, 3 << 20] {
         let body = Payload { data: vec![7; size], content_type: None };
         let job = NewJob { spec: JobSpec::new(topic(), body), due: Due::Now };
-        assert_eq!(mill.remote.push(&[job]).await.unwrap(), [Pushed::Stored], "{size}");
+        assert_eq!(tested.remote.push(&[job]).await.unwrap(), [Pushed::Stored], "{size}");
     }
 }
 
 #[tokio::test]
 async fn signals_are_heard_until_the_server_ends() {
-    let mill = Mill::start().await;
-    let mut signals = mill.remote.signals(&[tenant(), "other".parse().unwrap()]).await.unwrap();
-    mill.remote.push(&[full("j")]).await.unwrap();
-    mill.claim_and(Verdict::Ack(None)).await;
+    let tested = TestServer::start().await;
+    let mut signals = tested.remote.signals(&[tenant(), "other".parse().unwrap()]).await.unwrap();
+    tested.remote.push(&[full("j")]).await.unwrap();
+    tested.claim_and(Verdict::Ack(None)).await;
     let hear = async {
         while let Some(signal) = signals.recv().await {
             if signal == Signal::Finished(tenant(), id("j")) {
@@ -235,21 +236,21 @@ async fn signals_are_heard_until_the_server_ends() {
     };
     tokio::time::timeout(Duration::from_secs(30), hear).await.unwrap();
 
-    mill.server.shutdown().await;
+    tested.server.shutdown().await;
     let end = async { while signals.recv().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(30), end).await.expect("the stream ends with the server");
 }
 
 #[tokio::test]
 async fn a_server_that_is_gone_is_away_and_named() {
-    let mill = Mill::start().await;
-    let address = mill.server.address();
-    mill.server.shutdown().await;
+    let tested = TestServer::start().await;
+    let address = tested.server.address();
+    tested.server.shutdown().await;
     // Deaf, and in the way of any other test's server that would be given the same port.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
     drop(socket.bind(address));
-    let error = mill.remote.job(&tenant(), &id("j")).await.unwrap_err();
+    let error = tested.remote.job(&tenant(), &id("j")).await.unwrap_err();
     let StoreError::Unavailable { store, .. } = &error else { panic!("{error:?}") };
     let pid = format!("process {}", std::process::id());
     assert!(store.contains(&address.to_string()) && store.contains(&pid), "{store}");
@@ -272,7 +273,7 @@ async fn somebody_elses_server_is_not_taken_for_a_store() {
 
 #[tokio::test]
 async fn another_sites_page_does_not_get_in() {
-    let mill = Mill::start().await;
+    let tested = TestServer::start().await;
     let hosts: BTreeMap<&str, u16> = [
         ("Host: localhost", 200),
         ("Host: 127.0.0.1:7331", 200),
@@ -283,35 +284,35 @@ async fn another_sites_page_does_not_get_in() {
     ]
     .into();
     for (host, expected) in hosts {
-        let (status, head, _) = mill.raw(&format!("GET /v1 HTTP/1.1\r\n{host}\r\n\r\n")).await;
+        let (status, head, _) = tested.raw(&format!("GET /v1 HTTP/1.1\r\n{host}\r\n\r\n")).await;
         // Two hosts may already be refused by the HTTP library.
         assert!(status == expected || (expected == 400 && status == 421), "{host}: {head}");
     }
     let absolute = "GET http://evil.example/v1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(mill.raw(absolute).await.0, 421);
+    assert_eq!(tested.raw(absolute).await.0, 421);
 
     // What a browser sends without asking first.
     for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx"] {
         let path = "/v1/tenants/acme/topics/a/pause";
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\nContent-Length: 2");
-        let (status, head, body) = mill.raw(&format!("{head}\r\n\r\n{{}}")).await;
+        let (status, head, body) = tested.raw(&format!("{head}\r\n\r\n{{}}")).await;
         let problem: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((status, &problem["code"]), (415, &json!("media-type")), "{media}");
         assert!(head.contains("application/problem+json"), "{head}");
     }
     let bare = "POST /v1/tenants/acme/topics/a/pause HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(mill.raw(bare).await.0, 415);
+    assert_eq!(tested.raw(bare).await.0, 415);
     // For this one a browser would ask first.
-    assert_eq!(mill.raw("DELETE /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await.0, 405);
+    assert_eq!(tested.raw("DELETE /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await.0, 405);
     let preflight = "OPTIONS /v1/jobs HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n";
-    let (status, head, _) = mill.raw(preflight).await;
+    let (status, head, _) = tested.raw(preflight).await;
     assert!(status == 405 && !head.contains("access-control"), "{head}");
-    assert!(mill.store.counts(&tenant()).await.unwrap().is_empty(), "nothing was paused");
+    assert!(tested.store.counts(&tenant()).await.unwrap().is_empty(), "nothing was paused");
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_told_as_a_problem() {
-    let mill = Mill::start().await;
+    let tested = TestServer::start().await;
     let push = |spec: Value| json!({ "jobs": [{ "spec": spec }] }).to_string();
     let too_many = json!({ "ids": vec!["j"; 1001] }).to_string();
     let too_long = format!("{{\"ids\": [\"{}\"]}}", "x".repeat(1 << 20));
@@ -354,7 +355,7 @@ async fn what_makes_no_sense_is_told_as_a_problem() {
         ("POST", "/v1/tenants/acme/cancel", &too_long, 413, "too-large", ""),
     ];
     for (method, path, body, status, code, told) in cases {
-        let (answered, problem) = mill.ask(method, path, body).await;
+        let (answered, problem) = tested.ask(method, path, body).await;
         assert_eq!((answered, &problem["code"]), (status, &json!(code)), "{method} {path}: {problem}");
         assert_eq!(problem["status"], status);
         assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
@@ -363,24 +364,24 @@ async fn what_makes_no_sense_is_told_as_a_problem() {
 
 #[tokio::test]
 async fn jobs_are_taken_in_while_the_handlers_are_still_being_read() {
-    let mill = Mill::start().await;
-    assert_eq!(mill.ask("GET", "/readyz", "").await.1["code"], "starting");
-    assert_eq!(mill.ask("POST", "/v1/tenants/acme/topics/a/jobs", "{}").await.0, 201);
-    let (status, problem) = mill.ask("POST", "/v1/tenants/acme/topics/a/claim", r#"{ "worker": "w" }"#).await;
+    let tested = TestServer::start().await;
+    assert_eq!(tested.ask("GET", "/readyz", "").await.1["code"], "starting");
+    assert_eq!(tested.ask("POST", "/v1/tenants/acme/topics/a/jobs", "{}").await.0, 201);
+    let (status, problem) = tested.ask("POST", "/v1/tenants/acme/topics/a/claim", r#"{ "worker": "w" }"#).await;
     assert_eq!((status, &problem["code"]), (409, &json!("not-external")), "{problem}");
 }
 
 #[tokio::test]
 async fn readiness_follows_the_runner_and_the_store() {
-    let mill = Mill::start().await;
-    let ready = async || mill.ask("GET", "/readyz", "").await;
+    let tested = TestServer::start().await;
+    let ready = async || tested.ask("GET", "/readyz", "").await;
     assert_eq!(ready().await.1["code"], "starting");
-    mill.runner.send_modify(|status| status.phase = Phase::Ready);
+    tested.runner.send_modify(|status| status.phase = Phase::Ready);
     assert_eq!(ready().await.0, 200);
-    mill.runner.send_modify(|status| status.phase = Phase::Ending);
+    tested.runner.send_modify(|status| status.phase = Phase::Ending);
     let (status, problem) = ready().await;
     assert_eq!((status, &problem["code"]), (503, &json!("ending")));
-    assert_eq!(mill.ask("GET", "/healthz", "").await.0, 200, "the process lives");
+    assert_eq!(tested.ask("GET", "/healthz", "").await.0, 200, "the process lives");
 }
 
 #[tokio::test]

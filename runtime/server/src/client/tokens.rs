@@ -56,7 +56,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tests::Mill;
+    use crate::tests::TestServer;
     use gristmill_core::token::{Scope, Throttle, TokenHash};
 
     fn tenant() -> Name {
@@ -76,44 +76,44 @@ mod tests {
 
     #[tokio::test]
     async fn who_brings_a_token_may_know_the_server_by_any_name() {
-        let mill = Mill::start().await;
+        let tested = TestServer::start().await;
         let known = |host: &str, token: &str| format!("GET /v1 HTTP/1.1\r\nHost: {host}\r\nX-Token: {token}\r\n\r\n");
         assert_eq!(
-            mill.raw(&known("mill.example", mill.server.secret())).await.0,
+            tested.raw(&known("mill.example", tested.server.secret())).await.0,
             421,
             "as long as there are no tokens"
         );
-        mill.remote.add_token(&token("t")).await.unwrap();
-        assert_eq!(mill.raw(&known("mill.example", "t")).await.0, 200);
-        assert_eq!(mill.raw(&known("mill.example", mill.server.secret())).await.0, 200);
-        assert_eq!(mill.raw(&known("localhost", "x")).await.0, 401);
+        tested.remote.add_token(&token("t")).await.unwrap();
+        assert_eq!(tested.raw(&known("mill.example", "t")).await.0, 200);
+        assert_eq!(tested.raw(&known("mill.example", tested.server.secret())).await.0, 200);
+        assert_eq!(tested.raw(&known("localhost", "x")).await.0, 401);
     }
 
     #[tokio::test]
     async fn tokens_come_through_the_door_as_they_are() {
-        let mill = Mill::start().await;
-        let secret = Some(mill.server.secret().to_owned().into());
-        let remote = RemoteStore::connect_with(mill.server.address(), secret).await.unwrap();
+        let tested = TestServer::start().await;
+        let secret = Some(tested.server.secret().to_owned().into());
+        let remote = RemoteStore::connect_with(tested.server.address(), secret).await.unwrap();
         let new = NewToken { expires_in: Some(Duration::from_secs(60)), ..token("a") };
         let TokenAdded::Added(added) = remote.add_token(&new).await.unwrap() else { panic!("it is new") };
         assert_eq!(remote.add_token(&new).await.unwrap(), TokenAdded::Exists);
-        let found = mill.store.find_token(&added.id).await.unwrap().unwrap();
+        let found = tested.store.find_token(&added.id).await.unwrap().unwrap();
         assert!(found.hash.is(&new.hash));
         assert_eq!((&found.token, added.expires_at), (&added, Some(added.created_at.plus(Duration::from_secs(60)))));
         let operator = NewToken { tenant: None, scopes: Scope::ALL.into(), ..token("b") };
         remote.add_token(&operator).await.unwrap();
-        assert_eq!(remote.tokens(None).await.unwrap(), mill.store.tokens(None).await.unwrap());
+        assert_eq!(remote.tokens(None).await.unwrap(), tested.store.tokens(None).await.unwrap());
         assert_eq!(remote.tokens(Some(&tenant())).await.unwrap(), std::slice::from_ref(&added));
 
         let limits =
             TokenLimits { throttle: Some(Throttle { read: 1, write: 0, interval_s: NonZeroU32::MIN }), requests: None };
         assert!(remote.set_token_limits(&added.id, limits).await.unwrap());
-        assert_eq!(mill.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
+        assert_eq!(tested.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
         assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
         assert!(!remote.set_token_limits(&added.id, limits).await.unwrap());
 
         // Who came in without a token is told how to say one.
-        let error = mill.remote.job(&tenant(), &"j".parse().unwrap()).await.unwrap_err();
+        let error = tested.remote.job(&tenant(), &"j".parse().unwrap()).await.unwrap_err();
         let StoreError::Refused { source, .. } = error else { panic!("{error:?}") };
         assert!(source.to_string().contains("GRISTMILL_TOKEN"), "{source}");
     }

@@ -1,4 +1,4 @@
--- Put in front of the scripts that end jobs: ack, settle, cancel, sweep, delete_dead. And of let_go, which removes jobs
+-- Put in front of the scripts that end jobs: ack, settle, cancel, sweep, delete_dead. And of remove_exported, which removes jobs
 -- without ending them.
 --
 -- `stored` names the keys that keep something of each job: { jobs, claims, some }. `some` lists the keys of what only some
