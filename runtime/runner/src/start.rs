@@ -42,12 +42,12 @@ pub struct RunnerSettings {
     pub concurrency: usize,
     /// Threads that guests run on. At least 1.
     pub threads: usize,
-    /// How long running attempts may go on once the runner is told to end.
+    /// How long running attempts may go on once the runner shuts down.
     pub shutdown_grace: Duration,
     pub observer: Option<Observer>,
     /// Where attempts are counted and told.
     pub metrics: Arc<Metrics>,
-    /// Who else has jobs than the registry's tenants: what the door tells, and what the store knows.
+    /// The tenants that have jobs besides those of the registry: the HTTP server and the store name them.
     pub tenants: Tenants,
     /// Where every attempt is written down.
     pub journal: Option<Journal>,
@@ -180,7 +180,7 @@ impl Runner {
         self.slots.running()
     }
 
-    /// Waits until a part of the runner has ended although nobody asked it to: a fault, for which the process had better
+    /// Waits until a part of the runner has ended by itself: a fault, for which the process had better
     /// be started anew. Cancel-safe.
     pub async fn broken(&mut self) {
         tokio::select! {

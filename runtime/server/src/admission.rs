@@ -42,7 +42,7 @@ pub(crate) fn listed(index: usize) -> String {
 }
 
 impl AppState {
-    /// Counts a request of the caller, which goes on until the pass is dropped. None: nobody counts.
+    /// Counts a request of the caller, which goes on until the pass is dropped. Returns `None` for a caller without limits.
     ///
     /// # Errors
     /// It is more than its token or its tenant may ask for: `rate-limited`, and when to come again.

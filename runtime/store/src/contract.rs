@@ -207,7 +207,7 @@ pub struct Settlement {
     pub keep_result: Duration,
     /// The job's unique value, if the end of the job sets it free.
     pub unique: Option<String>,
-    /// Somebody waits for the end of this job: tell them.
+    /// A client waits for the end of this job: notify it.
     pub notify: bool,
     /// Settle only if the lease has run out, or the worker is dead by `dead_after`. For reap.
     pub only_if_overdue: Option<Duration>,
@@ -273,7 +273,7 @@ pub struct Migrated {
     pub next_due_in: Option<Duration>,
 }
 
-/// A running job that nobody runs any more.
+/// A running job whose lease ran out or whose worker is silent.
 #[derive(Debug, Clone)]
 pub struct Overdue {
     pub claim: Claim,

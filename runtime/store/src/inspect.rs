@@ -20,7 +20,7 @@ operations! {
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
         async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> => Job;
 
-        /// Every tenant that has or had jobs, ordered by name. For whoever moves a store; may look at every key of it.
+        /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> => Tenants;
     }
 }
@@ -141,7 +141,7 @@ pub enum JobState {
         /// How often the job has been claimed, this time included.
         delivery: u64,
         lease_until: Timestamp,
-        /// Somebody cancelled it.
+        /// The job has been cancelled.
         cancelled: bool,
     },
     Dead {

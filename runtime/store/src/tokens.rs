@@ -21,7 +21,7 @@ operations! {
         /// millisecond by id.
         async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> => Token;
 
-        /// Makes a token let nobody in any more: it is gone. False: there is no such token.
+        /// Removes a token, which is refused from then on. Returns `false` if there is no such token.
         async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> => Token;
 
         /// Replaces a token's limits. False: there is no such token.

@@ -5,7 +5,7 @@ use gristmill_tests::test_project::{Said, TestProject, fields};
 use puppet::{End, Enqueue, Script, Step};
 use serde_json::json;
 
-/// A project whose store is away: nobody here needs it.
+/// A project whose store is unavailable: no test here needs it.
 async fn project() -> TestProject {
     let mut project = TestProject::on_redis("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"", &[]).await;
     project.redis.as_mut().unwrap().stop();

@@ -16,7 +16,7 @@ mod wait;
 
 use gristmill_tests::test_project::TestProject;
 
-/// A runner of this project that is told to end waits for what runs, however long a busy machine takes.
+/// A runner of this project that gets the signal to end waits for what runs, however long a busy machine takes.
 fn give_grace(project: &TestProject) {
     let manifest = std::fs::read_to_string(project.manifest()).unwrap();
     assert!(manifest.contains("[server]\n"), "{manifest}");

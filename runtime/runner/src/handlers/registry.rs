@@ -66,7 +66,7 @@ pub struct TopicHandler {
     /// None: its component is missing, was never good, or is not granted what it imports: then the jobs wait. Or the topic
     /// is external.
     pub handler: Option<Handler>,
-    /// What the component in the folder imports and the topic does not grant. It serves nobody here; if `handler` is not
+    /// What the component in the folder imports and the topic does not grant. It serves no job here; if `handler` is not
     /// none, the version before it does.
     pub lacking: Vec<Capability>,
     /// What the handler may enqueue to: the topics of its tenant.
@@ -170,7 +170,7 @@ impl HandlerRegistry {
         self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
     }
 
-    /// What the tenant may ask for at the door.
+    /// What the tenant may ask for over HTTP.
     pub fn limits(&self, tenant: &Name) -> TenantLimits {
         self.limits.get(tenant).copied().unwrap_or_default()
     }
@@ -185,7 +185,7 @@ fn default_tenant() -> Option<Name> {
     DEFAULT_TENANT.parse().ok()
 }
 
-/// Who does the topic's jobs, and what the topic does not grant to whoever is in the folder.
+/// The handler of the topic's jobs, and what the topic does not grant to the component in the folder.
 fn occupant(
     topic: &Topic,
     handlers: &BTreeMap<Name, Handler>,

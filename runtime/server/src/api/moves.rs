@@ -1,4 +1,4 @@
-//! Where tenants live, and moving them: for whoever keeps the server.
+//! Where tenants live, and moving them: for the operator of the server.
 
 use std::sync::Arc;
 

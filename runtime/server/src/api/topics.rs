@@ -1,4 +1,4 @@
-//! Tenants and their topics: how many jobs are where, who does them, and why nobody does; pause and resume.
+//! Tenants and their topics: how many jobs are where, which handler does them, and why none does; pause and resume.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ async fn topic(
     all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
 }
 
-/// Every topic of the tenant: those that ever held a job, and those that somebody has set up.
+/// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
 async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
     let counts = state.store.counts(tenant).await?;
     let mut rates = state.rates.of(tenant, &counts);
@@ -96,7 +96,7 @@ fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRe
         .then(|| Idle::new("concurrency-reached", format!("{all} at once are allowed in one runner")))
 }
 
-/// Why nobody is there to do a topic's jobs; none if somebody is.
+/// Why nothing does the topic's jobs. Returns `None` if they are done.
 fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> {
     let name = &entry.topic.handler;
     if entry.handler.is_some() {

@@ -36,7 +36,7 @@ impl RemoteStore {
     /// Makes sure that a server answers there.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]: nobody does. [`StoreError::Refused`]: somebody else does, or one who lets nobody in without a
+    /// [`StoreError::Unavailable`]: no server answers. [`StoreError::Refused`]: another program answers, or a server that refuses requests without a
     /// token.
     pub async fn connect(address: SocketAddr) -> Result<Self, StoreError> {
         Self::connect_with(address, None).await

@@ -58,7 +58,7 @@ impl ConnectionLimiter {
         Self { permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))), idle: Arc::default() }
     }
 
-    /// A connection, for which somebody idle may have to go. Waits for as long as all are busy. Cancel-safe.
+    /// A connection, for which an idle connection may be closed. Waits for as long as all are busy. Cancel-safe.
     pub(crate) async fn connection(&self) -> Arc<Connection> {
         loop {
             let free = self.permits.clone().acquire_owned();
@@ -118,7 +118,7 @@ impl Connection {
         self.idle_as.load(Ordering::Relaxed) == 0
     }
 
-    /// Waits until somebody else needs the connection.
+    /// Waits until another client needs the connection.
     pub(crate) fn asked_to_leave(&self) -> WaitForCancellationFuture<'_> {
         self.leave.cancelled()
     }

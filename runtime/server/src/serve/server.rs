@@ -124,7 +124,7 @@ impl HttpServer {
         self.commands
     }
 
-    /// A token that lets in whoever can read where it is written down. It dies with the server.
+    /// The token for commands of this machine, which can read the file that it is written to. It ends with the server.
     pub fn secret(&self) -> &str {
         self.secret.as_str()
     }

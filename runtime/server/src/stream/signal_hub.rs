@@ -96,7 +96,7 @@ async fn hear(
 ) {
     loop {
         while let Some(signal) = signals.recv().await {
-            // Nobody listens at this moment: the subscription is about to go.
+            // No client listens at this moment: the subscription is about to go.
             heard.send(signal).ok();
         }
         // The store ended it. Those who listen look for themselves until there is another one.

@@ -14,7 +14,7 @@ use gristmill_store::{JobState, JobView, Signal, StoreError};
 /// Most changes are signalled, and a signal may be lost: what nobody told is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Somebody who waits for a job, in a permit among those that wait.
+/// A client that waits for a job, with a permit to wait.
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: AppState,

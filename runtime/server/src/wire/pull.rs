@@ -70,7 +70,7 @@ pub(crate) struct ExtendAnswer {
 pub(crate) enum Extended {
     #[serde(rename = "extended")]
     Longer,
-    /// It holds, but nobody wants the job any more.
+    /// It holds, but the job has been cancelled.
     Cancelled,
     LeaseLost,
 }

@@ -149,7 +149,7 @@ impl Workers for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For whoever has
+    /// Counts every worker as dead, so that what it ran is taken back at once instead of after its silence. For a process that has
     /// just become the owner and runs no worker yet: the lock says that no other lives.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub(super) fn pack<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Done<Vec<P
 }
 
 impl Work<'_> {
-    /// Stores a new job, unless its id is known or somebody else holds its unique value.
+    /// Stores a new job, unless its id is known or another job holds its unique value.
     pub(super) fn push(&mut self, Packed { job, metadata }: &Packed) -> Done<Pushed> {
         let spec = &job.spec;
         if self.exists(spec)? {

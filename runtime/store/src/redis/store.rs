@@ -46,7 +46,7 @@ impl RedisStore {
     /// # Errors
     /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in; or the prefix
     ///   contains braces.
-    /// - [`StoreError::Unavailable`]: nobody answers there.
+    /// - [`StoreError::Unavailable`]: no server answers there.
     /// - [`StoreError::Refused`]: wrong password, or no such database.
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
         let store = Self::at(url, prefix)?;

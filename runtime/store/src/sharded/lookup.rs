@@ -63,7 +63,7 @@ impl Query for ShardedStore {
         }
     }
 
-    /// Those of every store that answers; of one that is away, those that are known to live there.
+    /// Those of every store that answers; of one that is unavailable, those that are known to live there.
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         let (view, mut tenants) = (self.view(), BTreeSet::new());
         let asked = all(self.0.members.iter().map(|member| member.ask(member.store.tenants()))).await;

@@ -233,7 +233,7 @@ impl Sweep for ShardedStore {
 }
 
 impl ShardedStore {
-    /// None of a store that is away, or that refused, which is said.
+    /// None of a store that is unavailable, or that refused, which is logged.
     async fn claim_from(&self, worker: &WorkerId, lines: Lines) -> Vec<(usize, Option<Claimed>)> {
         let claims = lines.into_iter().map(|(place, lines)| async move {
             let member = self.member(place);

@@ -1,4 +1,4 @@
-//! The server dies, comes back, forgets its scripts, or is somebody else.
+//! The server dies, comes back, forgets its scripts, or is replaced by another.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_call_in_flight_fails_when_the_server_dies() {
     let clone = store.store.clone();
     store.raw(redis::cmd("CLIENT").arg("PAUSE").arg(60_000)).await;
     let call = tokio::spawn(async move { clone.push(&[job("mail")]).await });
-    // The paused server answers nobody, so wherever the call has got to by now, it is not done.
+    // The paused server answers no call, so wherever the call has got to by now, it is not done.
     tokio::task::yield_now().await;
     store.server.kill();
     let answer = timeout(Duration::from_secs(4), call).await.expect("an answer before the response timeout").unwrap();
