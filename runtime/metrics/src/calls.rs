@@ -33,6 +33,7 @@ pub enum Operation {
     DeleteDead,
     Cancel,
     Pause,
+    ForgetTopic,
     Tenants,
     /// Everything about tokens.
     Token,

@@ -78,6 +78,8 @@ pub(super) enum Code {
     HandlerUnknown,
     HandlersFolder,
     TopicUnknown,
+    /// A topic with jobs is not forgotten.
+    TopicHasJobs,
     /// So many streams are open already.
     TooManyStreams,
     /// No pull worker may claim of this topic.
@@ -106,7 +108,9 @@ impl Code {
                 StatusCode::NOT_FOUND
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLate | Self::NotExternal | Self::OneStore | Self::MoveRefused => StatusCode::CONFLICT,
+            Self::TooLate | Self::TopicHasJobs | Self::NotExternal | Self::OneStore | Self::MoveRefused => {
+                StatusCode::CONFLICT
+            }
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
                 StatusCode::SERVICE_UNAVAILABLE

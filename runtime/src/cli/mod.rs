@@ -15,6 +15,7 @@ mod job;
 mod logging;
 mod pause;
 mod project;
+mod purge;
 mod push;
 mod run;
 mod sandbox;

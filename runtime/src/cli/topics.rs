@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::global::Global;
 use super::table::Table;
-use super::{folder, screen, stats};
+use super::{folder, purge, screen, stats};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::millis;
@@ -15,7 +16,7 @@ use gristmill_core::topic::{Capability, Topic};
 use gristmill_sandbox::Version;
 use gristmill_store::TopicCounts;
 
-/// Show every topic with its handler, limits and jobs
+/// Show every topic with its handler, limits and jobs, or purge one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A topic is here because the manifest has it, a component makes it, or the
@@ -23,9 +24,18 @@ store has held jobs of it; an unknown topic is only in the store. Without a
 handler, its jobs wait. VERSION is that of the file in the handlers folder;
 the runner's log tells which one it took.
 
-Example:
-  gristmill topics")]
-pub(super) struct Args {}
+Examples:
+  gristmill topics
+  gristmill topics purge resize-image --yes")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Purge(purge::Args),
+}
 
 /// One topic, from all three sides.
 #[derive(Debug)]
@@ -39,7 +49,14 @@ struct Line {
     counts: Option<TopicCounts>,
 }
 
-pub(super) async fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Some(Command::Purge(args)) => purge::run(global, args).await,
+        None => list(global).await,
+    }
+}
+
+async fn list(global: &Global) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let versions = versions(&manifest)?;
     let counts = match global.store_if_any(&manifest).await? {

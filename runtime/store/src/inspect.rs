@@ -85,6 +85,13 @@ operations! {
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
         /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
         async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => Pause, announce paused;
+
+        /// Forgets a topic without jobs: its totals, whether it is paused, and its strays. [`Query::counts`] lists it no longer
+        /// until it gets a job again. Unique values that are held for a time stay held.
+        ///
+        /// Returns `false`, and forgets nothing, if the topic has jobs: waiting, running or dead. Returns `true` for a topic that
+        /// the store does not know.
+        async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> => ForgetTopic;
     }
 }
 

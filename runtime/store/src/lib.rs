@@ -25,6 +25,7 @@ mod inspect;
 mod list;
 mod operations;
 mod placement;
+mod purge;
 #[cfg(test)]
 mod tests;
 mod timed;
@@ -42,6 +43,7 @@ pub use inspect::{
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use placement::{Placement, PlacementRegistry};
+pub use purge::{Purged, purge};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};

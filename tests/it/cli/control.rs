@@ -1,9 +1,9 @@
-//! What people do to jobs and topics while they go on: cancel, pause, resume. On both stores.
+//! What people do to jobs and topics while they go on: cancel, pause, resume, purge. On both stores.
 
 use gristmill_tests::guests;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const MANIFEST: &str = "[topics.puppet]\nattempts = 1\ntimeout = \"10m\"";
 const HANDLERS: [(&str, &str); 2] = [("echo", guests::ECHO), ("puppet", guests::PUPPET)];
@@ -68,4 +68,50 @@ async fn a_paused_topic_waits_until_it_is_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_topic_waits_until_it_is_resumed_in_redis() {
     paused_and_resumed(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
+}
+
+async fn purged(project: TestProject) {
+    let _runner = project.serve().await;
+    for (topic, more) in [("ecoh", None), ("ecoh", Some("--delay=1h")), ("acme/echo", None)] {
+        project.run(&["push", topic, "--data", "x"].into_iter().chain(more).collect::<Vec<_>>()).done();
+    }
+    let said = project.run(&["topics", "purge", "ecoh"]);
+    assert_eq!(said.done(), "would remove 1 ready, 1 delayed and 0 dead jobs of `ecoh`, and the topic\n");
+    assert!(said.err.contains("nothing was removed: add --yes"), "{}", said.err);
+    let listed = || project.run(&["topics", "--json"]).documents();
+    let ecoh = |document: &Value| document["topic"] == "ecoh";
+    assert_eq!(listed().iter().find(|document| ecoh(document)).map(|document| document["ready"].clone()), Some(json!(1)));
+
+    let document = project.run(&["topics", "purge", "--unknown", "--yes", "--json"]).ended(0).document();
+    let expected = json!({
+        "tenant": "default", "topic": "ecoh", "status": "purged",
+        "ready": 1, "delayed": 1, "running": 0, "dead": 0, "removed": 2,
+    });
+    assert_eq!(document, expected, "and nothing of a tenant that the manifest does not name");
+    assert!(!listed().iter().any(ecoh));
+    let said = project.run(&["topics", "purge", "--unknown"]);
+    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "there are no unknown topics\n"));
+    let said = project.run(&["topics", "purge", "ecoh"]);
+    assert!(said.ended(1).err.contains("the store holds nothing of a topic `ecoh`"), "{}", said.err);
+    assert_eq!(project.run(&["topics", "purge"]).code, 2, "it says what to purge");
+
+    let script = r#"{"do": ["wait-until-cancelled"]}"#;
+    project.run(&["push", "puppet", "--id", "runs", "--data", script]).done();
+    until("the job to run", SOON, async || {
+        (project.run(&["job", "show", "runs", "--json"]).document()["state"] == "running").then_some(())
+    })
+    .await;
+    let said = project.run(&["topics", "purge", "puppet", "--yes"]);
+    assert!(said.ended(1).err.contains("`puppet` has 1 running jobs"), "{}", said.err);
+    project.run(&["job", "cancel", "runs"]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_purged() {
+    purged(TestProject::new(MANIFEST, &HANDLERS).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_purged_in_redis() {
+    purged(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
 }

@@ -39,6 +39,7 @@ mod list;
 mod pause;
 mod priority;
 mod promises;
+mod purge;
 mod push;
 mod results;
 mod settle;

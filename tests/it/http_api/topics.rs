@@ -28,6 +28,8 @@ on_both_stores! {
     every_topic_says_why_it_is_idle
     topics_show_counts_and_rates
     an_unknown_topic_is_not_found
+    a_topic_is_purged_of_its_waiting_and_dead_jobs
+    a_topic_with_running_jobs_is_not_purged
 }
 
 async fn topic(runner: &TestRunner, name: &str) -> Value {
@@ -76,4 +78,36 @@ async fn an_unknown_topic_is_not_found(runner: TestRunner) {
     refused(&runner.client().get("/v1/tenants/default/topics/unheard-of").await, 404, "topic-unknown");
     refused(&runner.client().get("/v1/tenants/acme/topics/echo").await, 404, "topic-unknown");
     assert_eq!(runner.client().get("/v1/tenants/acme/topics").await.json(), json!({ "topics": [] }));
+}
+
+async fn a_topic_is_purged_of_its_waiting_and_dead_jobs(runner: TestRunner) {
+    let (client, stray) = (runner.client(), "/v1/tenants/default/topics/stray");
+    refused(&client.delete(stray).await, 404, "topic-unknown");
+    client.post(&format!("{stray}/jobs"), &json!({ "body": 1 })).await;
+    client.post(&format!("{stray}/jobs"), &json!({ "body": 2, "delay_ms": 60_000 })).await;
+    let problem = client.delete(stray).await;
+    refused(&problem, 409, "topic-has-jobs");
+    let detail = problem.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("1 ready, 1 delayed and 0 dead"), "{detail}");
+    let purged = client.delete(&format!("{stray}?jobs=true")).await;
+    assert_eq!((purged.status, purged.json()), (200, json!({ "waiting": 2, "dead": 0, "forgotten": true })));
+    refused(&client.get(stray).await, 404, "topic-unknown");
+
+    let echo = "/v1/tenants/default/topics/echo";
+    client.post(&format!("{ECHO}?wait_ms=60000"), &json!({ "body": 1 })).await;
+    assert_eq!(topic(&runner, "echo").await["totals"]["acked"], 1);
+    let purged = client.delete(echo).await;
+    assert_eq!((purged.status, purged.json()), (200, json!({ "waiting": 0, "dead": 0, "forgotten": true })));
+    assert_eq!(topic(&runner, "echo").await["totals"], json!({}), "it has a handler, so it is listed");
+}
+
+async fn a_topic_with_running_jobs_is_not_purged(runner: TestRunner) {
+    let (client, topic) = (runner.client(), "/v1/tenants/default/topics/elsewhere");
+    runner.push("elsewhere", b"x").await;
+    runner.push("elsewhere", b"y").await;
+    client.post(&format!("{topic}/claim"), &json!({ "max": 1 })).await;
+    let problem = client.delete(&format!("{topic}?jobs=true")).await;
+    refused(&problem, 409, "topic-has-jobs");
+    let topic = client.get(topic).await.json();
+    assert_eq!((&topic["ready"], &topic["running"]), (&json!(1), &json!(1)), "nothing was removed");
 }

@@ -59,6 +59,9 @@ pub(super) enum Operation {
         topic: usize,
         paused: bool,
     },
+    Forget {
+        topic: usize,
+    },
     Sweep {
         keep: u64,
         retention: Ms,
@@ -153,6 +156,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => vec(LATEST, 1..3).prop_map(Operation::Respawn),
         1 => vec(LATEST, 1..3).prop_map(Operation::DeleteDead),
         1 => (0..TOPICS, any::<bool>()).prop_map(|(topic, paused)| Operation::Pause { topic, paused }),
+        1 => (0..TOPICS).prop_map(|topic| Operation::Forget { topic }),
         1 => (0..4u64, time()).prop_map(|(keep, retention)| Operation::Sweep { keep, retention }),
         1 => Just(Operation::Reopen),
     ]

@@ -390,6 +390,16 @@ impl Model {
         std::mem::replace(&mut self.topic(topic).paused, paused) != paused
     }
 
+    /// Unique values that are held for a time outlive the topic.
+    pub(super) fn forget_topic(&mut self, topic: &TopicId) -> bool {
+        if self.jobs.values().any(|record| record.job.spec.topic == *topic) {
+            return false;
+        }
+        let unique = std::mem::take(&mut self.topic(topic).unique);
+        *self.topic(topic) = TopicState { unique, ..TopicState::default() };
+        true
+    }
+
     pub(super) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
         let dead = self.dead(&limits.topic).into_iter().enumerate();
         let over =

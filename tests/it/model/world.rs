@@ -114,6 +114,11 @@ impl World {
                 let changed = self.queue.store.set_paused(topic, *paused).await?;
                 same("paused or not", changed, self.model.set_paused(topic, *paused))?;
             }
+            Operation::Forget { topic } => {
+                let topic = &self.topics[*topic];
+                let forgotten = self.queue.store.forget_topic(topic).await?;
+                same("forgotten", forgotten, self.model.forget_topic(topic))?;
+            }
             Operation::Sweep { keep, retention } => {
                 let limits = |topic| DeadLimits { topic, keep: *keep, retention: ms(*retention) };
                 let limits: Vec<DeadLimits> = self.topics.clone().into_iter().map(limits).collect();

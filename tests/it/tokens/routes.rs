@@ -74,6 +74,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/events", "", Tenant(Read)),
     route("GET", "/metrics", "", Everywhere(Read)),
     route("GET", "/v1/tenants/{tenant}/metrics", "", Tenant(Admin)),
+    route("DELETE", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/pause", "{}", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/resume", "{}", Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),

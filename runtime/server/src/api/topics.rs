@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
-use crate::extract::Document;
+use crate::extract::{Document, Head};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -14,13 +14,17 @@ use crate::wire;
 use crate::wire::topic::{Idle, Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
-use gristmill_store::TopicCounts;
+use gristmill_store::{Purged, TopicCounts};
+
+/// The most jobs that one request removes, so that it ends in time.
+const PURGED_AT_ONCE: usize = 10_000;
 
 pub(crate) fn routes() -> Routes {
     Routes::new()
         .get("/tenants", tenants)
         .get("/tenants/{tenant}/topics", topics)
         .get("/tenants/{tenant}/topics/{topic}", topic)
+        .delete("/tenants/{tenant}/topics/{topic}", purge)
         .post("/tenants/{tenant}/topics/{topic}/pause", pause)
         .post("/tenants/{tenant}/topics/{topic}/resume", resume)
 }
@@ -111,6 +115,32 @@ fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> 
         Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
         None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
     })
+}
+
+/// Forgets a topic without jobs; with `?jobs=true` removes its waiting and dead jobs first, a bounded number a request.
+async fn purge(
+    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
+    State(state): State<AppState>,
+    Head(Query(wire::Purge { jobs })): Head<Query<wire::Purge>>,
+) -> Result<Json<wire::TopicPurged>, Problem> {
+    let counts = state.store.counts(&topic.tenant).await?;
+    let Some(counts) = counts.into_iter().find(|counts| counts.topic == topic) else {
+        return Err(Problem::new(Code::TopicUnknown, format!("the store holds nothing of a topic `{topic}`")));
+    };
+    let TopicCounts { ready, delayed, running, dead, .. } = counts;
+    if running > 0 {
+        let detail = format!("{running} jobs of `{topic}` are running: pause the topic and wait for them, or cancel them");
+        return Err(Problem::new(Code::TopicHasJobs, detail));
+    }
+    let purged = gristmill_store::purge(&*state.store, &topic, if jobs { PURGED_AT_ONCE } else { 0 }).await?;
+    if !jobs && !purged.forgotten {
+        let detail = format!(
+            "`{topic}` has {ready} ready, {delayed} delayed and {dead} dead jobs: remove them with `?jobs=true`"
+        );
+        return Err(Problem::new(Code::TopicHasJobs, detail));
+    }
+    let Purged { waiting, dead, forgotten } = purged;
+    Ok(Json(wire::TopicPurged { waiting, dead, forgotten }))
 }
 
 async fn pause(

@@ -233,4 +233,14 @@ impl Control for RemoteStore {
         let wire::Changed { changed } = self.server.ask(question).await?;
         Ok(changed)
     }
+
+    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+        const DOING: &str = "forget a topic";
+        match self.server.ask_if_known::<wire::TopicPurged>(Question::delete(topic_path(topic), DOING)).await? {
+            Ok(purged) => Ok(purged.forgotten),
+            Err(problem) if problem.code == Code::TopicUnknown => Ok(true),
+            Err(problem) if problem.code == Code::TopicHasJobs => Ok(false),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
 }

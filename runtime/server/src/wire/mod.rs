@@ -120,6 +120,24 @@ pub(super) struct Changed {
     pub(super) changed: bool,
 }
 
+/// What `DELETE` of a topic does with its jobs.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Purge {
+    /// Remove the waiting and the dead jobs first.
+    #[serde(default)]
+    pub(super) jobs: bool,
+}
+
+/// `DELETE` of a topic: how many jobs were removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TopicPurged {
+    pub(super) waiting: u64,
+    pub(super) dead: u64,
+    /// `false`: there are more jobs. Ask again.
+    pub(super) forgotten: bool,
+}
+
 /// Which part of a list is wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

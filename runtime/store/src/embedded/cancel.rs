@@ -36,6 +36,15 @@ impl Control for EmbeddedStore {
         let topic = topic.clone();
         self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused)).await
     }
+
+    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+        let topic = topic.clone();
+        self.write("forget a topic", Weight::default(), move |work| match work.topics.find(work.connection, &topic)? {
+            Some(topic) => work.topics.forget(work.connection, topic),
+            None => Ok(true),
+        })
+        .await
+    }
 }
 
 /// A job that can still be cancelled.

@@ -40,6 +40,9 @@ const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, pau
 const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3)
                    ON CONFLICT (topic_number, name) DO UPDATE SET n = n + ?3";
 
+/// Forgets the totals of a topic.
+const FORGET: &str = "DELETE FROM totals WHERE topic_number = ?1";
+
 /// A topic's place in the memory. Good until the end of the transaction.
 pub(super) type Number = usize;
 
@@ -259,6 +262,19 @@ impl Topics {
     pub(super) fn count(&mut self, topic: Number, what: impl Into<Cow<'static, str>>, n: u64) {
         *self.tally.entry((topic, what.into())).or_default() += n;
         self.dirty.insert(topic);
+    }
+
+    /// Forgets what a topic without jobs has held. Returns `false` if it has jobs. Its row stays, because unique values name
+    /// the topic by its number.
+    pub(super) fn forget(&mut self, connection: &Connection, topic: Number) -> Done<bool> {
+        if !self.get(topic).is_empty() {
+            return Ok(false);
+        }
+        let changed = self.change(topic);
+        (changed.used, changed.active, changed.paused, changed.turn) = (false, false, false, 0);
+        connection.prepare_cached(FORGET)?.execute([self.get(topic).number])?;
+        self.tally.retain(|(counted, _), _| *counted != topic);
+        Ok(true)
     }
 
     /// When the first of the topic's delayed jobs is due.

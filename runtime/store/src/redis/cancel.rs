@@ -6,7 +6,7 @@ use redis::{Value, pipe};
 use super::envelope;
 use super::keys::Keys;
 use super::reply::Reply;
-use super::script::{CANCEL, Call, PAUSE};
+use super::script::{CANCEL, Call, FORGET_TOPIC, PAUSE};
 use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
 use crate::clock::wait_ms;
 use crate::{Cancelled, Control, StoreError};
@@ -65,6 +65,16 @@ impl Control for RedisStore {
         let mut call = Call::new(&PAUSE, &names);
         call.arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
         let replies = self.link.run("pause a topic", vec![call]).await?;
+        Ok(matches!(replies.as_slice(), [Value::Int(1)]))
+    }
+
+    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let mut names = keys.with_rows([], [&topic.topic]);
+        names.extend([keys.turns(), keys.strays(&topic.topic)]);
+        let mut call = Call::new(&FORGET_TOPIC, &names);
+        call.arg(topic.topic.as_str());
+        let replies = self.link.run("forget a topic", vec![call]).await?;
         Ok(matches!(replies.as_slice(), [Value::Int(1)]))
     }
 }

@@ -22,6 +22,7 @@ pub(super) static CANCEL: Script = script!("lua/waiting.lua", "lua/finish.lua", 
 pub(super) static CHECKPOINT: Script = script!("lua/checkpoint.lua");
 pub(super) static CLAIM: Script = script!("lua/adopt.lua", "lua/turns.lua", "lua/claim.lua");
 pub(super) static DELETE_DEAD: Script = script!("lua/finish.lua", "lua/delete_dead.lua");
+pub(super) static FORGET_TOPIC: Script = script!("lua/waiting.lua", "lua/forget_topic.lua");
 pub(super) static LOCK_MOVE: Script = script!("lua/lock_move.lua");
 pub(super) static EXTEND: Script = script!("lua/extend.lua");
 pub(super) static REMOVE_EXPORTED: Script = script!("lua/waiting.lua", "lua/finish.lua", "lua/remove_exported.lua");

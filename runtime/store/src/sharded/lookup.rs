@@ -159,6 +159,20 @@ impl Control for ShardedStore {
         let member = self.member(first);
         member.ask(member.store.set_paused(topic, paused)).await
     }
+
+    /// Forgets the topic in every place that the tenant has, up to the first one in which the topic has jobs.
+    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+        self.first(&topic.tenant)?;
+        let (places, turn) = (self.places(&topic.tenant), self.turn(&topic.tenant));
+        let _turn = turn.read().await;
+        for place in places.in_order_of_moves() {
+            let member = self.member(place);
+            if !member.ask(member.store.forget_topic(topic)).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl ShardedStore {

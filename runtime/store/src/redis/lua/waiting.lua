@@ -1,5 +1,5 @@
 -- Put in front of the scripts that make jobs wait or no longer wait: push, settle, migrate, respawn, cancel, pause,
--- sweep, poll_raw, adopt_waiting, import, remove_exported. Their KEYS begin with
+-- sweep, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable
 --

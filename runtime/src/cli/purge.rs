@@ -1,0 +1,137 @@
+//! `gristmill topics purge`: removes the jobs of a topic, and the topic with them.
+
+use serde_json::json;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::{folder, screen, stats};
+use gristmill_core::job::TopicId;
+use gristmill_store::{Inspect, StoreError, TopicCounts, purge};
+
+/// Jobs that one step of a purge removes.
+const STEP: usize = 10_000;
+
+/// Remove the waiting and dead jobs of a topic, and forget the topic
+///
+/// Without --yes it only says what would go. Waiting jobs are cancelled. A topic with running jobs is refused. A topic of
+/// the manifest or of the handlers folder stays a topic: its totals begin anew, and it is no longer paused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gristmill topics purge resize-imgae
+  gristmill topics purge --unknown --yes")]
+pub(super) struct Args {
+    /// The topic, or tenant/topic
+    #[arg(required_unless_present = "unknown", conflicts_with = "unknown")]
+    topic: Option<TopicId>,
+    /// Every topic that has no section in the manifest, no handler and no pull worker, in the tenants of the manifest
+    #[arg(long)]
+    unknown: bool,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    if args.unknown && !global.has_manifest() {
+        return Err(Usage("--unknown needs a manifest, which says which topics are known".into()).into());
+    }
+    let store = global.store(&manifest).await?;
+    let topics = match &args.topic {
+        Some(topic) => {
+            let counts = store.counts(&topic.tenant).await?.into_iter().filter(|counts| counts.topic == *topic);
+            let counts: Vec<_> = counts.collect();
+            anyhow::ensure!(!counts.is_empty(), "the store holds nothing of a topic `{topic}`");
+            counts
+        }
+        None => {
+            let admission = folder::admission(&manifest);
+            let counts = stats::counts(&*store, &stats::tenants(&manifest)).await?;
+            counts.into_iter().filter(|counts| admission.unknown(&counts.topic).is_some()).collect()
+        }
+    };
+    let mut exit = Exit::Done;
+    for counts in &topics {
+        let outcome = Outcome::of(&*store, counts, args.yes).await?;
+        outcome.show(global, counts)?;
+        if matches!(outcome, Outcome::Running | Outcome::HasJobs { .. }) {
+            exit = Exit::Failed;
+        }
+    }
+    if !global.json && topics.is_empty() {
+        screen::note("there are no unknown topics");
+    } else if !global.json && !args.yes {
+        screen::note("nothing was removed: add --yes to do it");
+    }
+    Ok(exit)
+}
+
+/// What became of one topic.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    /// The topic would be purged.
+    DryRun,
+    /// The topic has running jobs, and nothing was removed.
+    Running,
+    Purged { removed: u64 },
+    /// So many jobs were removed, and others came meanwhile.
+    HasJobs { removed: u64 },
+}
+
+impl Outcome {
+    async fn of(store: &dyn Inspect, counts: &TopicCounts, yes: bool) -> Result<Self, StoreError> {
+        if counts.running > 0 {
+            return Ok(Self::Running);
+        }
+        if !yes {
+            return Ok(Self::DryRun);
+        }
+        let mut removed = 0;
+        loop {
+            let step = purge(store, &counts.topic, STEP).await?;
+            removed += step.waiting + step.dead;
+            if step.forgotten {
+                return Ok(Self::Purged { removed });
+            }
+            if step.waiting + step.dead == 0 {
+                return Ok(Self::HasJobs { removed });
+            }
+        }
+    }
+
+    fn show(self, global: &Global, counts: &TopicCounts) -> anyhow::Result<()> {
+        let TopicCounts { topic, ready, delayed, running, dead, .. } = counts;
+        let (status, removed) = match self {
+            Self::DryRun => ("dry-run", 0),
+            Self::Running => ("running", 0),
+            Self::Purged { removed } => ("purged", removed),
+            Self::HasJobs { removed } => ("has-jobs", removed),
+        };
+        if global.json {
+            return screen::document(&json!({
+                "tenant": topic.tenant.as_str(), "topic": topic.topic.as_str(), "status": status,
+                "ready": ready, "delayed": delayed, "running": running, "dead": dead, "removed": removed,
+            }));
+        }
+        match self {
+            Self::DryRun => {
+                let jobs = format!("{ready} ready, {delayed} delayed and {dead} dead jobs");
+                screen::line(&format!("would remove {jobs} of `{topic}`, and the topic"))
+            }
+            Self::Running => {
+                screen::note(&format!(
+                    "`{topic}` has {running} running jobs: pause the topic and wait for them, or cancel them"
+                ));
+                Ok(())
+            }
+            Self::Purged { .. } => screen::line(&format!("removed {removed} jobs of `{topic}`, and the topic")),
+            Self::HasJobs { .. } => {
+                screen::note(&format!(
+                    "removed {removed} jobs of `{topic}`, but it has got or begun others: pause the topic and repeat"
+                ));
+                Ok(())
+            }
+        }
+    }
+}
