@@ -74,9 +74,13 @@ enum Outcome {
     DryRun,
     /// The topic has running jobs, and nothing was removed.
     Running,
-    Purged { removed: u64 },
+    Purged {
+        removed: u64,
+    },
     /// So many jobs were removed, and others came meanwhile.
-    HasJobs { removed: u64 },
+    HasJobs {
+        removed: u64,
+    },
 }
 
 impl Outcome {

@@ -80,7 +80,10 @@ async fn purged(project: TestProject) {
     assert!(said.err.contains("nothing was removed: add --yes"), "{}", said.err);
     let listed = || project.run(&["topics", "--json"]).documents();
     let ecoh = |document: &Value| document["topic"] == "ecoh";
-    assert_eq!(listed().iter().find(|document| ecoh(document)).map(|document| document["ready"].clone()), Some(json!(1)));
+    assert_eq!(
+        listed().iter().find(|document| ecoh(document)).map(|document| document["ready"].clone()),
+        Some(json!(1))
+    );
 
     let document = project.run(&["topics", "purge", "--unknown", "--yes", "--json"]).ended(0).document();
     let expected = json!({

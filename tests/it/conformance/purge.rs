@@ -3,7 +3,9 @@
 use gristmill::job::Priority;
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Pushed, purge};
-use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, ids, job, of_priority, tenant, topic, unique_for, worker};
+use gristmill_tests::test_store::{
+    TestStore, claimed, delayed, failure, ids, job, of_priority, tenant, topic, unique_for, worker,
+};
 
 super::cases![
     a_topic_without_jobs_is_forgotten_with_its_totals_and_its_pause,

@@ -129,7 +129,8 @@ async fn purge(
     };
     let TopicCounts { ready, delayed, running, dead, .. } = counts;
     if running > 0 {
-        let detail = format!("{running} jobs of `{topic}` are running: pause the topic and wait for them, or cancel them");
+        let detail =
+            format!("{running} jobs of `{topic}` are running: pause the topic and wait for them, or cancel them");
         return Err(Problem::new(Code::TopicHasJobs, detail));
     }
     let purged = gristmill_store::purge(&*state.store, &topic, if jobs { PURGED_AT_ONCE } else { 0 }).await?;

@@ -39,9 +39,11 @@ impl Control for EmbeddedStore {
 
     async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
         let topic = topic.clone();
-        self.write("forget a topic", Weight::default(), move |work| match work.topics.find(work.connection, &topic)? {
-            Some(topic) => work.topics.forget(work.connection, topic),
-            None => Ok(true),
+        self.write("forget a topic", Weight::default(), move |work| {
+            match work.topics.find(work.connection, &topic)? {
+                Some(topic) => work.topics.forget(work.connection, topic),
+                None => Ok(true),
+            }
         })
         .await
     }
