@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Checks the list of dependencies against deny.toml: licences, sources, and with --advisories known weaknesses,
+# for which it fetches the RustSec database.
+#
+#   scripts/deny.sh                  what .ci/run calls; needs nothing that the lock file does not name
+#   scripts/deny.sh --advisories     all checks
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=0.20.2
+tools="$PWD/target/tools"
+PATH="$tools/bin:$PATH"
+
+case "${1-}" in
+    "") offline=--offline checks=(licenses bans sources) ;;
+    --advisories) offline='' checks=(all) ;;
+    *) echo "usage: scripts/deny.sh [--advisories]" >&2; exit 2 ;;
+esac
+
+# The development profile compiles in a third of the time, and the check takes a second either way.
+if [ "$(cargo-deny --version 2>/dev/null)" != "cargo-deny $version" ]; then
+    echo "deny: installing cargo-deny $version"
+    cargo install --quiet --locked --version "$version" --no-default-features --profile dev --root "$tools" cargo-deny
+fi
+cargo deny ${offline:+"$offline"} check "${checks[@]}"
