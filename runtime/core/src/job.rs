@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::json::{self, json_and_stored, object};
 use crate::outcome::Reason;
 use crate::time::Timestamp;
 
@@ -140,33 +141,59 @@ impl FromStr for JobId {
 }
 
 /// Bytes and the format they are in. Opaque to the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Payload {
-    #[serde(with = "serde_bytes")]
     pub data: Vec<u8>,
     /// A media type such as `application/json`; none means opaque octets.
     pub content_type: Option<String>,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Payload", deny_unknown_fields)]
+struct JsonPayload {
+    #[serde(rename = "base64", with = "json::base64")]
+    data: Vec<u8>,
+    content_type: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Payload")]
+struct StoredPayload {
+    #[serde(with = "serde_bytes")]
+    data: Vec<u8>,
+    content_type: Option<String>,
+}
+
+json_and_stored!(Payload, JsonPayload, StoredPayload);
+
 /// What a producer says about a job. It never changes once pushed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JobSpec {
     pub id: JobId,
+    #[serde(flatten)]
     pub topic: TopicId,
+    #[serde(default, deserialize_with = "object::one")]
     pub body: Payload,
     /// Headers in order; names may repeat.
+    #[serde(default)]
     pub metadata: Vec<(String, String)>,
     /// A label that the handler sees, to group jobs by. It implies neither an order nor shared state.
     pub key: Option<String>,
     /// Which of the topic's ready jobs come first.
+    #[serde(default)]
     pub priority: Priority,
     /// At most one job per topic and value.
+    #[serde(default, deserialize_with = "object::maybe")]
     pub unique: Option<Unique>,
     /// Overrides the topic's attempts.
+    #[serde(rename = "attempts_max")]
     pub max_attempts: Option<u32>,
     /// How long after it became due the job may still start; then it is expired: counted and gone.
+    #[serde(rename = "ttl_ms", default, with = "json::optional_wait_ms")]
     pub ttl: Option<Duration>,
-    /// Keep what became of the job for this long, and tell whoever waits for it. Raises the topic's retention, never lowers it.
+    /// Keep the job's result for this long, and notify clients that wait for it. Raises the topic's retention, never lowers it.
+    #[serde(rename = "keep_result_ms", default, with = "json::optional_wait_ms")]
     pub keep_result: Option<Duration>,
 }
 
@@ -239,10 +266,12 @@ impl Priority {
 
 /// A value that only one job of a topic may hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Unique {
     pub value: String,
     /// None: held from push until the job is done, dead, expired or cancelled. Else: held for this long from push on,
     /// whatever becomes of the job meanwhile.
+    #[serde(rename = "window_ms", default, with = "json::optional_wait_ms")]
     pub window: Option<Duration>,
 }
 
@@ -254,26 +283,34 @@ impl Unique {
 }
 
 /// When a job becomes due, by the store's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Due {
+    #[default]
     Now,
+    #[serde(rename = "after_ms", with = "json::wait_ms")]
     After(Duration),
+    #[serde(rename = "at_ms")]
     At(Timestamp),
 }
 
 /// A job on its way into the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NewJob {
     pub spec: JobSpec,
+    #[serde(default)]
     pub due: Due,
 }
 
 /// A job as the store holds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     pub spec: JobSpec,
+    #[serde(rename = "enqueued_at_ms")]
     pub enqueued_at: Timestamp,
     /// When the job first became due; equals `enqueued_at` for an immediate one.
+    #[serde(rename = "due_at_ms")]
     pub due_at: Timestamp,
 }
 
@@ -371,5 +408,35 @@ mod tests {
         let id = JobId::generate();
         assert_eq!(id.as_str().len(), 26);
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
+    }
+
+    #[test]
+    fn a_job_in_json_is_as_the_http_api_documents_it() {
+        let text = r#"{"spec":{"id":"j","tenant":"acme","topic":"mail","body":{"base64":"aGk=","content_type":null},"metadata":[["k","v"]],"key":null,"priority":"low","unique":{"value":"u","window_ms":2},"attempts_max":3,"ttl_ms":null,"keep_result_ms":60000},"due":{"after_ms":5}}"#;
+        let job: NewJob = serde_json::from_str(text).unwrap();
+        assert_eq!((&*job.spec.body.data, job.due), (&b"hi"[..], Due::After(Duration::from_millis(5))));
+        assert_eq!(serde_json::to_string(&job).unwrap(), text);
+        let least: NewJob = serde_json::from_str(r#"{"spec":{"id":"j","tenant":"acme","topic":"mail"}}"#).unwrap();
+        assert_eq!((least.due, least.spec.body), (Due::Now, Payload::default()));
+    }
+
+    #[test]
+    fn a_job_in_json_is_an_object_without_unknown_fields() {
+        let read = |more: &str| {
+            serde_json::from_str::<JobSpec>(&format!(r#"{{"id":"j","tenant":"acme","topic":"mail"{more}}}"#))
+        };
+        assert!(read("").is_ok());
+        for wrong in [
+            r#","prio":1"#,
+            r#","id":"k""#,
+            r#","topic":"k""#,
+            r#","body":["aGk=",null]"#,
+            r#","body":{"base64":"aGk=","x":1}"#,
+            r#","unique":["u",1]"#,
+            r#","unique":{"value":"u","x":1}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert!(serde_json::from_str::<JobSpec>(r#"["j","acme","mail"]"#).is_err());
     }
 }

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod capability;
 pub mod http_grant;
 pub mod job;
+pub mod json;
 pub mod outcome;
 pub mod retry;
 pub mod time;

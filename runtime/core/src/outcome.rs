@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::job::Payload;
+use crate::json::json_and_stored;
 
 /// How an attempt ended. A failing job is a value, never an `Err`: `Err` only means that a store did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
@@ -124,7 +125,7 @@ impl Reason {
 }
 
 /// A failed attempt as it is stored with the job. Only the last one is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub reason: Reason,
     /// The handler's own words, or ours where the handler could not speak.
@@ -132,6 +133,25 @@ pub struct Failure {
     /// The guest's call stack, innermost first, if it trapped.
     pub backtrace: Option<String>,
 }
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Failure")]
+struct JsonFailure {
+    reason: Reason,
+    #[serde(flatten)]
+    detail: FailureDetail,
+    backtrace: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Failure")]
+struct StoredFailure {
+    reason: Reason,
+    detail: FailureDetail,
+    backtrace: Option<String>,
+}
+
+json_and_stored!(Failure, JsonFailure, StoredFailure);
 
 impl Failure {
     /// Of a job whose stored form makes no sense: it is buried, so that it holds up no other and an operator can see it.

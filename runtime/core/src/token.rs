@@ -90,8 +90,10 @@ pub struct Token {
     pub scopes: BTreeSet<Scope>,
     pub description: String,
     /// By the store's clock, as everything here.
+    #[serde(rename = "created_at_ms")]
     pub created_at: Timestamp,
     /// From then on it is refused.
+    #[serde(rename = "expires_at_ms")]
     pub expires_at: Option<Timestamp>,
     pub limits: TokenLimits,
 }

@@ -73,9 +73,11 @@ impl Listener {
     async fn pass_on(&self, signal: Signal, tenants: &BTreeSet<Name>) {
         match signal {
             Signal::Ready(topic) => self.say_ready(topic).await,
-            Signal::Due(tenant, due_in) => self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await,
-            Signal::Cancelled(tenant, job) => self.context.in_flight.cancel(&tenant, &job),
-            Signal::Finished(..) => {}
+            Signal::Due { tenant, wait: due_in } => {
+                self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await
+            }
+            Signal::Cancelled { tenant, id: job } => self.context.in_flight.cancel(&tenant, &job),
+            Signal::Finished { .. } => {}
             Signal::Lost => self.look(tenants).await,
         }
     }

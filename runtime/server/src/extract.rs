@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 
 use crate::problem::Problem;
-use crate::wire::Object;
+use gristmill_core::json::object::Object;
 
 /// A part of the request's head.
 pub(super) struct Head<E>(pub(super) E);

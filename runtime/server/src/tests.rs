@@ -228,7 +228,7 @@ async fn signals_are_heard_until_the_server_ends() {
     tested.claim_and(Verdict::Ack(None)).await;
     let hear = async {
         while let Some(signal) = signals.recv().await {
-            if signal == Signal::Finished(tenant(), id("j")) {
+            if signal == (Signal::Finished { tenant: tenant(), id: id("j") }) {
                 return;
             }
         }

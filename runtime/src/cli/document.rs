@@ -2,12 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use gristmill_core::job::{Job, NewJob, Payload};
-use gristmill_core::outcome::{Failure, FailureDetail};
+use gristmill_core::job::{Job, JobSpec, NewJob, Payload};
+use gristmill_core::outcome::Failure;
 use gristmill_core::time::millis;
-use gristmill_store::{DeadJob, JobState, JobView, ResultView, TopicCounts};
+use gristmill_store::{DeadJob, JobView, ResultView, TopicCounts};
 
 /// UTF-8 as it is in `text`, anything else in `base64`.
 pub(super) fn payload(payload: &Payload) -> Value {
@@ -21,57 +22,42 @@ pub(super) fn payload(payload: &Payload) -> Value {
     object.into()
 }
 
+/// An object as the HTTP API writes it.
+fn object(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        // No type here is written as anything else.
+        _ => Map::new(),
+    }
+}
+
 pub(super) fn failure(failure: &Failure) -> Value {
-    let Failure { reason, detail, backtrace } = failure;
-    let FailureDetail { code, message, context } = detail;
-    json!({
-        "reason": reason.as_str(),
-        "code": code,
-        "message": message,
-        "context": context.as_ref().map(payload),
-        "backtrace": backtrace,
-    })
+    let mut fields = object(failure);
+    fields.insert("context".into(), failure.detail.context.as_ref().map(payload).into());
+    fields.into()
+}
+
+fn spec(spec: &JobSpec) -> Map<String, Value> {
+    let mut fields = object(spec);
+    fields.insert("body".into(), payload(&spec.body));
+    fields.insert("unique".into(), spec.unique.as_ref().map(|unique| unique.value.clone()).into());
+    let window = spec.unique.as_ref().and_then(|unique| unique.window);
+    fields.insert("unique_window_ms".into(), window.map(millis).into());
+    fields
 }
 
 pub(super) fn job(job: &Job) -> Value {
-    let spec = &job.spec;
-    json!({
-        "id": spec.id.as_str(),
-        "tenant": spec.topic.tenant.as_str(),
-        "topic": spec.topic.topic.as_str(),
-        "body": payload(&spec.body),
-        "metadata": spec.metadata,
-        "key": spec.key,
-        "priority": spec.priority,
-        "unique": spec.unique.as_ref().map(|unique| &unique.value),
-        "unique_window_ms": spec.unique.as_ref().and_then(|unique| unique.window).map(millis),
-        "attempts_max": spec.max_attempts,
-        "ttl_ms": spec.ttl.map(millis),
-        "keep_result_ms": spec.keep_result.map(millis),
-        "enqueued_at_ms": job.enqueued_at.as_millis(),
-        "due_at_ms": job.due_at.as_millis(),
-    })
+    let mut fields = object(job);
+    fields.remove("spec");
+    fields.extend(spec(&job.spec));
+    fields.into()
 }
 
 pub(super) fn view(view: &JobView) -> Value {
-    let (state, place) = match &view.state {
-        JobState::Ready => ("ready", json!({})),
-        JobState::Delayed { until } => ("delayed", json!({ "until_ms": until.as_millis() })),
-        JobState::Running { worker, delivery, lease_until, cancelled } => {
-            let place = json!({
-                "worker": worker,
-                "delivery": delivery,
-                "lease_until_ms": lease_until.as_millis(),
-                "cancelled": cancelled,
-            });
-            ("running", place)
-        }
-        JobState::Dead { since } => ("dead", json!({ "since_ms": since.as_millis() })),
-        JobState::Finished => ("finished", json!({})),
-    };
+    let mut place = object(&view.state);
     json!({
-        "id": view.id.as_str(),
-        "state": state,
+        "id": view.id,
+        "state": place.remove("state"),
         "place": place,
         "attempts": view.attempts,
         "job": view.job.as_ref().map(job),
@@ -81,55 +67,37 @@ pub(super) fn view(view: &JobView) -> Value {
 }
 
 pub(super) fn result(result: &ResultView) -> Value {
+    let mut fields = object(result);
     match result {
-        ResultView::Complete(output) => json!({ "outcome": "complete", "output": output.as_ref().map(payload) }),
-        ResultView::Dead(cause) => json!({ "outcome": "dead", "failure": failure(cause) }),
-        ResultView::Expired => json!({ "outcome": "expired" }),
-        ResultView::Cancelled => json!({ "outcome": "cancelled" }),
-    }
+        ResultView::Complete(output) => fields.insert("output".into(), output.as_ref().map(payload).into()),
+        ResultView::Dead(cause) => fields.insert("failure".into(), failure(cause)),
+        ResultView::Expired | ResultView::Cancelled => None,
+    };
+    fields.into()
 }
 
 pub(super) fn dead(dead: &DeadJob) -> Value {
-    json!({
-        "job": job(&dead.job),
-        "since_ms": dead.since.as_millis(),
-        "attempts": dead.attempts,
-        "failure": dead.failure.as_ref().map(failure),
-    })
+    let mut fields = object(dead);
+    fields.insert("job".into(), job(&dead.job));
+    fields.insert("failure".into(), dead.failure.as_ref().map(failure).into());
+    fields.into()
 }
 
 pub(super) fn counts(counts: &TopicCounts) -> Value {
-    json!({
-        "tenant": counts.topic.tenant.as_str(),
-        "topic": counts.topic.topic.as_str(),
-        "ready": counts.ready,
-        "delayed": counts.delayed,
-        "running": counts.running,
-        "dead": counts.dead,
-        "paused": counts.paused,
-        "totals": counts.totals,
-    })
+    object(counts).into()
 }
 
 /// A job that a handler enqueued.
 pub(super) fn follow_up(new: &NewJob, due_in_ms: u64) -> Value {
-    json!({
-        "id": new.spec.id.as_str(),
-        "topic": new.spec.topic.topic.as_str(),
-        "body": payload(&new.spec.body),
-        "metadata": new.spec.metadata,
-        "key": new.spec.key,
-        "priority": new.spec.priority,
-        "unique": new.spec.unique.as_ref().map(|unique| &unique.value),
-        "unique_window_ms": new.spec.unique.as_ref().and_then(|unique| unique.window).map(millis),
-        "due_in_ms": due_in_ms,
-    })
+    let mut fields = spec(&new.spec);
+    fields.insert("due_in_ms".into(), due_in_ms.into());
+    fields.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_core::outcome::Reason;
+    use gristmill_core::outcome::{FailureDetail, Reason};
 
     #[test]
     fn bytes_that_are_no_text_are_written_in_base64() {

@@ -95,9 +95,9 @@ async fn end(store: &dyn Query, tenant: &Name, id: &JobId, mut signals: Receiver
 
 fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     match signal {
-        Signal::Finished(whose, which) => whose == tenant && which == id,
+        Signal::Finished { tenant: whose, id: which } => whose == tenant && which == id,
         Signal::Lost => true,
-        Signal::Ready(_) | Signal::Due(..) | Signal::Cancelled(..) => false,
+        Signal::Ready(_) | Signal::Due { .. } | Signal::Cancelled { .. } => false,
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     async fn the_jobs_own_signal_ends_the_wait_and_no_others() {
         let done = view(JobState::Finished, Some(ResultView::Complete(None)));
         let waiting = || view(JobState::Ready, None);
-        let finished = |job: &str| Signal::Finished(tenant(), job.parse().unwrap());
+        let finished = |job: &str| Signal::Finished { tenant: tenant(), id: job.parse().unwrap() };
         for signals in [&[finished("other"), finished("j1")][..], &[Signal::Lost]] {
             // There is no time to look again without having been told.
             let told = tokio::time::timeout(Duration::ZERO, wait(vec![waiting(), done.clone()], signals, LONG)).await;

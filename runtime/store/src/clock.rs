@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill_core::time::Timestamp;
+use gristmill_core::time::{Timestamp, whole_millis};
 
 /// The latest time that a store can keep, in milliseconds: late in the year 5138. Lua 5.1 writes whole numbers of up to
 /// 14 digits without an exponent.
@@ -43,7 +43,7 @@ pub(super) fn fraction(clock: &Clock) -> Duration {
 /// the time stay below [`LATEST_MS`].
 pub(super) fn wait_ms(wait: Duration) -> u64 {
     const LONGEST_MS: u64 = 1000 * 365 * 24 * 3_600_000;
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).map_or(LONGEST_MS, |ms| ms.min(LONGEST_MS))
+    whole_millis(wait).min(LONGEST_MS)
 }
 
 /// A point in time as stores keep it.

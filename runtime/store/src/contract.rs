@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::error::StoreError;
@@ -11,6 +12,7 @@ use super::inspect::{Inspect, Query, probe};
 use super::operations::operations;
 use super::tokens::{TokenLookup, Tokens};
 use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
+use gristmill_core::json;
 
 pub use gristmill_core::outcome::Settled;
 use gristmill_core::outcome::Verdict;
@@ -165,7 +167,8 @@ pub struct DeadLimits {
 }
 
 /// What [`Push::push`] did with a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", content = "of", rename_all = "kebab-case")]
 pub enum Pushed {
     /// Stored.
     Stored,
@@ -292,16 +295,22 @@ pub struct PendingWork {
 }
 
 /// A wake-up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "signal", rename_all = "kebab-case")]
 pub enum Signal {
     /// The topic was empty and has ready jobs now.
     Ready(TopicId),
-    /// A job of the tenant is due earlier than any before: in this long.
-    Due(Name, Duration),
+    /// A job of the tenant is due earlier than any before: after this wait.
+    Due {
+        tenant: Name,
+        #[serde(rename = "in_ms", with = "json::wait_ms")]
+        wait: Duration,
+    },
     /// The job is over or dead. Only for jobs pushed with `keep_result`.
-    Finished(Name, JobId),
+    Finished { tenant: Name, id: JobId },
     /// The job is running and has been cancelled.
-    Cancelled(Name, JobId),
-    /// Signals may have been lost: look for yourself.
+    Cancelled { tenant: Name, id: JobId },
+    /// Signals may have been lost, or a newer server sent one of a kind that this version does not know: ask the store.
+    #[serde(other)]
     Lost,
 }

@@ -107,7 +107,8 @@ pub(super) async fn probe<S: Query + ?Sized>(store: &S) -> Result<(), StoreError
 }
 
 /// What [`Control::cancel`] did with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cancelled {
     /// It waited, and is gone.
     Gone,
@@ -119,8 +120,9 @@ pub enum Cancelled {
 }
 
 /// How many jobs of a topic are where, and what became of the rest since the store began counting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicCounts {
+    #[serde(flatten)]
     pub topic: TopicId,
     pub ready: u64,
     pub delayed: u64,
@@ -128,6 +130,7 @@ pub struct TopicCounts {
     pub dead: u64,
     /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
     /// earliest. None: nothing is ready.
+    #[serde(rename = "oldest_ready_ms")]
     pub oldest_ready: Option<Timestamp>,
     /// Nothing is handed out; see [`Control::set_paused`].
     pub paused: bool,
@@ -137,30 +140,35 @@ pub struct TopicCounts {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
 pub enum JobState {
     Ready,
     Delayed {
+        #[serde(rename = "until_ms")]
         until: Timestamp,
     },
     Running {
         worker: String,
         /// How often the job has been claimed, this time included.
         delivery: u64,
+        #[serde(rename = "lease_until_ms")]
         lease_until: Timestamp,
         /// The job has been cancelled.
         cancelled: bool,
     },
     Dead {
+        #[serde(rename = "since_ms")]
         since: Timestamp,
     },
     /// Done, cancelled, or dead and deleted; but its result is kept.
     Finished,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
     pub id: JobId,
+    #[serde(flatten)]
     pub state: JobState,
     /// None once the job is finished.
     pub job: Option<Job>,
@@ -171,9 +179,9 @@ pub struct JobView {
     pub result: Option<ResultView>,
 }
 
-/// What became of a job. Redis keeps it in its serialized form.
+/// What became of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(from = "JsonResult", into = "JsonResult")]
 pub enum ResultView {
     Complete(Option<Payload>),
     Dead(Failure),
@@ -181,10 +189,43 @@ pub enum ResultView {
     Cancelled,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A [`ResultView`] in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+enum JsonResult {
+    Complete { output: Option<Payload> },
+    Dead { failure: Failure },
+    Expired,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadJob {
     pub job: Job,
+    #[serde(rename = "since_ms")]
     pub since: Timestamp,
     pub attempts: u32,
     pub failure: Option<Failure>,
+}
+
+impl From<ResultView> for JsonResult {
+    fn from(result: ResultView) -> Self {
+        match result {
+            ResultView::Complete(output) => Self::Complete { output },
+            ResultView::Dead(failure) => Self::Dead { failure },
+            ResultView::Expired => Self::Expired,
+            ResultView::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<JsonResult> for ResultView {
+    fn from(result: JsonResult) -> Self {
+        match result {
+            JsonResult::Complete { output } => Self::Complete(output),
+            JsonResult::Dead { failure } => Self::Dead(failure),
+            JsonResult::Expired => Self::Expired,
+            JsonResult::Cancelled => Self::Cancelled,
+        }
+    }
 }

@@ -34,7 +34,9 @@ async fn stats_count_jobs_by_place_and_by_fate() {
     let project = project().await;
     let documents = project.run(&["stats", "--json"]).ended(0).documents();
     for document in &documents {
-        assert_eq!(fields(document), ["dead", "delayed", "paused", "ready", "running", "tenant", "topic", "totals"]);
+        let documented =
+            ["dead", "delayed", "oldest_ready_ms", "paused", "ready", "running", "tenant", "topic", "totals"];
+        assert_eq!(fields(document), documented);
     }
     let places = |topic: &str| {
         let counts = of_topic(&documents, topic);

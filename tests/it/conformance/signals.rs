@@ -63,7 +63,7 @@ async fn retry_migrate_follow_ups_and_respawn_say_ready_too(queue: TestStore) {
     queue.settle_with(ack).await;
     let both = [next(&mut signals).await, next(&mut signals).await];
     assert!(both.contains(&Signal::Ready(topic("next"))), "{both:?}");
-    assert!(both.contains(&Signal::Due(tenant(), Duration::from_millis(5))), "{both:?}");
+    assert!(both.contains(&Signal::Due { tenant: tenant(), wait: Duration::from_millis(5) }), "{both:?}");
 
     queue.pass(5);
     queue.migrate().await;
@@ -80,8 +80,8 @@ async fn due_is_said_only_if_nothing_is_due_earlier(queue: TestStore) {
     for (of, ms) in [("a", 1000), ("b", 2000), ("a", 1500), ("b", 500)] {
         queue.push(&[delayed(of, ms)]).await;
     }
-    assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(1000)));
-    assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_millis(500)));
+    assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_millis(1000) });
+    assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_millis(500) });
 }
 
 async fn waiting_for_a_job_ends_with_the_job(queue: TestStore) {
@@ -93,7 +93,7 @@ async fn waiting_for_a_job_ends_with_the_job(queue: TestStore) {
     for claim in claims.iter().rev() {
         queue.settle_with(settlement(claim, Verdict::Ack(None))).await;
     }
-    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waited_for.spec.id));
+    assert_eq!(next(&mut signals).await, Signal::Finished { tenant: tenant(), id: waited_for.spec.id });
 }
 
 async fn an_attempt_before_the_last_does_not_end_the_job(queue: TestStore) {
@@ -105,7 +105,7 @@ async fn an_attempt_before_the_last_does_not_end_the_job(queue: TestStore) {
     let heard =
         until("an end", SOON, async || signals.try_recv().ok().filter(|signal| !matches!(signal, Signal::Ready(_))))
             .await;
-    assert_eq!(heard, Signal::Finished(tenant(), again.lease.job));
+    assert_eq!(heard, Signal::Finished { tenant: tenant(), id: again.lease.job });
     assert!(signals.try_recv().is_err(), "one end is told once");
 }
 
@@ -115,17 +115,17 @@ async fn waiting_for_a_cancelled_job_ends(queue: TestStore) {
     queue.push(std::slice::from_ref(&waiting)).await;
     let mut signals = listen(&queue).await;
     queue.store.cancel(&tenant(), std::slice::from_ref(&waiting.spec.id)).await.unwrap();
-    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), waiting.spec.id));
+    assert_eq!(next(&mut signals).await, Signal::Finished { tenant: tenant(), id: waiting.spec.id });
 }
 
 async fn the_worker_of_a_cancelled_job_is_notified(queue: TestStore) {
     let claim = queue.running().await;
     let mut signals = listen(&queue).await;
     queue.store.cancel(&tenant(), std::slice::from_ref(&claim.lease.job)).await.unwrap();
-    assert_eq!(next(&mut signals).await, Signal::Cancelled(tenant(), claim.lease.job.clone()));
+    assert_eq!(next(&mut signals).await, Signal::Cancelled { tenant: tenant(), id: claim.lease.job.clone() });
     let snooze = Settlement { notify: true, ..settlement(&claim, Verdict::Snooze(Duration::ZERO)) };
     assert_eq!(queue.settle_with(snooze).await, Settled::Cancelled);
-    assert_eq!(next(&mut signals).await, Signal::Finished(tenant(), claim.lease.job));
+    assert_eq!(next(&mut signals).await, Signal::Finished { tenant: tenant(), id: claim.lease.job });
 }
 
 async fn every_subscriber_receives_signals(queue: TestStore) {

@@ -45,7 +45,7 @@ async fn list(
         ));
     }
     let dead = state.store.dead(&topic, page.skip, page.limit).await?;
-    Ok(Json(wire::Dead { dead: first_of(dead).map(Into::into).collect() }))
+    Ok(Json(wire::Dead { dead: first_of(dead).collect() }))
 }
 
 fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {

@@ -33,7 +33,7 @@ async fn look(
     let follow = wants_events(&headers);
     if !follow && patience.is_none() {
         let look = async { state.store.job(&tenant, &id).await?.ok_or(unknown) };
-        return Ok(Json(wire::JobView::from(state.request_limiter.within(look).await?)).into_response());
+        return Ok(Json(state.request_limiter.within(look).await?).into_response());
     }
     let mut watch = Watch::begin(&state, tenant, id).await?;
     if follow {
@@ -43,7 +43,7 @@ async fn look(
         return Ok(answer);
     }
     let view = watch.end_within(patience.unwrap_or_default()).await?.ok_or(unknown)?;
-    Ok(Json(wire::JobView::from(view)).into_response())
+    Ok(Json(view).into_response())
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {
@@ -71,7 +71,7 @@ async fn follow(mut watch: Watch, first: JobView, events: &Events) {
     let mut spoke = Instant::now();
     while let Some(view) = next {
         if told.as_ref().is_none_or(|told| differs(told, &view)) {
-            events.tell("state", &wire::JobView::from(view.clone())).await;
+            events.tell("state", &view).await;
             spoke = Instant::now();
         } else if spoke.elapsed() >= SAY_SOMETHING_EVERY {
             events.keep_alive().await;
@@ -107,7 +107,7 @@ async fn cancel(
     let cancel = async {
         let cancelled = state.store.cancel(&tenant, std::slice::from_ref(&id)).await?;
         let status = match cancelled.first() {
-            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => (*status).into(),
+            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => *status,
             Some(Cancelled::TooLate) | None => {
                 state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
                 return Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")));

@@ -10,7 +10,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{Name, NewJob};
+use gristmill_core::job::Name;
 
 /// A job's body is at most 64 MiB, which is 86 in base64; what else belongs to the job fits into the rest.
 pub(crate) const PUSH_BYTES: usize = 96 << 20;
@@ -27,10 +27,8 @@ async fn push(
     AllowedDocument(push, _): AllowedDocument<scope::Push, wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     within_batch(push.jobs.len())?;
-    let jobs: Vec<NewJob> = push.jobs.into_iter().map(Into::into).collect();
-    let Admitted { jobs, warnings } = state.admit(jobs, admission::listed).await?;
-    let pushed = state.store.push(&jobs).await?;
-    Ok(Json(wire::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect(), warnings }))
+    let Admitted { jobs, warnings } = state.admit(push.jobs, admission::listed).await?;
+    Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))
 }
 
 async fn cancel(
@@ -39,8 +37,7 @@ async fn cancel(
     Document(wire::Ids { ids }): Document<wire::Ids>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {
     within_batch(ids.len())?;
-    let cancelled = state.store.cancel(&tenant, &ids).await?;
-    Ok(Json(wire::CancelAnswer { cancelled: cancelled.into_iter().map(Into::into).collect() }))
+    Ok(Json(wire::CancelAnswer { cancelled: state.store.cancel(&tenant, &ids).await? }))
 }
 
 pub(crate) fn within_batch(count: usize) -> Result<(), Problem> {

@@ -27,7 +27,7 @@ async fn list(
     let after = wanted.after.as_deref().map(|after| cursor(after, place)).transpose()?;
     let page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
     let next = page.next.as_ref().map(Cursor::to_string);
-    Ok(Json(wire::Listed { jobs: page.jobs.into_iter().map(Into::into).collect(), next }))
+    Ok(Json(wire::Listed { jobs: page.jobs, next }))
 }
 
 fn place(state: &str) -> Result<StateFilter, Problem> {

@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_store::StoreError;
-use gristmill_store::sharded::TenantPlacements;
+use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
 
 pub(crate) fn routes() -> Routes {
     Routes::new()
@@ -26,15 +26,14 @@ async fn residences(
     _: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::Residences>, Problem> {
-    let residences = stores(&state)?.residences().await?;
-    Ok(Json(wire::Residences { residences: residences.into_iter().map(Into::into).collect() }))
+    Ok(Json(wire::Residences { residences: stores(&state)?.residences().await? }))
 }
 
 async fn residence(
     Allowed { over: AllTenants(tenant), .. }: Allowed<scope::Admin, AllTenants<Name>>,
     State(state): State<AppState>,
-) -> Result<Json<wire::Residence>, Problem> {
-    Ok(Json(stores(&state)?.residence(&tenant).await?.into()))
+) -> Result<Json<TenantPlacement>, Problem> {
+    Ok(Json(stores(&state)?.residence(&tenant).await?))
 }
 
 async fn relocate(

@@ -18,9 +18,9 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::watch::Watch;
-use crate::wire::Object;
-use crate::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Raw, Status, Waiting};
+use crate::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Status, Waiting};
 use gristmill_core::job::{NewJob, TopicId};
+use gristmill_core::json::object::Object;
 use gristmill_store::Pushed;
 
 /// How long what became of a job is kept for somebody who waited for it, beyond the wait.
@@ -73,7 +73,7 @@ async fn push(
     headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));
     if let Some(patience) = patience {
         let mut watch = Watch::begin(&state, topic.tenant, answer.id.clone()).await?;
-        answer.job = watch.end_within(patience).await?.map(Into::into);
+        answer.job = watch.end_within(patience).await?;
     }
     Ok((status, headers, Json(answer)).into_response())
 }
@@ -115,14 +115,11 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
     let body = Bytes::from_request(request, &()).await?;
     let idempotency = Idempotency::of(&headers, &[media.as_bytes(), asked(&uri).as_bytes(), &body])?;
     if media != "application/json" {
-        let Query(raw) = Query::<Raw>::try_from_uri(&uri)?;
-        let (patience, has_id) = (raw.wait_ms.patience(), raw.has_id());
         let written = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or(&media);
-        let mut job = raw.into_new(topic.clone(), body.into(), written.into()).map_err(bad)?;
-        if let Some(idempotency) = &idempotency {
-            idempotency.sign(&mut job, 0, has_id).map_err(bad)?;
-        }
-        return Ok(Order { jobs: vec![job], alone: true, idempotency, patience });
+        let options = uri.query().unwrap_or_default();
+        let (job, wait_ms) = Job::of_bytes(body.into(), written.into(), options).map_err(bad)?;
+        let job = sign(job, topic, idempotency.as_ref(), 0).map_err(bad)?;
+        return Ok(Order { jobs: vec![job], alone: true, idempotency, patience: wait_ms.patience() });
     }
     let Query(Waiting { wait_ms }) = Query::try_from_uri(&uri)?;
     let Probe { jobs } = of(&body)?;

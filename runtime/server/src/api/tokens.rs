@@ -44,7 +44,7 @@ async fn list(
 }
 
 fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, Problem> {
-    Ok(Json(wire::Tokens { tokens: tokens?.into_iter().map(Into::into).collect() }))
+    Ok(Json(wire::Tokens { tokens: tokens? }))
 }
 
 async fn add_any(
@@ -92,7 +92,7 @@ async fn make(
     match state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             state.auth.token_cache.forget(&token.id);
-            Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token: token.into() })))
+            Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),
         TokenAdded::TooMany => {

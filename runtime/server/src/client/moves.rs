@@ -14,12 +14,12 @@ impl TenantPlacements for RemoteStore {
     async fn residences(&self) -> Result<Vec<TenantPlacement>, StoreError> {
         let question = Question::get("/v1/residences".into(), "tell where tenants live");
         let wire::Residences { residences } = self.server.ask(question).await?;
-        Ok(residences.into_iter().map(Into::into).collect())
+        Ok(residences)
     }
 
     async fn residence(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/residence"), "tell where a tenant lives");
-        Ok(self.server.ask::<wire::Residence>(question).await?.into())
+        self.server.ask(question).await
     }
 
     async fn relocate(&self, tenant: &Name, to: &Name) -> Result<(), StoreError> {

@@ -4,7 +4,6 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use crate::wire;
 use gristmill_store::Signal;
 
 /// Signals that wait to be heard.
@@ -53,7 +52,7 @@ impl Lines {
     fn next(&mut self) -> Option<Signal> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
         let line: Vec<u8> = self.0.drain(..=end).collect();
-        Some(serde_json::from_slice::<wire::Signal>(&line).map_or(Signal::Lost, Signal::from))
+        Some(serde_json::from_slice(&line).unwrap_or(Signal::Lost))
     }
 }
 
@@ -67,7 +66,7 @@ mod tests {
         lines.add(b"{\"signal\":\"finished\",\"tenant\":\"a\",");
         assert_eq!(lines.next(), None);
         lines.add(b"\"id\":\"j\"}\n{\"signal\":\"unheard-of\",\"x\":1}\nnonsense\n{");
-        let finished = Signal::Finished("a".parse().unwrap(), "j".parse().unwrap());
+        let finished = Signal::Finished { tenant: "a".parse().unwrap(), id: "j".parse().unwrap() };
         assert_eq!(
             [lines.next(), lines.next(), lines.next(), lines.next()],
             [Some(finished), Some(Signal::Lost), Some(Signal::Lost), None]

@@ -80,10 +80,10 @@ impl RemoteStore {
         const DOING: &str = "push jobs";
         let (mut all, mut all_warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
         for chunk in chunks(jobs) {
-            let push = wire::Push { jobs: chunk.iter().map(wire::NewJob::from).collect() };
+            let push = wire::Push { jobs: chunk.to_vec() };
             let question = Question::post("/v1/jobs".into(), &push, DOING);
             let wire::PushAnswer { pushed, warnings } = self.server.ask(question).await?;
-            all.extend(self.complete(chunk.len(), DOING, pushed)?.into_iter().map(Pushed::from));
+            all.extend(self.complete(chunk.len(), DOING, pushed)?);
             all_warnings.extend(warnings);
         }
         Ok((all, all_warnings))
@@ -145,14 +145,14 @@ impl Query for RemoteStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "count jobs");
         let wire::Topics { topics } = self.server.ask(question).await?;
-        Ok(topics.into_iter().map(Into::into).filter(has_held_jobs).collect())
+        Ok(topics.into_iter().filter(has_held_jobs).collect())
     }
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         const DOING: &str = "look at a job";
         let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING);
-        match self.server.ask_if_known::<wire::JobView>(question).await? {
-            Ok(view) => Ok(Some(view.into())),
+        match self.server.ask_if_known(question).await? {
+            Ok(view) => Ok(Some(view)),
             Err(problem) if problem.code == Code::JobUnknown => Ok(None),
             Err(problem) => Err(self.server.refused(DOING, &problem)),
         }
@@ -184,7 +184,7 @@ impl ListJobs for RemoteStore {
             source: anyhow!(error),
         };
         let next = next.map(|next| next.parse::<Cursor>()).transpose().map_err(misread)?;
-        Ok(Page { jobs: jobs.into_iter().map(Into::into).collect(), next })
+        Ok(Page { jobs, next })
     }
 }
 
@@ -199,7 +199,7 @@ impl DeadJobs for RemoteStore {
             if dead.is_empty() {
                 break;
             }
-            all.extend(dead.into_iter().map(DeadJob::from));
+            all.extend(dead);
         }
         Ok(all)
     }
@@ -222,7 +222,7 @@ impl Control for RemoteStore {
             let ids = wire::Ids { ids: chunk.to_vec() };
             let question = Question::post(format!("/v1/tenants/{tenant}/cancel"), &ids, DOING);
             let wire::CancelAnswer { cancelled } = self.server.ask(question).await?;
-            all.extend(self.complete(chunk.len(), DOING, cancelled)?.into_iter().map(Cancelled::from));
+            all.extend(self.complete(chunk.len(), DOING, cancelled)?);
         }
         Ok(all)
     }

@@ -16,7 +16,7 @@ impl Tokens for RemoteStore {
         const DOING: &str = "add a token";
         let question = Question::post(path(token.tenant.as_ref()), &wire::NewToken::from(token), DOING);
         match self.server.ask_if_known::<wire::NewTokenAnswer>(question).await? {
-            Ok(answer) => Ok(TokenAdded::Added(answer.token.into())),
+            Ok(answer) => Ok(TokenAdded::Added(answer.token)),
             Err(problem) if problem.code == Code::TokenExists => Ok(TokenAdded::Exists),
             Err(problem) if problem.code == Code::TooManyTokens => Ok(TokenAdded::TooMany),
             Err(problem) => Err(self.server.refused(DOING, &problem)),
@@ -25,7 +25,7 @@ impl Tokens for RemoteStore {
 
     async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> {
         let wire::Tokens { tokens } = self.server.ask(Question::get(path(tenant), "list tokens")).await?;
-        Ok(tokens.into_iter().map(Into::into).collect())
+        Ok(tokens)
     }
 
     async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {

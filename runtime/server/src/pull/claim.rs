@@ -77,7 +77,7 @@ async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker
     Ok(claimed.answer(document, "application/json", tracker))
 }
 
-fn describe(claim: &Claim, topics: &HandlerRegistry) -> wire::Claimed {
+fn describe<'a>(claim: &'a Claim, topics: &HandlerRegistry) -> wire::Claimed<'a> {
     wire::Claimed {
         lease: lease::write(claim),
         lease_until_ms: claim.lease_until,
@@ -86,6 +86,6 @@ fn describe(claim: &Claim, topics: &HandlerRegistry) -> wire::Claimed {
         attempts_max: claims::attempts_max(&claim.job, topics),
         previous: claim.previous,
         checkpoint: claim.checkpoint.clone().map(wire::Base64),
-        job: wire::Job::from(&*claim.job),
+        job: &claim.job,
     }
 }

@@ -18,7 +18,7 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::admission;
-use gristmill_core::job::{Claim, Lease, Name, NewJob, Payload};
+use gristmill_core::job::{Claim, Lease, Name, NewJob};
 use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
@@ -125,7 +125,7 @@ async fn claim_to_settle(store: &dyn Store, lease: WorkerLease, outcome: &Outcom
 fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob>), Problem> {
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
-            let result: Option<Payload> = ack.result.map(Into::into);
+            let result = ack.result;
             within("a result", result.as_ref().map_or(0, |result| result.data.len()), limits.output_bytes)?;
             Outcome::Complete(result)
         }
@@ -146,12 +146,11 @@ fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob
     if !(takes_follow_ups || asked.follow_ups.is_empty()) {
         return Err(Problem::new(Code::BadRequest, "`follow_ups` go with `ack` and `snooze_ms` only"));
     }
-    Ok((outcome, asked.follow_ups.into_iter().map(Into::into).collect()))
+    Ok((outcome, asked.follow_ups))
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
     let wire::WorkerError { code, message, context } = error;
-    let context: Option<Payload> = context.map(Into::into);
     let bytes = code.len() + message.len() + context.as_ref().map_or(0, |context| context.data.len());
     within("an error", bytes, limits.output_bytes)?;
     Ok(FailureDetail { code, message, context })

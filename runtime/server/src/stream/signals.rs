@@ -59,7 +59,7 @@ impl hyper::body::Body for Lines {
 
 fn line(signal: Signal) -> Bytes {
     let lost = || br#"{"signal":"lost"}"#.to_vec();
-    let mut line = serde_json::to_vec(&wire::Signal::from(signal)).unwrap_or_else(|_| lost());
+    let mut line = serde_json::to_vec(&signal).unwrap_or_else(|_| lost());
     line.push(b'\n');
     line.into()
 }

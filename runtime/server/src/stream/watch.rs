@@ -51,7 +51,7 @@ impl Watch {
         let told = async {
             loop {
                 match self.listener.next().await {
-                    Signal::Finished(_, id) | Signal::Cancelled(_, id) if id == self.id => return,
+                    Signal::Finished { id, .. } | Signal::Cancelled { id, .. } if id == self.id => return,
                     Signal::Lost => return,
                     _ => {}
                 }

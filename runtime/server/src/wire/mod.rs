@@ -1,33 +1,25 @@
-//! What the two ends say to each other, in JSON: version 1. Bytes are base64; times and waits are whole milliseconds, and
-//! their names end in `_ms`. Unknown fields of a request are refused: a misspelt one would be a wish unheard.
+//! The JSON documents of requests and answers: version 1. A job, its state and its end are written as the types of
+//! `gristmill-core` and `gristmill-store` are; see [`gristmill_core::json`].
 
 pub(super) mod dead;
-mod job;
-mod object;
 mod pull;
 pub(super) mod push;
-mod residence;
-mod signal;
 mod token;
 pub(super) mod topic;
-mod view;
-
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use gristmill_core::job::{JobId, Name};
+use gristmill_core::job::{JobId, Name, NewJob};
+use gristmill_core::json;
+use gristmill_core::json::object;
+use gristmill_store::sharded::TenantPlacement;
+use gristmill_store::{Cancelled, DeadJob, JobView, Pushed, TopicCounts};
 
-pub(super) use job::{NewJob, Pushed};
-pub(super) use object::Object;
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
     WorkerError,
 };
-pub(super) use residence::{Move, Residence, Residences};
-pub(super) use signal::Signal;
 pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
-pub(super) use view::{Cancelled, DeadJob, Job, JobView, TopicCounts};
 
 /// The most jobs or ids in one request.
 pub(super) const BATCH: usize = 1000;
@@ -107,6 +99,19 @@ pub(super) struct WereDead {
 #[derive(Debug, Deserialize)]
 pub(super) struct Topics {
     pub(super) topics: Vec<TopicCounts>,
+}
+
+/// `GET /v1/residences`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Residences {
+    pub(super) residences: Vec<TenantPlacement>,
+}
+
+/// `POST /v1/tenants/{tenant}/move`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Move {
+    pub(super) to: Name,
 }
 
 /// The body of a request that has nothing to say: `{}`.
@@ -193,7 +198,7 @@ impl NamesTenants for Listeners {
 
 impl NamesTenants for Push {
     fn tenants(&self) -> impl Iterator<Item = &Name> + Send {
-        self.jobs.iter().map(NewJob::tenant)
+        self.jobs.iter().map(|job| &job.spec.topic.tenant)
     }
 }
 
@@ -212,28 +217,7 @@ mod commas {
     }
 }
 
-/// Rounded up: what waits must not come early.
-fn whole_ms(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
 /// Bytes, as base64.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Base64(#[serde(with = "base64")] pub(super) Vec<u8>);
-
-/// Bytes as base64 (RFC 4648 §4).
-mod base64 {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        STANDARD.decode(text.as_bytes()).map_err(|error| de::Error::custom(format!("no base64: {error}")))
-    }
-}
+pub(super) struct Base64(#[serde(with = "json::base64")] pub(super) Vec<u8>);

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::job::{NewJob, Payload};
-use super::view::Job;
-use super::{Base64, Nothing, object};
-use gristmill_core::job::Name;
+use super::{Base64, Nothing};
+use gristmill_core::job::{Job, Name, NewJob, Payload};
+use gristmill_core::json::object;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 
@@ -34,12 +33,12 @@ const fn a_minute() -> u64 {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Claims {
-    pub(crate) claims: Vec<Claimed>,
+pub(crate) struct Claims<'a> {
+    pub(crate) claims: Vec<Claimed<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Claimed {
+pub(crate) struct Claimed<'a> {
     pub(crate) lease: String,
     pub(crate) lease_until_ms: Timestamp,
     pub(crate) claimed_at_ms: Timestamp,
@@ -48,7 +47,7 @@ pub(crate) struct Claimed {
     /// Why the last attempt failed, if one did.
     pub(crate) previous: Option<Reason>,
     pub(crate) checkpoint: Option<Base64>,
-    pub(crate) job: Job,
+    pub(crate) job: &'a Job,
 }
 
 #[derive(Debug, Deserialize)]

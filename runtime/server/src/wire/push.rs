@@ -6,12 +6,17 @@ use std::time::Duration;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use url::form_urlencoded;
 
-use super::object;
-use gristmill_core::job::{self, Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId};
+use super::{Base64, JobView};
+use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
+use gristmill_core::json::{self, object};
 use gristmill_core::time::Timestamp;
 
 const JSON: &str = "application/json";
+/// Fields of a document that the body of another request stands for.
+const BODY: [&str; 4] = ["body", "body_base64", "content_type", "metadata"];
 
 /// One job in a document.
 #[derive(Debug, Deserialize)]
@@ -20,40 +25,24 @@ pub(crate) struct Job {
     /// Kept as it is written, to the last digit of a number.
     #[serde(default, deserialize_with = "written")]
     body: Option<Box<RawValue>>,
-    body_base64: Option<Bytes>,
+    body_base64: Option<Base64>,
     content_type: Option<String>,
     #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
     #[serde(default)]
     metadata: Metadata,
     id: Option<JobId>,
-    delay_ms: Option<u64>,
-    at_ms: Option<u64>,
+    #[serde(rename = "delay_ms", default, with = "json::optional_wait_ms")]
+    delay: Option<Duration>,
+    at_ms: Option<Timestamp>,
     #[serde(default)]
     priority: Priority,
     attempts_max: Option<u32>,
-    ttl_ms: Option<u64>,
-    keep_result_ms: Option<u64>,
+    #[serde(rename = "ttl_ms", default, with = "json::optional_wait_ms")]
+    ttl: Option<Duration>,
+    #[serde(rename = "keep_result_ms", default, with = "json::optional_wait_ms")]
+    keep_result: Option<Duration>,
     key: Option<String>,
-}
-
-/// What can be said of a job whose bytes are the request's body: in the query.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Raw {
-    unique: Option<String>,
-    unique_window_ms: Option<u64>,
-    id: Option<JobId>,
-    delay_ms: Option<u64>,
-    at_ms: Option<u64>,
-    #[serde(default)]
-    priority: Priority,
-    attempts_max: Option<u32>,
-    ttl_ms: Option<u64>,
-    keep_result_ms: Option<u64>,
-    key: Option<String>,
-    #[serde(default)]
-    pub(crate) wait_ms: WaitMs,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +66,7 @@ pub(crate) struct Accepted {
     pub(crate) status: Status,
     /// What is known of it, if the request asked to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) job: Option<super::JobView>,
+    pub(crate) job: Option<JobView>,
     /// Set if the job was pushed by itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
@@ -127,21 +116,9 @@ impl WaitMs {
     }
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Unique {
-    value: String,
-    window_ms: Option<u64>,
+fn text(error: serde_json::Error) -> String {
+    error.to_string()
 }
-
-impl From<Unique> for job::Unique {
-    fn from(Unique { value, window_ms }: Unique) -> Self {
-        Self { value, window: window_ms.map(Duration::from_millis) }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct Bytes(#[serde(with = "super::base64")] Vec<u8>);
 
 /// Also `null`, which is a body like any other.
 fn written<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
@@ -175,6 +152,40 @@ impl<'de> Deserialize<'de> for Metadata {
 }
 
 impl Job {
+    /// The job whose body is `data`. Its options are in the query, under the names that a document has for them; `unique`
+    /// is the value, and `unique_window_ms` its window.
+    ///
+    /// # Errors
+    /// In words: which option is wrong.
+    pub(crate) fn of_bytes(data: Vec<u8>, media: String, query: &str) -> Result<(Self, WaitMs), String> {
+        let mut options = Map::new();
+        for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+            let is_number = name.ends_with("_ms") || name == "attempts_max";
+            let value = if is_number {
+                text.parse::<u64>().map_err(|_| format!("`{name}` is no whole number: `{text}`"))?.into()
+            } else {
+                Value::from(text)
+            };
+            if BODY.contains(&&*name) {
+                return Err(format!("`{name}`: the request's body is the job's"));
+            }
+            if options.insert(name.to_string(), value).is_some() {
+                return Err(format!("`{name}` is given twice"));
+            }
+        }
+        let wait_ms = options.remove("wait_ms").map(serde_json::from_value).transpose().map_err(text)?;
+        match (options.remove("unique"), options.remove("unique_window_ms")) {
+            (None, None) => {}
+            (None, Some(_)) => return Err("`unique_window_ms` says nothing without `unique`".into()),
+            (Some(value), window) => {
+                options.insert("unique".into(), json!({ "value": value, "window_ms": window }));
+            }
+        }
+        let job: Self = serde_json::from_value(options.into()).map_err(text)?;
+        let job = Self { body_base64: Some(Base64(data)), content_type: Some(media), ..job };
+        Ok((job, wait_ms.unwrap_or_default()))
+    }
+
     pub(crate) const fn has_id(&self) -> bool {
         self.id.is_some()
     }
@@ -189,61 +200,28 @@ impl Job {
                 Payload { data: Box::<str>::from(written).into_string().into_bytes(), content_type }
             }
             (None, bytes) => {
-                let data = bytes.map(|Bytes(bytes)| bytes).unwrap_or_default();
+                let data = bytes.map(|Base64(bytes)| bytes).unwrap_or_default();
                 Payload { data, content_type: self.content_type }
             }
         };
+        let due = match (self.delay, self.at_ms) {
+            (None, None) => Due::Now,
+            (Some(delay), None) => Due::After(delay),
+            (None, Some(at)) => Due::At(at),
+            (Some(_), Some(_)) => return Err("`delay_ms` and `at_ms` are two times: leave one of them out".into()),
+        };
         let spec = JobSpec {
+            id: self.id.unwrap_or_else(JobId::generate),
+            topic,
+            body,
             metadata: self.metadata.0,
             key: self.key,
             priority: self.priority,
-            unique: self.unique.map(job::Unique::from),
+            unique: self.unique,
             max_attempts: self.attempts_max,
-            ttl: self.ttl_ms.map(Duration::from_millis),
-            keep_result: self.keep_result_ms.map(Duration::from_millis),
-            ..JobSpec::new(topic, body)
+            ttl: self.ttl,
+            keep_result: self.keep_result,
         };
-        finish(spec, self.id, self.delay_ms, self.at_ms)
+        Ok(NewJob { spec, due })
     }
-}
-
-impl Raw {
-    pub(crate) const fn has_id(&self) -> bool {
-        self.id.is_some()
-    }
-
-    /// The job whose body is `data`.
-    ///
-    /// # Errors
-    /// In words: what does not go together.
-    pub(crate) fn into_new(self, topic: TopicId, data: Vec<u8>, media: String) -> Result<NewJob, String> {
-        let window = self.unique_window_ms.map(Duration::from_millis);
-        let unique = match (self.unique, window) {
-            (None, Some(_)) => return Err("`unique_window_ms` says nothing without `unique`".into()),
-            (value, window) => value.map(|value| job::Unique { value, window }),
-        };
-        let spec = JobSpec {
-            key: self.key,
-            priority: self.priority,
-            unique,
-            max_attempts: self.attempts_max,
-            ttl: self.ttl_ms.map(Duration::from_millis),
-            keep_result: self.keep_result_ms.map(Duration::from_millis),
-            ..JobSpec::new(topic, Payload { data, content_type: Some(media) })
-        };
-        finish(spec, self.id, self.delay_ms, self.at_ms)
-    }
-}
-
-fn finish(mut spec: JobSpec, id: Option<JobId>, delay: Option<u64>, at: Option<u64>) -> Result<NewJob, String> {
-    let due = match (delay, at) {
-        (None, None) => Due::Now,
-        (Some(delay), None) => Due::After(Duration::from_millis(delay)),
-        (None, Some(at)) => Due::At(Timestamp::from_millis(at)),
-        (Some(_), Some(_)) => return Err("`delay_ms` and `at_ms` are two times: leave one of them out".into()),
-    };
-    if let Some(id) = id {
-        spec.id = id;
-    }
-    Ok(NewJob { spec, due })
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::whole_ms;
 use gristmill_core::job::Name;
-use gristmill_core::time::Timestamp;
-use gristmill_core::token::{self, Scope, TokenHash, TokenId, TokenLimits};
+use gristmill_core::json;
+use gristmill_core::token::{self, Scope, Token, TokenHash, TokenLimits};
 
 /// `POST /v1/tokens`, `POST /v1/tenants/{tenant}/tokens`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,8 +25,13 @@ pub(crate) struct NewToken {
     #[serde(default)]
     pub(crate) limits: TokenLimits,
     /// How long it is good for; left out: until it is revoked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_in_ms: Option<u64>,
+    #[serde(
+        rename = "expires_in_ms",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "json::optional_wait_ms"
+    )]
+    pub(crate) expires_in: Option<Duration>,
     /// The hash of a text that the other side has made itself; left out: the server makes the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<TokenHash>,
@@ -53,18 +57,6 @@ pub(crate) struct Revoked {
     pub(crate) revoked: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Token {
-    id: TokenId,
-    /// None: for all tenants.
-    tenant: Option<Name>,
-    scopes: BTreeSet<Scope>,
-    description: String,
-    created_at_ms: Timestamp,
-    expires_at_ms: Option<Timestamp>,
-    limits: TokenLimits,
-}
-
 impl From<&token::NewToken> for NewToken {
     fn from(new: &token::NewToken) -> Self {
         Self {
@@ -73,7 +65,7 @@ impl From<&token::NewToken> for NewToken {
             scopes: new.scopes.clone(),
             description: new.description.clone(),
             limits: new.limits,
-            expires_in_ms: new.expires_in.map(whole_ms),
+            expires_in: new.expires_in,
             sha256: Some(new.hash),
         }
     }
@@ -82,22 +74,7 @@ impl From<&token::NewToken> for NewToken {
 impl NewToken {
     /// The token, once its tenant and its text are known.
     pub(crate) fn hashed(self, tenant: Option<Name>, hash: TokenHash) -> token::NewToken {
-        let Self { scopes, description, limits, expires_in_ms, .. } = self;
-        let expires_in = expires_in_ms.map(Duration::from_millis);
+        let Self { scopes, description, limits, expires_in, .. } = self;
         token::NewToken { hash, tenant, scopes, description, limits, expires_in }
-    }
-}
-
-impl From<token::Token> for Token {
-    fn from(token: token::Token) -> Self {
-        let token::Token { id, tenant, scopes, description, created_at, expires_at, limits } = token;
-        Self { id, tenant, scopes, description, created_at_ms: created_at, expires_at_ms: expires_at, limits }
-    }
-}
-
-impl From<Token> for token::Token {
-    fn from(token: Token) -> Self {
-        let Token { id, tenant, scopes, description, created_at_ms, expires_at_ms, limits } = token;
-        Self { id, tenant, scopes, description, created_at: created_at_ms, expires_at: expires_at_ms, limits }
     }
 }

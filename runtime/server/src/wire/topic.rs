@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{TopicCounts, whole_ms};
 use crate::api::topic_rates::Rate;
 use gristmill_core::job::Name;
+use gristmill_core::time::whole_millis;
 use gristmill_runner::handlers::{Handler, TopicHandler};
-use gristmill_store as store;
+use gristmill_store::TopicCounts;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Topics {
@@ -51,15 +51,15 @@ impl Idle {
 
 impl Topic {
     pub(crate) fn new(
-        counts: store::TopicCounts,
+        counts: TopicCounts,
         unknown: bool,
         entry: Option<&TopicHandler>,
         idle: Option<Idle>,
         rate: Option<Rate>,
     ) -> Self {
-        let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_ms(over), per_second });
+        let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_millis(over), per_second });
         Self {
-            counts: counts.into(),
+            counts,
             unknown,
             handler: entry.map(|entry| entry.topic.handler.clone()),
             version: entry

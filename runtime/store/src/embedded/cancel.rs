@@ -66,7 +66,7 @@ impl Work<'_> {
         let Some(job) = self.find_alive(tenant, id)? else { return Ok(Cancelled::TooLate) };
         if job.running {
             self.connection.prepare_cached(MARK)?.execute([job.number])?;
-            self.signals.push(Signal::Cancelled(tenant.clone(), id.clone()));
+            self.signals.push(Signal::Cancelled { tenant: tenant.clone(), id: id.clone() });
             return Ok(Cancelled::Stopping);
         }
         let topic = self.topics.of_job(job.topic, id)?;

@@ -93,7 +93,7 @@ impl Work<'_> {
             result::keep(self.connection, &tenant, asked, how, until)?;
         }
         if asked.notify {
-            self.signals.push(Signal::Finished(tenant, asked.job.clone()));
+            self.signals.push(Signal::Finished { tenant, id: asked.job.clone() });
         }
         Ok(())
     }

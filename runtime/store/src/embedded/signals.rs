@@ -86,7 +86,7 @@ impl Listener {
 fn tenant(signal: &Signal) -> Option<&Name> {
     match signal {
         Signal::Ready(topic) => Some(&topic.tenant),
-        Signal::Due(tenant, _) | Signal::Finished(tenant, _) | Signal::Cancelled(tenant, _) => Some(tenant),
+        Signal::Due { tenant, .. } | Signal::Finished { tenant, .. } | Signal::Cancelled { tenant, .. } => Some(tenant),
         Signal::Lost => None,
     }
 }

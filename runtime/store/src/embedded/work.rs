@@ -135,7 +135,7 @@ impl<'a> Work<'a> {
                 self.topics.set_next_due(topic, Some(next));
             }
             if earliest.is_none_or(|(earliest, _)| next < earliest) {
-                self.signals.push(Signal::Due(tenant, self.time.until(next)));
+                self.signals.push(Signal::Due { tenant, wait: self.time.until(next) });
             }
         }
     }

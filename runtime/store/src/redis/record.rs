@@ -3,13 +3,24 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ResultView;
+use gristmill_core::job::Payload;
 use gristmill_core::outcome::{Failure, Verdict};
 
 /// What became of a job, as stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResult {
     attempts: u32,
+    #[serde(with = "StoredEnd")]
     end: ResultView,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ResultView", rename_all = "lowercase")]
+enum StoredEnd {
+    Complete(Option<Payload>),
+    Dead(Failure),
+    Expired,
+    Cancelled,
 }
 
 pub(super) fn write_failure(failure: &Failure) -> Result<Vec<u8>, rmp_serde::encode::Error> {
@@ -59,6 +70,13 @@ mod tests {
         assert_eq!(read(Verdict::Ack(None)), ResultView::Complete(None));
         assert_eq!(read(Verdict::Bury(failure.clone())), ResultView::Dead(failure.clone()));
         assert_eq!(read(Verdict::Expire), ResultView::Expired);
+        let stored =
+            b"\x82\xa8attempts\x03\xa3end\x81\xa4dead\x83\xa6reason\xa4trap\xa6detail\x83\xa4code\xa1c\xa7message\xa1m\
+            \xa7context\xc0\xa9backtrace\xa4main";
+        assert_eq!(write_result(&Verdict::Bury(failure.clone()), 3).unwrap().unwrap(), stored);
+        let stored = b"\x82\xa8attempts\x03\xa3end\x81\xa8complete\x82\xa4data\xc4\x01\x01\xaccontent_type\xc0";
+        let payload = Payload { data: vec![1], content_type: None };
+        assert_eq!(write_result(&Verdict::Ack(Some(payload)), 3).unwrap().unwrap(), stored);
         let cancelled = b"\x82\xa8attempts\x03\xa3end\xa9cancelled";
         assert_eq!(read_result(cancelled), Some((3, ResultView::Cancelled)), "as `finish.lua` writes it");
         assert_eq!(read_failure(&write_failure(&failure).unwrap()), Some(failure));

@@ -119,11 +119,11 @@ impl Listener {
 fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
     let message = std::str::from_utf8(message).ok()?;
     match channel {
-        Channel::Done(tenant) => Some(Signal::Finished(tenant.clone(), message.parse().ok()?)),
+        Channel::Done(tenant) => Some(Signal::Finished { tenant: tenant.clone(), id: message.parse().ok()? }),
         Channel::Wake(tenant) => match message.split_once(' ')? {
             ("ready", topic) => Some(Signal::Ready(TopicId { tenant: tenant.clone(), topic: topic.parse().ok()? })),
-            ("due", text) => Some(Signal::Due(tenant.clone(), wait(text)?)),
-            ("cancel", id) => Some(Signal::Cancelled(tenant.clone(), id.parse().ok()?)),
+            ("due", text) => Some(Signal::Due { tenant: tenant.clone(), wait: wait(text)? }),
+            ("cancel", id) => Some(Signal::Cancelled { tenant: tenant.clone(), id: id.parse().ok()? }),
             _ => None,
         },
     }
@@ -138,9 +138,15 @@ mod tests {
         let tenant: Name = "acme".parse().unwrap();
         let (wake, done) = (Channel::Wake(tenant.clone()), Channel::Done(tenant.clone()));
         assert_eq!(read(&wake, b"ready mail"), Some(Signal::Ready("acme/mail".parse().unwrap())));
-        assert_eq!(read(&wake, b"due 1500"), Some(Signal::Due(tenant.clone(), Duration::from_millis(1500))));
-        assert_eq!(read(&wake, b"cancel j1"), Some(Signal::Cancelled(tenant.clone(), "j1".parse().unwrap())));
-        assert_eq!(read(&done, b"j1"), Some(Signal::Finished(tenant, "j1".parse().unwrap())));
+        assert_eq!(
+            read(&wake, b"due 1500"),
+            Some(Signal::Due { tenant: tenant.clone(), wait: Duration::from_millis(1500) })
+        );
+        assert_eq!(
+            read(&wake, b"cancel j1"),
+            Some(Signal::Cancelled { tenant: tenant.clone(), id: "j1".parse().unwrap() })
+        );
+        assert_eq!(read(&done, b"j1"), Some(Signal::Finished { tenant, id: "j1".parse().unwrap() }));
         for noise in [&b"ready"[..], b"due soon", b"ready {", b"other x", b"\xff"] {
             assert_eq!(read(&wake, noise), None);
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::store::ShardedStore;
 use super::work::if_available;
@@ -20,7 +21,7 @@ const TURN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a tenant lives, and what is left elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantPlacement {
     pub tenant: Name,
     /// The store that takes what is pushed.

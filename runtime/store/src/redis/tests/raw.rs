@@ -165,7 +165,7 @@ async fn the_recipe_for_raw_producers_starts_a_job_at_once() {
     store.raw(cmd("ZADD").arg("gm:{acme/0}:delayed:mail").arg(due).arg("later")).await;
     store.raw(cmd("ZADD").arg("gm:{acme/0}:due").arg("LT").arg(due).arg("mail")).await;
     store.raw(cmd("PUBLISH").arg("gm:{acme/0}:wake").arg("due 60000")).await;
-    assert_eq!(next(&mut signals).await, Signal::Due(tenant(), Duration::from_secs(60)));
+    assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_secs(60) });
     store.pass(60_000);
     assert_eq!(store.migrate().await, 1);
     assert_eq!(store.claim(1).await[0].job.spec.body.data, b"later");

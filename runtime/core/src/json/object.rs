@@ -1,5 +1,5 @@
-//! Objects, and nothing else. What serde derives for a struct takes a list of its values as well, by their order in our
-//! source: nobody should write that, and no document of ours says it.
+//! Structs that are read from objects only. What serde derives for a struct also takes a list of its values, in the order of
+//! our source, which no document describes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 /// A struct that is written as an object.
 #[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -31,15 +31,26 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OfMap<T> {
     }
 }
 
-/// For fields: `#[serde(deserialize_with = "object::one")]`.
-pub(super) fn one<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// For a field: `#[serde(deserialize_with = "object::one")]`.
+///
+/// # Errors
+/// It is no object, or not one of this type.
+pub fn one<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Object::deserialize(deserializer).map(|Object(one)| one)
 }
 
-pub(super) fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// For a field that may be left out or null.
+///
+/// # Errors
+/// It is neither null nor an object of this type.
+pub fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::<Object<T>>::deserialize(deserializer).map(|maybe| maybe.map(|Object(one)| one))
 }
 
-pub(super) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+/// For a list.
+///
+/// # Errors
+/// It is no list of objects of this type.
+pub fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Vec::<Object<T>>::deserialize(deserializer).map(|all| all.into_iter().map(|Object(one)| one).collect())
 }

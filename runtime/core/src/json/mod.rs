@@ -1,0 +1,35 @@
+//! How the facts of this crate are written in JSON: version 1 of the HTTP API. Bytes are base64; times and waits are whole
+//! milliseconds, and their names end in `_ms`. Unknown fields of a request are refused, so that a misspelt one does not go
+//! unnoticed.
+
+pub mod base64;
+pub mod object;
+pub mod optional_wait_ms;
+pub mod wait_ms;
+
+/// Gives a type two serialised forms: one in JSON, and the one that stores keep in MessagePack.
+macro_rules! json_and_stored {
+    ($type:ty, $json:ty, $stored:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    <$json>::serialize(self, serializer)
+                } else {
+                    <$stored>::serialize(self, serializer)
+                }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    <$json>::deserialize(deserializer)
+                } else {
+                    <$stored>::deserialize(deserializer)
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use json_and_stored;
