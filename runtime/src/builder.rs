@@ -127,7 +127,7 @@ impl Builder {
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),
-            moves: opened.several.clone().map(|stores| Arc::new(stores) as Arc<dyn TenantPlacements>),
+            moves: opened.sharded.clone().map(|stores| Arc::new(stores) as Arc<dyn TenantPlacements>),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
@@ -164,8 +164,8 @@ impl Builder {
 
 /// Moves tenants between stores, where there are several.
 fn start_tenant_mover(opened: &Opened, worker: &WorkerId) -> Option<Background> {
-    let stores = opened.several.clone()?;
-    Some(Background::spawn(|stop| stores.drive(worker.clone(), stop)))
+    let stores = opened.sharded.clone()?;
+    Some(Background::spawn(|stop| stores.migrate_tenants(worker.clone(), stop)))
 }
 
 /// Settings of a sandbox for `concurrency` attempts at once.

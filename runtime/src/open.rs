@@ -20,15 +20,16 @@ use gristmill_store::{PlacementRegistry, StoreError, Transfer};
 pub(crate) struct Layout {
     pub(crate) home: StoreSettings,
     pub(crate) others: BTreeMap<Name, StoreSettings>,
-    residences: BTreeMap<Name, Name>,
+    /// The stores that the manifest places tenants in.
+    placements: BTreeMap<Name, Name>,
 }
 
 /// A store that this process has opened itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Transfer>,
-    /// Set if it is made of several.
-    pub(crate) several: Option<ShardedStore>,
+    /// Set if it is made of several stores.
+    pub(crate) sharded: Option<ShardedStore>,
     /// What no other process can open meanwhile.
     owned: Vec<EmbeddedStore>,
 }
@@ -36,12 +37,12 @@ pub(crate) struct Opened {
 impl Layout {
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let Manifest { store, stores, residences, .. } = manifest;
-        Self { home: store.clone(), others: stores.clone(), residences: residences.clone() }
+        Self { home: store.clone(), others: stores.clone(), placements: residences.clone() }
     }
 
     /// Only this store.
     pub(crate) fn alone(home: StoreSettings) -> Self {
-        Self { home, others: BTreeMap::new(), residences: BTreeMap::new() }
+        Self { home, others: BTreeMap::new(), placements: BTreeMap::new() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &StoreSettings> {
@@ -76,8 +77,8 @@ impl Opened {
         for store in &self.owned {
             store.presume_workers_dead().await?;
         }
-        match &self.several {
-            Some(several) => several.write_residences().await,
+        match &self.sharded {
+            Some(sharded) => sharded.write_placements().await,
             None => Ok(()),
         }
     }
@@ -91,7 +92,7 @@ impl Opened {
 pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let home = One::open(&layout.home, true).await?;
     if layout.others.is_empty() {
-        return Ok(Opened { store: home.store, several: None, owned: home.owned.into_iter().collect() });
+        return Ok(Opened { store: home.store, sharded: None, owned: home.owned.into_iter().collect() });
     }
     let mut owned: Vec<EmbeddedStore> = home.owned.iter().cloned().collect();
     let mut others = Vec::with_capacity(layout.others.len());
@@ -103,13 +104,13 @@ pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
         }
         let one = One::open(settings, false).await?;
         owned.extend(one.owned.iter().cloned());
-        others.push(one.part(name.clone()));
+        others.push(one.spec(name.clone()));
     }
     let registry = Arc::clone(&home.registry);
     let problem = |_| StoreError::BadAddress { address: HOME.into(), problem: "it is no name".into() };
-    let home = home.part(HOME.parse().map_err(problem)?);
-    let several = ShardedStore::open(home, registry, others, layout.residences.clone()).await?;
-    Ok(Opened { store: Arc::new(several.clone()), several: Some(several), owned })
+    let home = home.spec(HOME.parse().map_err(problem)?);
+    let sharded = ShardedStore::open(home, registry, others, layout.placements.clone()).await?;
+    Ok(Opened { store: Arc::new(sharded.clone()), sharded: Some(sharded), owned })
 }
 
 /// One store by its address.
@@ -118,7 +119,7 @@ struct One {
     registry: Arc<dyn PlacementRegistry>,
     /// Set if it is a file.
     owned: Option<EmbeddedStore>,
-    is_far: bool,
+    is_remote: bool,
 }
 
 impl One {
@@ -130,7 +131,7 @@ impl One {
                 } else {
                     RedisStore::at(url, &settings.prefix)?
                 };
-                Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_far: true }
+                Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_remote: true }
             }
             StoreAddress::File(path) => {
                 let store = open_file(path, settings.durability).await?;
@@ -141,11 +142,11 @@ impl One {
     }
 
     fn embedded(store: EmbeddedStore) -> Self {
-        Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_far: false }
+        Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_remote: false }
     }
 
-    fn part(self, name: Name) -> ShardSpec {
-        ShardSpec { name, store: self.store, is_far: self.is_far }
+    fn spec(self, name: Name) -> ShardSpec {
+        ShardSpec { name, store: self.store, is_remote: self.is_remote }
     }
 }
 

@@ -111,7 +111,7 @@ async fn patiently<T>(what: &str, ask: impl AsyncFn() -> Result<T, StoreError>) 
 
 /// A store by its name among several; as if it were on this machine.
 pub fn part(name: &str, store: &(impl Transfer + Clone)) -> ShardSpec {
-    ShardSpec { name: name.parse().unwrap(), store: Arc::new(store.clone()), is_far: false }
+    ShardSpec { name: name.parse().unwrap(), store: Arc::new(store.clone()), is_remote: false }
 }
 
 /// In memory, where the system has such a folder: making a thousand files takes its time elsewhere, and what a disk does

@@ -1,43 +1,13 @@
 //! How long the store takes to answer, by operation and result.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::histogram::{Histogram, Scale};
-
-/// What a store is asked to do, one by one the methods of its traits. In kebab case it is the label `operation`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Operation {
-    Push,
-    Signals,
-    Claim,
-    Settle,
-    Migrate,
-    Extend,
-    Checkpoint,
-    Heartbeat,
-    Retire,
-    Overdue,
-    #[strum(serialize = "held")]
-    ClaimsOf,
-    #[strum(serialize = "wanted")]
-    PollWork,
-    Sweep,
-    Counts,
-    Job,
-    List,
-    Dead,
-    Respawn,
-    DeleteDead,
-    Cancel,
-    Pause,
-    ForgetTopic,
-    Tenants,
-    /// Everything about tokens.
-    Token,
-}
 
 /// How the store answered. In kebab case it is the label `result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
@@ -52,30 +22,33 @@ pub enum CallResult {
 }
 
 /// One histogram for each operation and result.
-#[derive(Debug)]
-pub(super) struct Calls(Box<[[Histogram; CallResult::VARIANTS.len()]]>);
+#[derive(Debug, Default)]
+pub(super) struct Calls(RwLock<BTreeMap<&'static str, Results>>);
 
-impl Default for Calls {
-    fn default() -> Self {
-        let results = || std::array::from_fn(|_| Histogram::new(&Scale::CALL_TIMES));
-        Self(Operation::VARIANTS.iter().map(|_| results()).collect())
-    }
-}
+type Results = Arc<[Histogram; CallResult::VARIANTS.len()]>;
 
 impl Calls {
-    pub(super) fn observe(&self, operation: Operation, result: CallResult, took: Duration) {
-        let results = self.0.get(operation as usize);
-        if let Some(histogram) = results.and_then(|results| results.get(result as usize)) {
+    pub(super) fn observe(&self, operation: &'static str, result: CallResult, took: Duration) {
+        if let Some(histogram) = self.results(operation).get(result as usize) {
             histogram.observe_time(took);
         }
     }
 
-    /// Labels `operation` and `result` with their histograms.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &Histogram)> {
-        Operation::VARIANTS.iter().zip(&self.0).flat_map(|(operation, histograms)| {
-            let results = CallResult::VARIANTS.iter().zip(histograms);
-            results.map(move |(result, histogram)| (operation.into(), result.into(), histogram))
-        })
+    fn results(&self, operation: &'static str) -> Results {
+        if let Some(known) = self.0.read().get(operation) {
+            return Arc::clone(known);
+        }
+        let new = || Arc::new(std::array::from_fn(|_| Histogram::new(&Scale::CALL_TIMES)));
+        Arc::clone(self.0.write().entry(operation).or_insert_with(new))
+    }
+
+    /// Calls `read` with the labels `operation` and `result` of each histogram.
+    pub(super) fn for_each(&self, mut read: impl FnMut(&'static str, &'static str, &Histogram)) {
+        for (operation, histograms) in &*self.0.read() {
+            for (result, histogram) in CallResult::VARIANTS.iter().zip(&**histograms) {
+                read(operation, result.into(), histogram);
+            }
+        }
     }
 }
 
@@ -86,14 +59,13 @@ mod tests {
     #[test]
     fn each_operation_and_result_has_its_own_histogram() {
         let calls = Calls::default();
-        for operation in Operation::VARIANTS {
-            for result in CallResult::VARIANTS {
-                calls.observe(*operation, *result, Duration::from_millis(1));
-                let seen: Vec<_> =
-                    calls.all().filter(|(.., histogram)| histogram.count() == 1).map(|(a, b, _)| (a, b)).collect();
-                assert_eq!(seen.last(), Some(&(operation.into(), result.into())));
-            }
-        }
-        assert!(calls.all().all(|(.., histogram)| histogram.count() == 1));
+        calls.observe("push", CallResult::Ok, Duration::from_millis(1));
+        calls.observe("push", CallResult::Refused, Duration::from_millis(1));
+        calls.observe("claim", CallResult::Ok, Duration::from_millis(1));
+        calls.observe("claim", CallResult::Ok, Duration::from_millis(1));
+        let mut seen = Vec::new();
+        calls.for_each(|operation, result, histogram| seen.push((operation, result, histogram.count())));
+        seen.retain(|(.., count)| *count > 0);
+        assert_eq!(seen, [("claim", "ok", 2), ("push", "ok", 1), ("push", "refused", 1)]);
     }
 }

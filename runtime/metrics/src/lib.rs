@@ -20,7 +20,7 @@ mod requests;
 mod topic;
 mod topics;
 
-pub use calls::{CallResult, Operation};
+pub use calls::CallResult;
 pub use event::{Event, EventKind};
 pub use events::{EventStream, Events, Filter, Received, TooManyStreams};
 pub use exposition::{Exposition, Family, Format, Measured, Metric, MetricType, metric};

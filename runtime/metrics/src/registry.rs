@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::calls::{CallResult, Calls, Operation};
+use super::calls::{CallResult, Calls};
 use super::event::Event;
 use super::events::Events;
 use super::exposition::MetricType::{Counter, Gauge, Histogram, Info};
@@ -81,8 +81,8 @@ impl Metrics {
         self.events.emit(event);
     }
 
-    /// Counts a call of the store.
-    pub fn call(&self, operation: Operation, result: CallResult, took: Duration) {
+    /// Counts a call of the store. `operation`: the method, which becomes the label.
+    pub fn call(&self, operation: &'static str, result: CallResult, took: Duration) {
         self.calls.observe(operation, result, took);
     }
 
@@ -147,9 +147,9 @@ const METRICS: &[Metric<Metrics>] = &[
         }
     }),
     metric("gristmill_node_store_call_duration_seconds", Histogram, STORE_CALLS, |metrics, family| {
-        for (operation, result, histogram) in metrics.calls.all() {
+        metrics.calls.for_each(|operation, result, histogram| {
             family.histogram(&[("operation", operation), ("result", result)], histogram);
-        }
+        });
     }),
     metric("gristmill_node_http_requests_total", Counter, HTTP_REQUESTS, |metrics, family| {
         for (route, name, method) in metrics.requests.all() {
@@ -234,7 +234,7 @@ mod tests {
         });
         metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", || 7);
         metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", || 3);
-        metrics.call(Operation::Push, CallResult::Unavailable, Duration::from_millis(1));
+        metrics.call("push", CallResult::Unavailable, Duration::from_millis(1));
         let mut exposition = Exposition::new(Format::Text);
         metrics.write_process(&mut exposition);
         metrics.write_topics(&mut exposition, None);

@@ -1,6 +1,5 @@
 //! `gristmill store copy`: everything that waits or is dead, from one store into another.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,12 +14,10 @@ use super::screen;
 use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{Imported, StoreError, StoredJob, StoredPlace, Transfer};
+use gristmill_store::{Kept, MovedJob, StoreError, StoredPlace, TopicMove, Transfer};
 
-/// Jobs that are moved in one go.
-const BATCH: usize = 200;
-/// How often people are told how far it is.
-const TELL_EVERY: Duration = Duration::from_secs(2);
+/// How often the progress is printed.
+const NOTE_EVERY: Duration = Duration::from_secs(2);
 
 /// Move jobs from one store to another
 #[derive(Debug, clap::Args)]
@@ -65,13 +62,16 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let mut moved = 0;
     for tenant in &tenants {
         for counts in from.counts(tenant).await? {
-            let topic = Moving { from: &*from, to: &*to, topic: &counts.topic, quiet: global.json || global.quiet };
-            let told = topic.run(args.keep_paused).await.with_context(|| topic.stays_paused())?;
-            moved += told.moved();
+            let topic = &counts.topic;
+            let copied = copy(&*from, &*to, topic, args.keep_paused, global.json || global.quiet).await;
+            let copied = copied.with_context(|| {
+                format!("`{topic}` stays paused in the old store; run this again, or `gristmill resume {topic}` there")
+            })?;
+            moved += copied.moved();
             if global.json {
-                screen::document(&told.document())?;
+                screen::document(&copied.document())?;
             } else {
-                screen::line(&told.in_words())?;
+                screen::line(&copied.in_words())?;
             }
         }
     }
@@ -110,115 +110,80 @@ async fn open(settings: &StoreSettings) -> anyhow::Result<Opened> {
     })
 }
 
-/// One topic on its way.
-struct Moving<'a> {
-    from: &'a dyn Transfer,
-    to: &'a dyn Transfer,
-    topic: &'a TopicId,
-    quiet: bool,
-}
-
-/// What became of it.
+/// What became of a topic's jobs.
 #[derive(Debug, Default)]
-struct Told {
+struct Copied {
     topic: String,
     tenant: String,
     ready: u64,
     delayed: u64,
     dead: u64,
-    /// Were taken in by an earlier, interrupted copy.
+    /// An earlier, interrupted copy had stored them already.
     known: u64,
     /// Began to run while they were moved: they are in both stores.
-    slipped: u64,
+    in_both: u64,
     running: u64,
-    /// Cannot be read, and the new store cannot keep their form: each with why.
-    unreadable: BTreeMap<JobId, String>,
+    /// Cannot be read, and the new store cannot keep their form: how many, the first of them, and why.
+    unreadable: Option<(usize, JobId, String)>,
     paused: bool,
 }
 
-impl Moving<'_> {
-    async fn run(&self, keep_paused: bool) -> anyhow::Result<Told> {
-        // Who paused it before, or an interrupted copy, wants it to stay so.
-        let paused_by_us = self.from.set_paused(self.topic, true).await?;
-        let mut told = Told {
-            topic: self.topic.to_string(),
-            tenant: self.topic.tenant.to_string(),
-            paused: true,
-            ..Told::default()
-        };
-        let mut last_told = Instant::now();
-        loop {
-            let mut batch = self.from.export(self.topic, BATCH + told.unreadable.len()).await?;
-            batch.retain(|stored| !told.unreadable.contains_key(&stored.job.spec.id));
-            if batch.is_empty() {
-                break;
-            }
-            self.batch(&batch, &mut told).await?;
-            if !self.quiet && last_told.elapsed() >= TELL_EVERY {
-                screen::note(&format!("{}: {} moved", self.topic, told.moved()));
-                last_told = Instant::now();
-            }
-        }
-        if paused_by_us && !keep_paused {
-            self.from.set_paused(self.topic, false).await?;
-            told.paused = false;
-        }
-        told.running = self.running().await?;
-        Ok(told)
-    }
-
-    fn stays_paused(&self) -> String {
-        let topic = self.topic;
-        format!("`{topic}` stays paused in the old store; run this again, or `gristmill resume {topic}` there")
-    }
-
-    /// The order is what makes it safe to be interrupted; see [`Transfer`].
-    async fn batch(&self, batch: &[StoredJob], told: &mut Told) -> anyhow::Result<()> {
-        let id = |stored: &StoredJob| stored.job.spec.id.clone();
-        let taken_in = self.to.import(batch).await?;
-        let (unreadable, readable): (Vec<_>, Vec<_>) =
-            batch.iter().zip(taken_in).partition(|(_, taken_in)| *taken_in == Imported::Unreadable);
-        for (stored, _) in &unreadable {
-            let problem = stored.sealed.as_ref().map(|sealed| sealed.problem.clone());
-            told.unreadable.insert(id(stored), problem.unwrap_or_default());
-        }
-        let (refused, moved): (Vec<_>, Vec<_>) =
-            readable.into_iter().partition(|(_, taken_in)| *taken_in == Imported::IdTaken);
-        let ids: Vec<JobId> = moved.iter().map(|(stored, _)| id(stored)).collect();
-        let removed = self.from.remove_exported(self.topic, &ids).await?;
-        self.to.clear_move_marks(&self.topic.tenant, &ids).await?;
-        for ((stored, taken_in), removed) in moved.into_iter().zip(&removed) {
-            told.count(stored, taken_in == Imported::Stored, *removed);
-        }
-        if let Some((first, _)) = refused.first() {
-            bail!(
-                "{} jobs of `{}` stay in the old store, {} first: the new one has other jobs by their ids, or it is the \
-                 same store by another address. If it is not, cancel or delete one of each two, and run this again",
-                refused.len(),
-                self.topic,
-                id(first)
-            );
-        }
+/// Moves a topic's jobs.
+async fn copy(
+    from: &dyn Transfer,
+    to: &dyn Transfer,
+    topic: &TopicId,
+    keep_paused: bool,
+    quiet: bool,
+) -> anyhow::Result<Copied> {
+    // A topic that an operator or an interrupted copy paused before stays paused.
+    let paused_by_us = from.set_paused(topic, true).await?;
+    let mut copied =
+        Copied { topic: topic.to_string(), tenant: topic.tenant.to_string(), paused: true, ..Copied::default() };
+    let (mut moving, mut last_note) = (TopicMove::new(from, to, topic), Instant::now());
+    while let Some(moved) = moving.next_batch().await? {
+        moving.clear_marks(&moved).await?;
+        moved.iter().for_each(|job| copied.count(job));
+        refuse_taken_ids(&moving)?;
         ensure!(
-            removed.contains(&true) || !unreadable.is_empty(),
-            "none of {} jobs of `{}` could be let go: is somebody else at work on them?",
-            ids.len(),
-            self.topic
+            moved.is_empty() || moved.iter().any(|job| job.removed),
+            "none of {} jobs of `{topic}` could be removed from the old store: does another process change them?",
+            moved.len()
         );
-        Ok(())
+        if !quiet && last_note.elapsed() >= NOTE_EVERY {
+            screen::note(&format!("{topic}: {} moved", copied.moved()));
+            last_note = Instant::now();
+        }
     }
-
-    async fn running(&self) -> Result<u64, StoreError> {
-        let counts = self.from.counts(&self.topic.tenant).await?;
-        Ok(counts.iter().find(|counts| counts.topic == *self.topic).map_or(0, |counts| counts.running))
+    copied.unreadable = moving.kept.iter().find_map(|(id, reason)| match reason {
+        Kept::Unreadable(problem) => Some((moving.kept.len(), id.clone(), problem.clone())),
+        Kept::IdTaken => None,
+    });
+    if paused_by_us && !keep_paused {
+        from.set_paused(topic, false).await?;
+        copied.paused = false;
     }
+    let counts = from.counts(&topic.tenant).await?;
+    copied.running = counts.iter().find(|counts| counts.topic == *topic).map_or(0, |counts| counts.running);
+    Ok(copied)
 }
 
-impl Told {
-    fn count(&mut self, stored: &StoredJob, taken_in: bool, removed: bool) {
-        self.known += u64::from(!taken_in);
-        self.slipped += u64::from(!removed);
-        *match stored.place {
+fn refuse_taken_ids(moving: &TopicMove<'_, dyn Transfer>) -> anyhow::Result<()> {
+    let mut taken = moving.kept.iter().filter(|(_, reason)| **reason == Kept::IdTaken).map(|(id, _)| id);
+    let Some(first) = taken.next() else { return Ok(()) };
+    bail!(
+        "{} jobs of `{}` stay in the old store, {first} first: the new one has other jobs by their ids, or it is the \
+         same store by another address. If it is not, cancel or delete one of each two, and run this again",
+        1 + taken.count(),
+        moving.topic,
+    )
+}
+
+impl Copied {
+    fn count(&mut self, job: &MovedJob) {
+        self.known += u64::from(job.was_there);
+        self.in_both += u64::from(!job.removed);
+        *match job.place {
             StoredPlace::Ready => &mut self.ready,
             StoredPlace::Delayed { .. } => &mut self.delayed,
             StoredPlace::Dead { .. } => &mut self.dead,
@@ -230,7 +195,7 @@ impl Told {
     }
 
     fn in_words(&self) -> String {
-        let Self { topic, ready, delayed, dead, known, slipped, running, unreadable, paused, .. } = self;
+        let Self { topic, ready, delayed, dead, known, in_both, running, unreadable, paused, .. } = self;
         let mut words = format!("{topic}: moved {ready} ready, {delayed} delayed, {dead} dead");
         let mut add = |count: u64, what: &str| {
             if count > 0 {
@@ -238,13 +203,12 @@ impl Told {
             }
         };
         add(*known, "of them were there already");
-        add(*slipped, "began to run meanwhile, and are in both");
+        add(*in_both, "began to run meanwhile, and are in both");
         add(*running, "still running stay in the old store: run this again when they have ended");
-        if let Some((id, problem)) = unreadable.first_key_value() {
+        if let Some((count, id, problem)) = unreadable {
             words.push_str(&format!(
-                "; {} that cannot be read stay in the old store, {id} first ({problem}): a store of another kind cannot \
-                 keep them",
-                unreadable.len()
+                "; {count} that cannot be read stay in the old store, {id} first ({problem}): a store of another kind \
+                 cannot keep them"
             ));
         }
         if *paused {
@@ -262,9 +226,9 @@ impl Told {
             "delayed": self.delayed,
             "dead": self.dead,
             "known": self.known,
-            "in_both": self.slipped,
+            "in_both": self.in_both,
             "running_left": self.running,
-            "unreadable_left": self.unreadable.len(),
+            "unreadable_left": self.unreadable.as_ref().map_or(0, |(count, ..)| *count),
             "paused": self.paused,
         })
     }
@@ -276,10 +240,10 @@ mod tests {
 
     #[test]
     fn what_stays_behind_is_said() {
-        let told = Told { topic: "echo".into(), ready: 2, running: 1, paused: true, ..Told::default() };
-        let words = told.in_words();
+        let copied = Copied { topic: "echo".into(), ready: 2, running: 1, paused: true, ..Copied::default() };
+        let words = copied.in_words();
         assert!(words.starts_with("echo: moved 2 ready, 0 delayed, 0 dead; 1 still running stay"), "{words}");
         assert!(words.ends_with("`gristmill resume echo`") && !words.contains("both"), "{words}");
-        assert_eq!(Told { topic: "acme/a".into(), ..Told::default() }.document()["topic"], "a");
+        assert_eq!(Copied { topic: "acme/a".into(), ..Copied::default() }.document()["topic"], "a");
     }
 }

@@ -15,6 +15,7 @@ use super::store::{Reached, Way};
 use super::table::Table;
 use gristmill_bench::Progress;
 use gristmill_core::job::{Name, WorkerId};
+use gristmill_store::TopicCounts;
 use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
 
 /// How often a move that is watched is looked at.
@@ -61,14 +62,14 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let moves = moves(&reached)?;
     match args.command {
         Command::List => list(global, &*moves).await?,
-        Command::Move(args) => relocate(global, &reached, &*moves, &args).await?,
+        Command::Move(args) => start(global, &reached, &*moves, &args).await?,
     }
     Ok(Exit::Done)
 }
 
 fn moves(reached: &Reached) -> Result<Arc<dyn TenantPlacements>, Usage> {
-    match (&reached.several, &reached.server) {
-        (Some(several), _) => Ok(Arc::new(several.clone())),
+    match (&reached.sharded, &reached.server) {
+        (Some(sharded), _) => Ok(Arc::new(sharded.clone())),
         (None, Some(server)) => Ok(Arc::new(server.clone())),
         (None, None) => {
             Err(Usage("there is one store only: a section [stores.NAME] in the manifest makes another".into()))
@@ -77,33 +78,33 @@ fn moves(reached: &Reached) -> Result<Arc<dyn TenantPlacements>, Usage> {
 }
 
 async fn list(global: &Global, moves: &dyn TenantPlacements) -> anyhow::Result<()> {
-    let residences = moves.residences().await?;
+    let placements = moves.placements().await?;
     if global.json {
-        return residences.iter().try_for_each(|residence| screen::document(&document(residence)));
+        return placements.iter().try_for_each(|placement| screen::document(&document(placement)));
     }
     let mut table = Table::new(&["TENANT", "STORE", "MOVING FROM", ">LEFT", "FORMERLY", "AWAY"]);
-    for residence in &residences {
-        let TenantPlacement { tenant, store, from, formerly, away, .. } = residence;
+    for placement in &placements {
+        let TenantPlacement { tenant, store, from, formerly, unavailable, .. } = placement;
         table.row([
             tenant.to_string(),
             store.to_string(),
             from.as_ref().map_or_else(|| "-".into(), Name::to_string),
-            left(residence).to_string(),
+            left(placement).to_string(),
             names(formerly),
-            names(away),
+            names(unavailable),
         ]);
     }
     table.print()
 }
 
-async fn relocate(
+async fn start(
     global: &Global,
     reached: &Reached,
     moves: &dyn TenantPlacements,
     args: &MoveArgs,
 ) -> anyhow::Result<()> {
     let MoveArgs { tenant, to, watch } = args;
-    moves.relocate(tenant, to).await.with_context(|| format!("failed to move `{tenant}`"))?;
+    moves.move_tenant(tenant, to).await.with_context(|| format!("failed to move `{tenant}`"))?;
     if !watch {
         if !global.json {
             screen::line(&format!(
@@ -113,15 +114,15 @@ async fn relocate(
         return said(global, moves, tenant).await;
     }
     let stop = CancellationToken::new();
-    // Without a server nobody else would do it.
-    let driving = reached.several.clone().map(|several| {
-        let driver = WorkerId::new(&format!("move-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-        tokio::spawn(several.drive(driver, stop.clone()))
+    // Without a server no other process moves the jobs.
+    let moving = reached.sharded.clone().map(|sharded| {
+        let mover = WorkerId::new(&format!("move-{}-{:08x}", std::process::id(), fastrand::u32(..)));
+        tokio::spawn(sharded.migrate_tenants(mover, stop.clone()))
     });
     let watched = follow(global, moves, tenant).await;
     stop.cancel();
-    if let Some(driving) = driving {
-        driving.await?;
+    if let Some(moving) = moving {
+        moving.await?;
     }
     watched?;
     if !global.json {
@@ -131,7 +132,7 @@ async fn relocate(
 }
 
 async fn said(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) -> anyhow::Result<()> {
-    if global.json { screen::document(&document(&moves.residence(tenant).await?)) } else { Ok(()) }
+    if global.json { screen::document(&document(&moves.placement(tenant).await?)) } else { Ok(()) }
 }
 
 /// Until the move is over.
@@ -140,30 +141,30 @@ async fn follow(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) ->
     let bar = if is_shown { Progress::shown() } else { Progress::hidden() };
     let mut most = 0;
     loop {
-        let residence = moves.residence(tenant).await?;
-        if residence.from.is_none() {
+        let placement = moves.placement(tenant).await?;
+        if placement.from.is_none() {
             bar.clear();
             return Ok(());
         }
-        let left = left(&residence);
+        let left = left(&placement);
         most = left.max(most);
-        bar.show(message(&residence), most - left, most);
+        bar.show(message(&placement), most - left, most);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
 /// The topic of which most is left.
-fn message(residence: &TenantPlacement) -> String {
-    let most = residence.left.iter().max_by_key(|counts| counts.ready + counts.delayed + counts.dead + counts.running);
-    match (residence.away.first(), most) {
-        (Some(away), _) => format!("waiting for `{away}`"),
+fn message(placement: &TenantPlacement) -> String {
+    let most = placement.left.iter().max_by_key(|counts| counts.jobs());
+    match (placement.unavailable.first(), most) {
+        (Some(store), _) => format!("waiting for `{store}`"),
         (None, Some(counts)) => format!("moving {}", counts.topic),
         (None, None) => "moving".into(),
     }
 }
 
-fn left(residence: &TenantPlacement) -> u64 {
-    residence.left.iter().map(|counts| counts.ready + counts.delayed + counts.running + counts.dead).sum()
+fn left(placement: &TenantPlacement) -> u64 {
+    placement.left.iter().map(TopicCounts::jobs).sum()
 }
 
 fn names(names: &[Name]) -> String {
@@ -171,8 +172,8 @@ fn names(names: &[Name]) -> String {
     if names.is_empty() { "-".into() } else { names.join(", ") }
 }
 
-fn document(residence: &TenantPlacement) -> Value {
-    let TenantPlacement { tenant, store, from, formerly, left, away } = residence;
+fn document(placement: &TenantPlacement) -> Value {
+    let TenantPlacement { tenant, store, from, formerly, left, unavailable } = placement;
     let left = left.iter().map(|counts| {
         json!({
             "topic": counts.topic.topic.as_str(),
@@ -188,6 +189,6 @@ fn document(residence: &TenantPlacement) -> Value {
         "moving_from": from.as_ref().map(Name::as_str),
         "formerly": formerly.iter().map(Name::as_str).collect::<Vec<_>>(),
         "left": left.collect::<Vec<_>>(),
-        "away": away.iter().map(Name::as_str).collect::<Vec<_>>(),
+        "away": unavailable.iter().map(Name::as_str).collect::<Vec<_>>(),
     })
 }

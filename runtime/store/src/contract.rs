@@ -24,7 +24,7 @@ operations! {
         ///
         /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
         /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
-        async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> => Push, announce pushed;
+        async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> => announce pushed;
     }
 }
 
@@ -33,7 +33,7 @@ operations! {
     pub trait Signals {
         /// Wake-ups of these tenants, from now until the receiver is dropped. Best effort: a store may lose some, and says
         /// [`Signal::Lost`] when it knows that it may have.
-        async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> => Signals;
+        async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError>;
     }
 }
 
@@ -44,8 +44,7 @@ operations! {
         /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
         ///
         /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
-        async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError>
-            => Claim, announce claimed;
+        async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> => announce claimed;
     }
 }
 
@@ -59,7 +58,7 @@ operations! {
         ///
         /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
         /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
-        async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => Settle, announce settled;
+        async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => announce settled;
     }
 }
 
@@ -67,10 +66,10 @@ operations! {
     /// What a worker does with its leases.
     pub trait Leases {
         /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
-        async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> => Extend;
+        async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError>;
 
         /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
-        async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> => Checkpoint;
+        async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
 
         /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
         /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.
@@ -79,7 +78,7 @@ operations! {
             tenant: &Name,
             worker: &WorkerId,
             except: &HashSet<JobId>,
-        ) -> Result<Vec<Lease>, StoreError> => ClaimsOf;
+        ) -> Result<Vec<Lease>, StoreError>;
     }
 }
 
@@ -87,15 +86,14 @@ operations! {
     /// Which workers are alive, and what dead ones left behind.
     pub trait Workers {
         /// Says that `worker` is alive. A worker that was silent for `dead_after` counts as dead in [`Workers::overdue`].
-        async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> => Heartbeat;
+        async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError>;
 
         /// Forgets a worker that has given back all its jobs.
-        async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> => Retire;
+        async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
 
         /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
         /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
-        async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>
-            => Overdue;
+        async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
     }
 }
 
@@ -104,12 +102,12 @@ operations! {
     pub trait Schedule {
         /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
         /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
-        async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> => Migrate;
+        async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
 
         /// What waits at this moment: the slow safety net under [`Signals::signals`].
         ///
         /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
-        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> => PollWork;
+        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError>;
     }
 }
 
@@ -119,7 +117,7 @@ operations! {
         /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
         /// `discarded`, and whatever else the store keeps for a time only. Returns, for each entry of `limits`, how many dead jobs
         /// it dropped.
-        async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> => Sweep;
+        async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
     }
 }
 

@@ -15,13 +15,13 @@ operations! {
     /// What is known about jobs, topics and tenants.
     pub trait Query {
         /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
-        async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> => Counts;
+        async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
 
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
-        async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> => Job;
+        async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
 
         /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
-        async fn tenants(&self) -> Result<Vec<Name>, StoreError> => Tenants;
+        async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
     }
 }
 
@@ -52,7 +52,7 @@ operations! {
             place: StateFilter,
             after: Option<&Cursor>,
             limit: usize,
-        ) -> Result<Page, StoreError> => List;
+        ) -> Result<Page, StoreError>;
     }
 }
 
@@ -61,16 +61,15 @@ operations! {
     pub trait DeadJobs {
         /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
         /// most `limit`.
-        async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> => Dead;
+        async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
 
         /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
         /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
         /// holds its unique value.
-        async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
-            => Respawn, announce respawned;
+        async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => announce respawned;
 
         /// Deletes dead jobs. Tells for each whether it was dead.
-        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => DeleteDead;
+        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
     }
 }
 
@@ -79,19 +78,18 @@ operations! {
     pub trait Control {
         /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
         /// with every other end; running ones are marked, and their workers told. Answers in the order given.
-        async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>
-            => Cancel, announce cancelled;
+        async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
 
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
         /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
-        async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => Pause, announce paused;
+        async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => announce paused;
 
         /// Forgets a topic without jobs: its totals, whether it is paused, and its strays. [`Query::counts`] lists it no longer
         /// until it gets a job again. Unique values that are held for a time stay held.
         ///
         /// Returns `false`, and forgets nothing, if the topic has jobs: waiting, running or dead. Returns `true` for a topic that
         /// the store does not know.
-        async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> => ForgetTopic;
+        async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError>;
     }
 }
 
@@ -137,6 +135,26 @@ pub struct TopicCounts {
     /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
     /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.
     pub totals: BTreeMap<String, u64>,
+}
+
+impl TopicCounts {
+    /// The jobs that wait, run or are dead.
+    pub const fn jobs(&self) -> u64 {
+        self.ready + self.delayed + self.running + self.dead
+    }
+
+    /// Adds the counts of the same topic in another store.
+    pub(super) fn add(&mut self, more: Self) {
+        self.ready += more.ready;
+        self.delayed += more.delayed;
+        self.running += more.running;
+        self.dead += more.dead;
+        self.oldest_ready = self.oldest_ready.into_iter().chain(more.oldest_ready).min();
+        self.paused |= more.paused;
+        for (name, n) in more.totals {
+            *self.totals.entry(name).or_default() += n;
+        }
+    }
 }
 
 /// Where a job is.

@@ -23,6 +23,7 @@ mod contract;
 mod error;
 mod inspect;
 mod list;
+mod move_jobs;
 mod operations;
 mod placement;
 mod purge;
@@ -42,6 +43,7 @@ pub use inspect::{
     Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
+pub use move_jobs::{Kept, MovedJob, TopicMove};
 pub use placement::{Placement, PlacementRegistry};
 pub use purge::{Purged, purge};
 pub use timed::Timed;

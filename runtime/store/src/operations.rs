@@ -1,10 +1,10 @@
 //! [`operations!`]: one row per store operation.
 
-/// Defines a trait of the contract. Each row is an operation: its signature, the
-/// [`Operation`](gristmill_metrics::Operation) under which its calls are timed, and, where other processes want to know of
-/// its effect, the method of [`Announcer`](crate::announcer::Announcer) that emits it.
+/// Defines a trait of the contract. Each row is an operation: its signature and, where other processes want to know of its
+/// effect, the method of [`Announcer`](crate::announcer::Announcer) that emits it. Metrics name the operation as the method.
 ///
-/// From the rows follow the trait and its implementation for [`Timed`](crate::Timed). With `primary shard:` in front, the
+/// From the rows follow the trait and its implementations for [`Timed`](crate::Timed) and for a
+/// [`Shard`](crate::sharded::Shard), which asks its store unless that is unavailable. With `primary shard:` in front, the
 /// implementation for [`ShardedStore`](crate::sharded::ShardedStore) follows, too: it asks the primary shard.
 macro_rules! operations {
     (
@@ -13,7 +13,7 @@ macro_rules! operations {
         pub trait $Trait:ident {
             $(
                 $(#[$doc:meta])*
-                async fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> Result<$Answer:ty, StoreError> => $Operation:ident;
+                async fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> Result<$Answer:ty, StoreError>;
             )*
         }
     ) => {
@@ -21,8 +21,7 @@ macro_rules! operations {
         impl $Trait for crate::sharded::ShardedStore {
             $(
                 async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> {
-                    let primary = self.primary();
-                    primary.ask(primary.store.$name($($arg),*)).await
+                    self.primary().$name($($arg),*).await
                 }
             )*
         }
@@ -32,7 +31,7 @@ macro_rules! operations {
             pub trait $Trait {
                 $(
                     $(#[$doc])*
-                    async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> => $Operation;
+                    async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError>;
                 )*
             }
         }
@@ -40,17 +39,17 @@ macro_rules! operations {
 
     (
         $(#[$about:meta])*
-        pub trait $Trait:ident {
+        pub trait $Trait:ident $(: $Super:ident)? {
             $(
                 $(#[$doc:meta])*
                 async fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> Result<$Answer:ty, StoreError>
-                    => $Operation:ident $(, announce $announce:ident)?;
+                    $(=> announce $announce:ident)?;
             )*
         }
     ) => {
         $(#[$about])*
         #[async_trait::async_trait]
-        pub trait $Trait: std::fmt::Debug + Send + Sync + 'static {
+        pub trait $Trait: $($Super +)? std::fmt::Debug + Send + Sync + 'static {
             $(
                 $(#[$doc])*
                 async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError>;
@@ -62,9 +61,18 @@ macro_rules! operations {
             $(
                 async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> {
                     let call = self.store.$name($($arg),*);
-                    let answer = self.time(gristmill_metrics::Operation::$Operation, call).await?;
+                    let answer = self.time(stringify!($name), call).await?;
                     operations!(@announce self, answer, ($($arg),*) $(, $announce)?);
                     Ok(answer)
+                }
+            )*
+        }
+
+        #[async_trait::async_trait]
+        impl $Trait for crate::sharded::Shard {
+            $(
+                async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> {
+                    self.ask(self.store.$name($($arg),*)).await
                 }
             )*
         }

@@ -9,7 +9,7 @@ use super::announcer::Announcer;
 use super::contract::Shards;
 use super::error::StoreError;
 use gristmill_core::job::Lease;
-use gristmill_metrics::{CallResult, Metrics, Operation};
+use gristmill_metrics::{CallResult, Metrics};
 
 /// A store, and the metrics in which the time and the result of each call are observed. It has the traits that the store
 /// has; [`operations!`](super::operations) writes them.
@@ -33,7 +33,7 @@ impl<S: ?Sized> Timed<S> {
 
     pub(super) async fn time<T>(
         &self,
-        operation: Operation,
+        operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let begun = Instant::now();
@@ -50,9 +50,8 @@ impl<S: ?Sized> Timed<S> {
 
 #[async_trait]
 impl<S: Shards + ?Sized> Shards for Timed<S> {
-    /// Looks up a job in each shard, and is timed as that.
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        self.time(Operation::Job, self.store.unavailable()).await
+        self.time("unavailable", self.store.unavailable()).await
     }
 
     fn lanes(&self) -> usize {

@@ -15,17 +15,17 @@ operations! {
     /// What an operator does with tokens.
     pub trait Tokens {
         /// Stores a token. A text that is a token already stays what it is.
-        async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError> => Token;
+        async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError>;
 
         /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
         /// millisecond by id.
-        async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> => Token;
+        async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError>;
 
         /// Removes a token, which is refused from then on. Returns `false` if there is no such token.
-        async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> => Token;
+        async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError>;
 
         /// Replaces a token's limits. False: there is no such token.
-        async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> => Token;
+        async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError>;
     }
 }
 
@@ -34,14 +34,14 @@ operations! {
     /// What an HTTP server asks about the tokens of its clients.
     pub trait TokenLookup {
         /// The token of this id, unless it has expired.
-        async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError> => Token;
+        async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError>;
 
         /// Whether there are any tokens, expired ones included: the end of the last one must not open a door.
-        async fn has_tokens(&self) -> Result<bool, StoreError> => Token;
+        async fn has_tokens(&self) -> Result<bool, StoreError>;
 
         /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
         /// have been missed: what was found before may be wrong then.
-        async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> => Signals;
+        async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError>;
     }
 }
 

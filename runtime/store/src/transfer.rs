@@ -1,53 +1,54 @@
-//! Moving jobs from one store to another, so that none is lost or doubled however often the move is interrupted.
+//! What a store does at both ends of a move of jobs. [`TopicMove`](crate::TopicMove) carries the move out.
 //!
-//! For each batch: [`Transfer::export`] from the old store, [`Transfer::import`] into the new one, [`Transfer::remove_exported`]
-//! of the old one, [`Transfer::clear_move_marks`] in the new one. Who is interrupted begins again: the new store knows which
-//! jobs it has taken in and not been told to forget, and answers those as taken in already, even if the job is over by then.
+//! For each batch: [`Transfer::export`] from the old store, [`Transfer::import`] into the new one,
+//! [`Transfer::remove_exported`] from the old one, [`Transfer::clear_move_marks`] in the new one. So no job is lost or doubled
+//! however often the move is interrupted and begun again: the new store has a mark of each job that it imported, and answers
+//! [`Imported::Before`] to it, even if the job is over by then.
 //!
-//! A job that cannot be read (a later version wrote it, or something else did) is moved as it is stored, so that a version
-//! that knows its form can read it in the new store too. Only a store of the same kind can keep it in that form: one of
+//! A job that cannot be read (a later version wrote it, or another program did) is moved as it is stored, so that a version
+//! that knows its form can read it in the new store. Only a store of the same kind can keep it in that form: one of
 //! another kind answers [`Imported::Unreadable`], and the job stays in the old store. The unique value of a job that cannot
 //! be read is free in the new store, unless the stored form says it.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::contract::Store;
 use super::error::StoreError;
+use super::operations::operations;
 use gristmill_core::job::{Job, JobId, Name, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
-/// Both ends of a move.
-#[async_trait]
-pub trait Transfer: Store {
-    /// Waiting and dead jobs of a topic, at most `limit`: first the ready ones in the order in which they would be claimed
-    /// (high, normal, low), then delayed ones as they come due, then dead ones, oldest first. Running jobs are left out.
-    ///
-    /// The topic should be paused: what is claimed meanwhile is not let go of, and then exists twice.
-    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
+operations! {
+    /// Both ends of a move.
+    pub trait Transfer: Store {
+        /// Waiting and dead jobs of a topic, at most `limit`: first the ready ones in the order in which they would be claimed
+        /// (high, normal, low), then delayed ones as they come due, then dead ones, oldest first. Running jobs are left out.
+        ///
+        /// The topic should be paused: a job that is claimed meanwhile is not removed, and then exists twice.
+        async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
 
-    /// Stores jobs as they are, each marked as moved until [`Transfer::clear_move_marks`]. Answers in the order given.
-    ///
-    /// They are not counted as `pushed`. A unique value that another job holds is left to that job.
-    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError>;
+        /// Stores jobs as they are, each marked as moved until [`Transfer::clear_move_marks`]. Answers in the order given.
+        ///
+        /// They are not counted as `pushed`. A unique value that another job holds is left to that job.
+        async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError>;
 
-    /// Removes waiting and dead jobs of a topic, without counting or telling anybody, and with them the unique values that
-    /// they hold, windows too, and their marks: a job may come back one day. Tells for each whether it was there.
-    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+        /// Removes waiting and dead jobs of a topic, without counting or announcing it, and with them the unique values that
+        /// they hold, windows too, and their marks: a job may come back one day. Returns for each whether it was there.
+        async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
 
-    /// Takes the marks off jobs that the old store has let go of.
-    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+        /// Takes the marks off jobs that the old store has removed.
+        async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+    }
 }
 
 /// What [`Transfer::import`] did with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Imported {
-    /// Stored. The old store may let go of it.
+    /// Stored. The old store may remove it.
     Stored,
     /// Marked already: an earlier try stored this very job (its id and when it was enqueued say so). Nothing was changed;
-    /// the old store may let go of it.
+    /// the old store may remove it.
     Before,
     /// Another job has its id, or both stores are one. Nothing was changed, and the old store must keep it.
     IdTaken,
@@ -59,7 +60,7 @@ pub enum Imported {
 /// A job with everything that a store knows about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredJob {
-    /// Of a job that cannot be read: what can be told of it.
+    /// Of a job that cannot be read: what is known of it.
     pub job: Job,
     /// Only of a job that cannot be read: its stored form, which is what is moved.
     pub sealed: Option<Sealed>,

@@ -24,7 +24,7 @@ fn lines() -> [ClaimFrom; 2] {
 async fn with(redis: &Redis) -> ShardedStore {
     let home = EmbeddedStore::in_memory().await.unwrap();
     let far = Arc::new(RedisStore::at(&redis.url(), "gm").unwrap());
-    join(&home, ShardSpec { name: name("far"), store: far, is_far: true }).await
+    join(&home, ShardSpec { name: name("far"), store: far, is_remote: true }).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

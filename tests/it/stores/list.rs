@@ -18,7 +18,7 @@ async fn moving(old: usize, new: usize) -> (Pair, Vec<JobId>) {
     let pair = Pair::new().await;
     let jobs: Vec<_> = (0..old + new).map(|_| job(MAIL)).collect();
     pair.several.push(&jobs[..old]).await.unwrap();
-    pair.several.relocate(&name("acme"), &name("home")).await.unwrap();
+    pair.several.move_tenant(&name("acme"), &name("home")).await.unwrap();
     pair.several.push(&jobs[old..]).await.unwrap();
     (pair, jobs.into_iter().map(|job| job.spec.id).collect())
 }

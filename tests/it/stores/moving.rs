@@ -22,17 +22,17 @@ use super::{Pair, job, join, name, places, topic};
 /// Somebody who carries jobs, until it is dropped.
 fn driver(several: &ShardedStore) -> AbortOnDropHandle<()> {
     let driver = WorkerId::new(&format!("driver-{}", fastrand::u64(..)));
-    AbortOnDropHandle::new(tokio::spawn(several.clone().drive(driver, CancellationToken::new())))
+    AbortOnDropHandle::new(tokio::spawn(several.clone().migrate_tenants(driver, CancellationToken::new())))
 }
 
 /// Moves `acme` home.
 async fn begin(several: &ShardedStore) {
-    several.relocate(&name("acme"), &name("home")).await.unwrap();
+    several.move_tenant(&name("acme"), &name("home")).await.unwrap();
 }
 
 async fn until_moved(several: &ShardedStore) {
     until("the move to end", 4 * SOON, async || {
-        several.residence(&name("acme")).await.unwrap().from.is_none().then_some(())
+        several.placement(&name("acme")).await.unwrap().from.is_none().then_some(())
     })
     .await;
 }
@@ -136,7 +136,7 @@ async fn a_move_keeps_an_operators_pause_and_drops_its_own() {
     // And back, where everything was paused for the sake of the move.
     several.set_paused(&topic("acme/held"), false).await.unwrap();
     // Refused while the driver is in the midst of something for too long.
-    until("a turn", SOON, async || several.relocate(&name("acme"), &name("other")).await.ok()).await;
+    until("a turn", SOON, async || several.move_tenant(&name("acme"), &name("other")).await.ok()).await;
     until_moved(&several).await;
     assert!(paused().await.is_empty());
     assert_eq!(claim(&several).await.len(), 1);
@@ -189,10 +189,10 @@ async fn a_job_whose_id_is_taken_in_the_new_store_waits_for_its_end() {
 async fn a_move_that_cannot_be_made_is_refused_with_the_reason() {
     let Pair { home, several, .. } = Pair::new().await;
     let refusal = |error: StoreError| format!("{:#}", anyhow::Error::from(error));
-    let unknown = refusal(several.relocate(&name("acme"), &name("nowhere")).await.unwrap_err());
+    let unknown = refusal(several.move_tenant(&name("acme"), &name("nowhere")).await.unwrap_err());
     assert!(unknown.contains("no store `nowhere`") && unknown.contains("home, other"), "{unknown}");
-    several.relocate(&name("acme"), &name("other")).await.unwrap();
-    assert!(several.residence(&name("acme")).await.unwrap().from.is_none(), "it lives there");
+    several.move_tenant(&name("acme"), &name("other")).await.unwrap();
+    assert!(several.placement(&name("acme")).await.unwrap().from.is_none(), "it lives there");
     // By the door, too.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let moves: Arc<dyn TenantPlacements> = Arc::new(several.clone());
@@ -203,7 +203,7 @@ async fn a_move_that_cannot_be_made_is_refused_with_the_reason() {
     // One store by two names.
     let same = join(&home, part("mirror", &home)).await;
     same.push(&[job("acme/mail")]).await.unwrap();
-    let twice = refusal(same.relocate(&name("acme"), &name("home")).await.unwrap_err());
+    let twice = refusal(same.move_tenant(&name("acme"), &name("home")).await.unwrap_err());
     assert!(twice.contains("one store by two addresses"), "{twice}");
     assert_eq!(places(&home, "acme/mail").await, [1, 0, 0, 0]);
 }

@@ -63,8 +63,8 @@ async fn signals_of_every_store_are_received() {
 #[tokio::test]
 async fn the_manifests_placement_of_a_tenant_is_stored_once() {
     let Pair { home, several, .. } = Pair::new().await;
-    several.write_residences().await.unwrap();
-    several.write_residences().await.unwrap();
+    several.write_placements().await.unwrap();
+    several.write_placements().await.unwrap();
     let expected = Placement { store: name("other"), from: None, formerly: vec![name("home")], generation: 1 };
     assert_eq!(home.placements().await.unwrap().into_iter().collect::<Vec<_>>(), [(name("acme"), expected)]);
 }
@@ -86,14 +86,14 @@ async fn jobs_in_the_store_named_before_are_found_and_run() {
 #[tokio::test]
 async fn a_second_record_of_one_generation_is_refused() {
     let Pair { home, several, .. } = Pair::new().await;
-    several.write_residences().await.unwrap();
+    several.write_placements().await.unwrap();
     let record = home.placements().await.unwrap().remove(&name("acme")).unwrap();
     let (there, back) = (record.moving_to(&name("home")), record.moving_to(&name("third")));
     assert!(home.write_placement(&name("acme"), &there).await.unwrap());
     assert!(!home.write_placement(&name("acme"), &back).await.unwrap());
     assert!(!home.write_placement(&name("acme"), &record).await.unwrap());
     until("the node to learn of it", SOON, async || {
-        (several.residence(&name("acme")).await.unwrap().store == name("home")).then_some(())
+        (several.placement(&name("acme")).await.unwrap().store == name("home")).then_some(())
     })
     .await;
 }

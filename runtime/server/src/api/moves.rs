@@ -26,14 +26,14 @@ async fn residences(
     _: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::Residences>, Problem> {
-    Ok(Json(wire::Residences { residences: stores(&state)?.residences().await? }))
+    Ok(Json(wire::Residences { residences: stores(&state)?.placements().await? }))
 }
 
 async fn residence(
     Allowed { over: AllTenants(tenant), .. }: Allowed<scope::Admin, AllTenants<Name>>,
     State(state): State<AppState>,
 ) -> Result<Json<TenantPlacement>, Problem> {
-    Ok(Json(stores(&state)?.residence(&tenant).await?))
+    Ok(Json(stores(&state)?.placement(&tenant).await?))
 }
 
 async fn relocate(
@@ -41,7 +41,7 @@ async fn relocate(
     State(state): State<AppState>,
     Document(wire::Move { to }): Document<wire::Move>,
 ) -> Result<Json<wire::Nothing>, Problem> {
-    match stores(&state)?.relocate(&tenant, &to).await {
+    match stores(&state)?.move_tenant(&tenant, &to).await {
         Ok(()) => Ok(Json(wire::Nothing {})),
         Err(StoreError::Refused { source, .. }) => Err(Problem::new(Code::MoveRefused, format!("{source:#}"))),
         Err(error) => Err(error.into()),

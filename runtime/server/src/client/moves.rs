@@ -11,18 +11,18 @@ use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
 
 #[async_trait]
 impl TenantPlacements for RemoteStore {
-    async fn residences(&self) -> Result<Vec<TenantPlacement>, StoreError> {
+    async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError> {
         let question = Question::get("/v1/residences".into(), "tell where tenants live");
         let wire::Residences { residences } = self.server.ask(question).await?;
         Ok(residences)
     }
 
-    async fn residence(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
+    async fn placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let question = Question::get(format!("/v1/tenants/{tenant}/residence"), "tell where a tenant lives");
         self.server.ask(question).await
     }
 
-    async fn relocate(&self, tenant: &Name, to: &Name) -> Result<(), StoreError> {
+    async fn move_tenant(&self, tenant: &Name, to: &Name) -> Result<(), StoreError> {
         let path = format!("/v1/tenants/{tenant}/move");
         let question = Question::post(path, &wire::Move { to: to.clone() }, "move a tenant");
         let wire::Nothing {} = self.server.ask(question).await?;

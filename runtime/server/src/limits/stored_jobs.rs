@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use gristmill_core::job::Name;
-use gristmill_store::{Inspect, StoreError};
+use gristmill_store::{Inspect, StoreError, TopicCounts};
 
 /// How long a count holds, with what was let in since.
 const HOLDS: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ impl StoredJobs {
         let fits = |count: &Count| count.jobs.saturating_add(more) <= most;
         if !count.holds(self.holds) || (!fits(&count) && !count.holds(AGAIN_AFTER)) {
             let topics = store.counts(tenant).await?;
-            let jobs = topics.iter().map(|topic| topic.ready + topic.delayed + topic.running + topic.dead).sum();
+            let jobs = topics.iter().map(TopicCounts::jobs).sum();
             *count = Count { jobs, at: Some(Instant::now()) };
         }
         let fits = fits(&count);

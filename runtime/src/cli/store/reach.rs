@@ -41,14 +41,14 @@ pub(in crate::cli) struct Reached {
     /// While this is held, nobody else can open the store: let go of it soon.
     pub(in crate::cli) is_ours_alone: bool,
     /// Set if this process has opened several stores itself.
-    pub(in crate::cli) several: Option<ShardedStore>,
+    pub(in crate::cli) sharded: Option<ShardedStore>,
     /// Set if it is reached through a server.
     pub(in crate::cli) server: Option<RemoteStore>,
 }
 
 impl From<RemoteStore> for Reached {
     fn from(server: RemoteStore) -> Self {
-        Self { store: Arc::new(server.clone()), is_ours_alone: false, several: None, server: Some(server) }
+        Self { store: Arc::new(server.clone()), is_ours_alone: false, sharded: None, server: Some(server) }
     }
 }
 
@@ -117,10 +117,10 @@ impl Way {
             return Err(NoStoreYet(path.into()).into());
         }
         let opened = open(&self.layout).await;
-        Ok(opened.map(|Opened { store, several, .. }| Reached {
+        Ok(opened.map(|Opened { store, sharded, .. }| Reached {
             store,
             is_ours_alone: self.changes_hands(),
-            several,
+            sharded,
             server: None,
         }))
     }

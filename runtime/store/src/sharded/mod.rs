@@ -1,27 +1,32 @@
-//! A store made of stores: each tenant lives in one of them, and can be moved to another while it works.
+//! A store made of stores, its shards: each tenant is placed in one, and can be moved to another while its jobs run.
 //!
-//! A tenant's **places** are the stores in which there may be something of it. The first takes what is pushed. The others are
-//! those that it is being moved out of, or lived in before; whatever turns up there is still found, claimed, settled and
-//! cancelled, and is moved to the first by whoever [drives](drain) moves. So it does not matter when a node learns of a move:
-//! what it still pushes to the old place is late, not lost.
+//! A tenant's shards are those that may hold something of it. The **current** one takes what is pushed. The others are those
+//! that the tenant is leaving, or has left; what appears there is still found, claimed, settled and cancelled, and the
+//! [`TenantMigrator`](tenant_migrator) of any server moves it to the current shard. So a server may learn of a move late: a job
+//! that it still pushes to the old shard comes late, and is not lost.
 //!
-//! A store that is away takes only its own tenants along: what runners ask of it again and again is answered as if nothing
-//! waited there, and what must not be lost waits in a [lane](crate::Shards::lane) of its own.
+//! The **primary** shard has the records of placements, the tokens, and every tenant that is not placed elsewhere.
 //!
-//! With one store there is none of this in the way.
+//! An unavailable shard affects only its own tenants: what runners repeat is answered as if no job waited there, and what
+//! must not be lost waits in a [lane](crate::Shards::lane) of its own.
+//!
+//! With one store none of this is in use.
 
-mod all;
-mod drain;
+mod ask;
+mod claim;
+mod inspect;
 mod list;
-mod lookup;
-mod member;
-mod places;
-mod produce;
-mod residence;
+mod placement;
+mod push;
+mod shard;
+mod shard_map;
+mod signals;
 mod store;
+mod tenant_migrator;
 mod transfer;
 mod work;
 
-pub use member::ShardSpec;
-pub use residence::{TenantPlacement, TenantPlacements};
+pub use placement::{TenantPlacement, TenantPlacements};
+pub(crate) use shard::Shard;
+pub use shard::ShardSpec;
 pub use store::ShardedStore;

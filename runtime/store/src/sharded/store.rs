@@ -1,93 +1,93 @@
-//! [`ShardedStore`]: what it holds, how it keeps up with where tenants live, and which file does what of the contract.
+//! [`ShardedStore`]: what it holds, and how it learns where tenants are placed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use parking_lot::{Mutex, MutexGuard};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{RwLock, watch};
 
-use super::all::all;
-use super::member::{Shard, ShardSpec};
-use super::places::{Places, View};
+use super::shard::{Shard, ShardSpec};
+use super::shard_map::ShardMap;
+use crate::inspect::probe;
 use crate::{Placement, PlacementRegistry, Shards, StoreError};
 use gristmill_config::HOME;
-use gristmill_core::job::{Lease, Name, TopicId};
+use gristmill_core::job::{Lease, Name};
 
-/// How often a node looks where tenants live.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// How often a process reads the placements.
+pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
-/// Stores that are used as one. Clones are one.
+/// Several stores, used as one. Clones share their state.
 ///
-/// Cancel-safety is that of the stores; what concerns several of them may be done in some and not in others.
+/// Cancel-safety is that of the stores; a dropped call may have had its effect in some of them and not in others.
 #[derive(Debug, Clone)]
 pub struct ShardedStore(pub(super) Arc<Core>);
 
 #[derive(Debug)]
 pub(super) struct Core {
-    /// Where it is written down who lives where.
+    /// The primary shard's records of where tenants are placed.
     pub(super) registry: Arc<dyn PlacementRegistry>,
-    /// The home store first.
-    pub(super) members: Vec<Arc<Shard>>,
-    /// What the manifest says, for tenants of which nothing is written down.
-    residences: BTreeMap<Name, Name>,
-    view: ArcSwap<View>,
-    /// Changes with the view.
+    primary: Arc<Shard>,
+    /// The primary shard first.
+    shards: Vec<Arc<Shard>>,
+    /// What the manifest says, which counts for tenants without a record.
+    configured: BTreeMap<Name, Name>,
+    map: ArcSwap<ShardMap>,
+    /// Changes with the map.
     pub(super) changes: watch::Sender<u64>,
-    /// Topics with ready jobs in a place that is not their tenant's first.
-    topics_with_backlog: Mutex<HashSet<(usize, TopicId)>>,
-    /// Held by who carries a batch of the tenant's jobs over, and shared by who changes waiting and dead jobs of it.
-    turns: Mutex<HashMap<Name, Arc<RwLock<()>>>>,
+    /// See [`ShardedStore::change_lock`]. Only locks that are in use.
+    change_locks: Mutex<HashMap<Name, Arc<RwLock<()>>>>,
 }
 
 impl ShardedStore {
-    /// Joins the home store and others; tenants live where the home store has it written down, or else where `residences`
-    /// says, or else in the home store. Must be called within a tokio runtime.
+    /// Joins the primary store and others. A tenant is placed where the primary store's record says, or else where
+    /// `configured` says, or else in the primary store. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The home store does not tell where tenants live.
+    /// The placements cannot be read from the primary store.
     pub async fn open(
-        home: ShardSpec,
+        primary: ShardSpec,
         registry: Arc<dyn PlacementRegistry>,
         others: Vec<ShardSpec>,
-        residences: BTreeMap<Name, Name>,
+        configured: BTreeMap<Name, Name>,
     ) -> Result<Self, StoreError> {
-        let members: Vec<_> = std::iter::once(home).chain(others).map(|part| Arc::new(Shard::new(part))).collect();
-        let view = View::new(&members, &residences, registry.placements().await?);
-        let several = Self(Arc::new(Core {
+        let primary = Shard::new(primary);
+        let shards: Vec<_> = std::iter::once(primary.clone()).chain(others.into_iter().map(Shard::new)).collect();
+        let map = ShardMap::new(&shards, &configured, registry.placements().await?);
+        let store = Self(Arc::new(Core {
             registry,
-            members,
-            residences,
-            view: ArcSwap::from_pointee(view),
+            primary,
+            shards,
+            configured,
+            map: ArcSwap::from_pointee(map),
             changes: watch::Sender::new(0),
-            topics_with_backlog: Mutex::default(),
-            turns: Mutex::default(),
+            change_locks: Mutex::default(),
         }));
-        let core = Arc::downgrade(&several.0);
+        let core = Arc::downgrade(&store.0);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(REFRESH_EVERY).await;
                 let Some(core) = core.upgrade() else { return };
-                // While the home store is away everybody lives where they lived.
-                Self(core).look().await.ok();
+                // While the primary store is unavailable, tenants stay where they are.
+                Self(core).refresh().await.ok();
             }
         });
-        Ok(several)
+        Ok(store)
     }
 
-    /// Writes down for each tenant of the manifest where it lives, so that another word in the manifest does not leave its
-    /// jobs behind one day.
+    /// Writes a record for each tenant that the manifest places and that has none, so that a later change of the manifest
+    /// does not leave its jobs behind.
     ///
     /// # Errors
-    /// The home store does not take it.
-    pub async fn write_residences(&self) -> Result<(), StoreError> {
-        self.look().await?;
-        let view = self.view();
-        for (tenant, store) in &self.0.residences {
-            match view.records.get(tenant) {
+    /// The primary store does not take a record.
+    pub async fn write_placements(&self) -> Result<(), StoreError> {
+        self.refresh().await?;
+        let map = self.map();
+        for (tenant, store) in &self.0.configured {
+            match map.records.get(tenant) {
                 None => {
                     let formerly = HOME.parse().into_iter().collect();
                     let first = Placement { store: store.clone(), from: None, formerly, generation: 1 };
@@ -100,79 +100,50 @@ impl ShardedStore {
                 Some(_) => {}
             }
         }
-        for (tenant, record) in view.records.iter().filter(|(tenant, _)| view.of(tenant).members.is_empty()) {
+        for (tenant, record) in map.records.iter().filter(|(tenant, _)| map.of(tenant).current().is_none()) {
             tracing::error!(%tenant, "lives in a store that the manifest does not have: add [stores.{}]", record.store);
         }
-        self.look().await
+        self.refresh().await
     }
 
-    /// Reads where everybody lives.
-    pub(super) async fn look(&self) -> Result<(), StoreError> {
-        let Core { registry, members, residences, .. } = &*self.0;
-        let records = self.primary().ask(registry.placements()).await?;
-        if records != self.view().records {
-            self.0.view.store(Arc::new(View::new(members, residences, records)));
+    /// Reads the placements.
+    pub(super) async fn refresh(&self) -> Result<(), StoreError> {
+        let Core { registry, shards, configured, primary, .. } = &*self.0;
+        let records = primary.ask(registry.placements()).await?;
+        if records != self.map().records {
+            self.0.map.store(Arc::new(ShardMap::new(shards, configured, records)));
             self.0.changes.send_modify(|changes| *changes += 1);
         }
         Ok(())
     }
 
-    pub(super) fn view(&self) -> Arc<View> {
-        self.0.view.load_full()
+    pub(super) fn map(&self) -> Arc<ShardMap> {
+        self.0.map.load_full()
     }
 
     pub(crate) fn primary(&self) -> &Arc<Shard> {
-        self.member(0)
+        &self.0.primary
     }
 
-    #[expect(clippy::indexing_slicing, reason = "places are made of positions in this list, which never changes")]
-    pub(super) fn member(&self, place: usize) -> &Arc<Shard> {
-        &self.0.members[place]
+    pub(super) fn shards(&self) -> &[Arc<Shard>] {
+        &self.0.shards
     }
 
-    pub(super) fn places(&self, tenant: &Name) -> Places {
-        self.view().of(tenant).clone()
-    }
-
-    /// The place that takes what is pushed.
-    pub(super) fn first(&self, tenant: &Name) -> Result<usize, StoreError> {
-        self.places(tenant).members.first().copied().ok_or_else(|| self.homeless(tenant))
-    }
-
-    fn homeless(&self, tenant: &Name) -> StoreError {
-        let view = self.view();
-        let store = view.records.get(tenant).map(|record| record.store.to_string()).unwrap_or_default();
-        let source = anyhow!("the tenant `{tenant}` lives in it, and the manifest has no [stores.{store}]");
-        StoreError::Refused { store, doing: "find the tenant's store", source }
-    }
-
-    pub(super) fn topics_with_backlog(&self) -> MutexGuard<'_, HashSet<(usize, TopicId)>> {
-        self.0.topics_with_backlog.lock()
-    }
-
-    /// Notes topics of which a claim finds jobs in a place that is not the first.
-    pub(super) fn note_ready<'a>(&self, place: usize, topics: impl IntoIterator<Item = &'a TopicId>) {
-        let view = self.view();
-        for topic in topics {
-            if view.of(&topic.tenant).members.first() != Some(&place) {
-                self.topics_with_backlog().insert((place, topic.clone()));
-            }
-        }
-    }
-
-    /// Whose turn it is with a tenant's waiting jobs: see [`Core::turns`].
-    pub(super) fn turn(&self, tenant: &Name) -> Arc<RwLock<()>> {
-        let mut turns = self.0.turns.lock();
-        Arc::clone(turns.entry(tenant.clone()).or_default())
+    /// The lock of a tenant's waiting and dead jobs: held alone while a batch of them moves, and shared while a call changes
+    /// some.
+    pub(super) fn change_lock(&self, tenant: &Name) -> Arc<RwLock<()>> {
+        let mut locks = self.0.change_locks.lock();
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(tenant.clone()).or_default())
     }
 }
 
 #[async_trait]
 impl Shards for ShardedStore {
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        let probes = all(self.0.members.iter().map(|shard| shard.probe())).await;
+        let probes = join_all(self.shards().iter().map(|shard| probe(&**shard))).await;
         let mut unavailable: Vec<StoreError> = probes.into_iter().filter_map(Result::err).collect();
-        if unavailable.len() < self.0.members.len() {
+        if unavailable.len() < self.shards().len() {
             return Ok(unavailable);
         }
         unavailable.pop().map_or(Ok(Vec::new()), Err)
@@ -180,11 +151,32 @@ impl Shards for ShardedStore {
 
     /// One for each shard, and one for the tenants that are moving.
     fn lanes(&self) -> usize {
-        self.0.members.len() + 1
+        self.shards().len() + 1
     }
 
     fn lane(&self, lease: &Lease) -> usize {
-        let Places { members, is_moving } = self.places(&lease.topic.tenant);
-        members.first().copied().filter(|_| !is_moving).unwrap_or(self.0.members.len())
+        let map = self.map();
+        let shards = map.of(&lease.topic.tenant);
+        let current = shards.current().filter(|_| !shards.is_moving);
+        let lane = current.and_then(|current| self.shards().iter().position(|shard| Arc::ptr_eq(shard, current)));
+        lane.unwrap_or(self.shards().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::EmbeddedStore;
+    use crate::prelude::*;
+
+    #[tokio::test]
+    async fn calls_for_many_tenants_leave_no_locks_behind() {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let primary = ShardSpec { name: HOME.parse().unwrap(), store: Arc::new(store.clone()), is_remote: false };
+        let sharded = ShardedStore::open(primary, Arc::new(store), Vec::new(), BTreeMap::new()).await.unwrap();
+        for n in 0..1000 {
+            sharded.cancel(&format!("tenant-{n}").parse().unwrap(), &[]).await.unwrap();
+        }
+        assert!(sharded.0.change_locks.lock().len() <= 1);
     }
 }

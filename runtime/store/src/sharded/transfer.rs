@@ -1,9 +1,8 @@
-//! Moving jobs out of all these stores, or into the one that a tenant lives in: as if they were one store.
-
-use std::collections::BTreeMap;
+//! Both ends of a move of jobs, as if the shards were one store.
 
 use async_trait::async_trait;
 
+use super::ask::ask_by_shard;
 use super::store::ShardedStore;
 use crate::{Imported, StoreError, StoredJob, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -11,44 +10,39 @@ use gristmill_core::job::{JobId, Name, TopicId};
 #[async_trait]
 impl Transfer for ShardedStore {
     async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
-        self.first(&topic.tenant)?;
-        let mut jobs = Vec::new();
-        for place in self.places(&topic.tenant).in_order_of_moves() {
-            let member = self.member(place);
-            jobs.extend(member.ask(member.store.export(topic, limit - jobs.len())).await?);
+        let (map, mut jobs) = (self.map(), Vec::new());
+        for shard in map.placed(&topic.tenant)?.0.old_first() {
+            jobs.extend(shard.export(topic, limit - jobs.len()).await?);
         }
         Ok(jobs)
     }
 
     async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
-        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (at, job) in jobs.iter().enumerate() {
-            groups.entry(self.first(&job.job.spec.topic.tenant)?).or_default().push(at);
+        let map = self.map();
+        for stored in jobs {
+            map.placed(&stored.job.spec.topic.tenant)?;
         }
-        let mut answers = Vec::with_capacity(jobs.len());
-        for (place, positions) in groups {
-            let batch: Vec<StoredJob> = positions.iter().filter_map(|at| jobs.get(*at)).cloned().collect();
-            let member = self.member(place);
-            answers.extend(positions.into_iter().zip(member.ask(member.store.import(&batch)).await?));
+        let current = |_, stored: &StoredJob| map.of(&stored.job.spec.topic.tenant).current().cloned();
+        // Each job has a current shard, so each answer is replaced.
+        let mut answers = vec![Imported::IdTaken; jobs.len()];
+        for part in ask_by_shard(jobs, current, |shard, jobs| async move { shard.import(&jobs).await }).await {
+            part.put_into(&mut answers)?;
         }
-        answers.sort_unstable_by_key(|(at, _)| *at);
-        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+        Ok(answers)
     }
 
     async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let mut answers = vec![false; ids.len()];
-        for place in self.places(&topic.tenant).in_order_of_moves() {
-            let member = self.member(place);
-            let gone = member.ask(member.store.remove_exported(topic, ids)).await?;
-            answers.iter_mut().zip(gone).for_each(|(answer, here)| *answer |= here);
+        for shard in self.map().of(&topic.tenant).old_first() {
+            let removed = shard.remove_exported(topic, ids).await?;
+            answers.iter_mut().zip(removed).for_each(|(answer, here)| *answer |= here);
         }
         Ok(answers)
     }
 
     async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
-        for place in self.places(tenant).in_order_of_moves() {
-            let member = self.member(place);
-            member.ask(member.store.clear_move_marks(tenant, ids)).await?;
+        for shard in self.map().of(tenant).old_first() {
+            shard.clear_move_marks(tenant, ids).await?;
         }
         Ok(())
     }

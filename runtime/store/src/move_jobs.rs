@@ -1,0 +1,103 @@
+//! The one way in which jobs move from a store to another.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::error::StoreError;
+use super::transfer::{Imported, StoredJob, StoredPlace, Transfer};
+use gristmill_core::job::{JobId, TopicId};
+
+/// Jobs of a batch.
+const BATCH: usize = 200;
+/// How old an exported batch may be when it is imported. An older one is dropped: another process may have moved it
+/// meanwhile.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The move of one topic's waiting and dead jobs, batch by batch; see [`Transfer`] for the steps. The topic should be paused
+/// in the old store.
+#[derive(Debug)]
+pub struct TopicMove<'a, T: ?Sized> {
+    pub from: &'a T,
+    pub to: &'a T,
+    pub topic: &'a TopicId,
+    /// The jobs that stay in the old store.
+    pub kept: BTreeMap<JobId, Kept>,
+}
+
+/// Why a job stays in the old store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// The new store has another job with its id, or both stores are one.
+    IdTaken,
+    /// It cannot be read, which is why, and the new store cannot keep its stored form.
+    Unreadable(String),
+}
+
+/// A job that is in the new store.
+#[derive(Debug)]
+pub struct MovedJob {
+    pub id: JobId,
+    pub place: StoredPlace,
+    /// An earlier try had stored it already.
+    pub was_there: bool,
+    /// It was removed from the old store. If not, it was claimed there, changed or removed meanwhile.
+    pub removed: bool,
+}
+
+impl<'a, T: Transfer + ?Sized> TopicMove<'a, T> {
+    pub const fn new(from: &'a T, to: &'a T, topic: &'a TopicId) -> Self {
+        Self { from, to, topic, kept: BTreeMap::new() }
+    }
+
+    /// Moves the next batch: exports it from the old store, imports it into the new one, and removes it from the old one.
+    /// Returns the jobs that are in the new store now: none if the export took too long, or if all of them are kept. Returns
+    /// `None` if nothing is left but jobs that are kept.
+    ///
+    /// The new store keeps a mark of each job until [`Self::clear_marks`]. A dropped call may have imported jobs that are not
+    /// removed yet; the next call recognises them by their marks.
+    ///
+    /// # Errors
+    /// A store is unavailable or refuses.
+    pub async fn next_batch(&mut self) -> Result<Option<Vec<MovedJob>>, StoreError> {
+        let begun = Instant::now();
+        let mut batch = self.from.export(self.topic, BATCH + self.kept.len()).await?;
+        batch.retain(|stored| !self.kept.contains_key(&stored.job.spec.id));
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        if begun.elapsed() > FRESH {
+            return Ok(Some(Vec::new()));
+        }
+        let mut moved = Vec::with_capacity(batch.len());
+        for (stored, imported) in batch.iter().zip(self.to.import(&batch).await?) {
+            let StoredJob { job, sealed, place, .. } = stored;
+            let id = job.spec.id.clone();
+            match imported {
+                Imported::Stored | Imported::Before => {
+                    let was_there = imported == Imported::Before;
+                    moved.push(MovedJob { id, place: *place, was_there, removed: false });
+                }
+                Imported::IdTaken => drop(self.kept.insert(id, Kept::IdTaken)),
+                Imported::Unreadable => {
+                    let problem = sealed.as_ref().map(|sealed| sealed.problem.clone());
+                    self.kept.insert(id, Kept::Unreadable(problem.unwrap_or_default()));
+                }
+            }
+        }
+        let ids: Vec<JobId> = moved.iter().map(|job| job.id.clone()).collect();
+        for (job, removed) in moved.iter_mut().zip(self.from.remove_exported(self.topic, &ids).await?) {
+            job.removed = removed;
+        }
+        Ok(Some(moved))
+    }
+
+    /// Clears the marks of moved jobs in the new store. Not before every other process that might be moving the same batch
+    /// has ended.
+    ///
+    /// # Errors
+    /// The new store is unavailable or refuses.
+    pub async fn clear_marks(&self, moved: &[MovedJob]) -> Result<(), StoreError> {
+        let ids: Vec<JobId> = moved.iter().map(|job| job.id.clone()).collect();
+        self.to.clear_move_marks(&self.topic.tenant, &ids).await
+    }
+}

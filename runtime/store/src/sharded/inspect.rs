@@ -1,0 +1,153 @@
+//! Questions about jobs and topics, and changes of waiting and dead jobs: in all shards of a tenant, as if they were one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::shard::Shard;
+use super::store::ShardedStore;
+use crate::{Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
+use gristmill_core::job::{JobId, Name, TopicId};
+
+#[async_trait]
+impl Query for ShardedStore {
+    /// A job that is in two shards for a moment counts twice.
+    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+        let map = self.map();
+        let (_, current) = map.placed(tenant)?;
+        let mut topics: BTreeMap<TopicId, TopicCounts> = BTreeMap::new();
+        for (shard, counted) in self.ask_each(tenant, |shard| async move { shard.counts(tenant).await }).await? {
+            for mut counts in counted {
+                // In a shard that the tenant has left, a pause only stops claims of jobs that are to move.
+                counts.paused &= shard == *current;
+                match topics.get_mut(&counts.topic) {
+                    Some(known) => known.add(counts),
+                    None if shard != *current && counts.jobs() == 0 && counts.totals.is_empty() => {}
+                    None => drop(topics.insert(counts.topic.clone(), counts)),
+                }
+            }
+        }
+        Ok(topics.into_values().collect())
+    }
+
+    /// Prefers a job that is not finished, and among these the one in the current shard.
+    ///
+    /// # Errors
+    /// No shard knows the job, and one of them does not answer.
+    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let is_alive = |view: &JobView| view.state != JobState::Finished;
+        let (mut found, mut problem): (Option<JobView>, _) = (None, None);
+        let map = self.map();
+        for shard in map.placed(tenant)?.0.old_first() {
+            match shard.job(tenant, id).await {
+                Ok(Some(view)) if is_alive(&view) || !found.as_ref().is_some_and(is_alive) => found = Some(view),
+                Ok(_) => {}
+                Err(error) => problem = Some(error),
+            }
+        }
+        match (found, problem) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Of an unavailable shard: the tenants that are placed there.
+    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
+        let (map, mut tenants) = (self.map(), BTreeSet::new());
+        let answers = join_all(self.shards().iter().map(|shard| shard.tenants())).await;
+        let none_answers = answers.iter().all(Result::is_err);
+        for (shard, answer) in self.shards().iter().zip(answers) {
+            match answer {
+                Ok(here) => tenants.extend(here),
+                Err(error) if none_answers || !error.is_unavailable() => return Err(error),
+                Err(_) => tenants.extend(map.tenants().filter(|tenant| map.of(tenant).is_current(shard)).cloned()),
+            }
+        }
+        Ok(tenants.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl DeadJobs for ShardedStore {
+    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        let end = skip.saturating_add(limit);
+        let (mut dead, mut seen) = (Vec::new(), BTreeSet::new());
+        for (_, here) in self.ask_each(&topic.tenant, |shard| async move { shard.dead(topic, 0, end).await }).await? {
+            dead.extend(here.into_iter().filter(|dead| seen.insert(dead.job.spec.id.clone())));
+        }
+        dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));
+        Ok(dead.into_iter().skip(skip).take(limit).collect())
+    }
+
+    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.change_each(&topic.tenant, ids, |shard| async move { shard.respawn(topic, ids).await }).await
+    }
+
+    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        self.change_each(&topic.tenant, ids, |shard| async move { shard.delete_dead(topic, ids).await }).await
+    }
+}
+
+#[async_trait]
+impl Control for ShardedStore {
+    /// A job that is in two shards for a moment is cancelled in both.
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        let lock = self.change_lock(tenant);
+        let _shared = lock.read().await;
+        let mut answers = vec![Cancelled::TooLate; ids.len()];
+        for (_, cancelled) in self.ask_each(tenant, |shard| async move { shard.cancel(tenant, ids).await }).await? {
+            for (answer, here) in answers.iter_mut().zip(cancelled) {
+                if *answer == Cancelled::TooLate || here == Cancelled::Gone {
+                    *answer = here;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Pauses the topic in every shard of a moving tenant. Resumes it in the current one only: what is elsewhere moves there.
+    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+        let lock = self.change_lock(&topic.tenant);
+        let _shared = lock.read().await;
+        let map = self.map();
+        let (shards, current) = map.placed(&topic.tenant)?;
+        for shard in shards.left().filter(|_| paused && shards.is_moving) {
+            shard.set_paused(topic, true).await?;
+        }
+        current.set_paused(topic, paused).await
+    }
+
+    /// Forgets the topic in each of the tenant's shards, up to the first one in which the topic has jobs.
+    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+        let lock = self.change_lock(&topic.tenant);
+        let _shared = lock.read().await;
+        let map = self.map();
+        for shard in map.placed(&topic.tenant)?.0.old_first() {
+            if !shard.forget_topic(topic).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl ShardedStore {
+    /// Changes waiting or dead jobs in each of the tenant's shards. Returns for each job whether one of them changed it.
+    async fn change_each<F: Future<Output = Result<Vec<bool>, StoreError>>>(
+        &self,
+        tenant: &Name,
+        ids: &[JobId],
+        change: impl Fn(Arc<Shard>) -> F,
+    ) -> Result<Vec<bool>, StoreError> {
+        let lock = self.change_lock(tenant);
+        let _shared = lock.read().await;
+        let mut answers = vec![false; ids.len()];
+        for (_, changed) in self.ask_each(tenant, change).await? {
+            answers.iter_mut().zip(changed).for_each(|(answer, here)| *answer |= here);
+        }
+        Ok(answers)
+    }
+}

@@ -1,0 +1,53 @@
+//! Pushes, each to its tenant's current shard.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::ask::ask_by_shard;
+use super::shard_map::TenantShards;
+use super::store::ShardedStore;
+use crate::{JobState, Push, Pushed, Query, StoreError};
+use gristmill_core::job::NewJob;
+
+/// How many jobs of moving tenants are looked up at once.
+const LOOKUPS_AT_ONCE: usize = 32;
+
+#[async_trait]
+impl Push for ShardedStore {
+    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        let map = self.map();
+        let mut moving = Vec::new();
+        for (position, job) in jobs.iter().enumerate() {
+            let (shards, _) = map.placed(&job.spec.topic.tenant)?;
+            moving.extend(shards.is_moving.then_some((position, shards, job)));
+        }
+        let mut existing = HashSet::new();
+        for some in moving.chunks(LOOKUPS_AT_ONCE) {
+            let lookups = some.iter().map(|(_, shards, job)| exists_in_left_shard(shards, job));
+            for ((position, ..), exists) in some.iter().zip(join_all(lookups).await) {
+                existing.extend(exists?.then_some(*position));
+            }
+        }
+        let choose = |position: usize, job: &NewJob| {
+            map.of(&job.spec.topic.tenant).current().filter(|_| !existing.contains(&position)).cloned()
+        };
+        let mut answers = vec![Pushed::Exists; jobs.len()];
+        for part in ask_by_shard(jobs, choose, |shard, jobs| async move { shard.push(&jobs).await }).await {
+            part.put_into(&mut answers)?;
+        }
+        Ok(answers)
+    }
+}
+
+/// Whether a job with this id has not moved yet.
+async fn exists_in_left_shard(shards: &TenantShards, job: &NewJob) -> Result<bool, StoreError> {
+    for shard in shards.left().rev() {
+        let view = shard.job(&job.spec.topic.tenant, &job.spec.id).await?;
+        if view.is_some_and(|view| view.state != JobState::Finished) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
