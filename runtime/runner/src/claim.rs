@@ -29,6 +29,8 @@ const GATHER: Duration = Duration::from_millis(1);
 const HOT_MAX: usize = 10_000;
 /// A refused claim is tried again after this long.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+/// A topic whose stored data is damaged is asked for again after this long.
+const AFTER_DAMAGE: Duration = Duration::from_secs(30);
 
 /// The claiming loop's own things.
 pub(super) struct Claimer {
@@ -51,6 +53,8 @@ struct Memory {
     /// How often parts of the store had come back when lost claims were last looked for.
     shard_returns: u64,
     topic_slots: HashMap<TopicId, Arc<TopicSlots>>,
+    /// Topics that the store refused, and until when they are not asked for.
+    refused: HashMap<TopicId, Instant>,
 }
 
 impl Claimer {
@@ -98,7 +102,7 @@ impl Claimer {
     /// are struck off, so that none is lost; at worst one claim finds nothing.
     fn hear(&mut self, memory: &mut Memory) {
         while let Ok(topic) = self.ready.try_recv() {
-            memory.hot.insert(topic);
+            memory.note_ready(topic);
         }
     }
 
@@ -106,14 +110,14 @@ impl Claimer {
     async fn wait(&mut self, memory: &mut Memory, ended: u64) {
         tokio::select! {
             () = self.context.stop.cancelled() => {}
-            Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+            Some(topic) = self.ready.recv() => memory.note_ready(topic),
             () = changed(&mut self.context.registry) => {}
             () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
                     biased;
                     // Slots may have been free all the time, and only the topics known so far at their limits.
-                    Some(topic) = self.ready.recv() => drop(memory.hot.insert(topic)),
+                    Some(topic) = self.ready.recv() => memory.note_ready(topic),
                     _ = tokio::time::timeout(GATHER, self.slots.wait_for(half)) => {}
                 }
             }
@@ -125,6 +129,12 @@ impl Claimer {
             memory.hot.remove(topic);
         }
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
+        for (topic, error) in claimed.refused {
+            let error = anyhow::Error::from(error);
+            tracing::error!(%topic, "failed to claim, trying again in {} s: {error:#}", AFTER_DAMAGE.as_secs());
+            memory.hot.remove(&topic);
+            memory.refused.insert(topic, arrived + AFTER_DAMAGE);
+        }
         let unwanted = self.context.in_flight.take(&claimed.claims);
         let mut for_guests = Vec::with_capacity(claimed.claims.len());
         for (claim, unwanted) in claimed.claims.into_iter().zip(unwanted) {
@@ -145,6 +155,17 @@ impl Claimer {
 }
 
 impl Memory {
+    /// Notes a topic that has ready jobs, unless the store refused it a short while ago.
+    fn note_ready(&mut self, topic: TopicId) {
+        if !self.refused.is_empty() {
+            let now = Instant::now();
+            self.refused.retain(|_, until| *until > now);
+        }
+        if !self.refused.contains_key(&topic) {
+            self.hot.insert(topic);
+        }
+    }
+
     /// Forgets topics that have no handler, once they are many: the listener's polls name them again. Forgets the slots of
     /// topics that a new registry does not have.
     fn prune(&mut self, registry: &HandlerRegistry, is_new: bool) {
@@ -208,6 +229,7 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gristmill_store::StoreError;
     use gristmill_store::embedded::EmbeddedStore;
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
@@ -241,5 +263,21 @@ mod tests {
         let (_, told) = tokio::join!(claimer.wait(&mut memory, ended), tell.send(fresh.clone()));
         told.unwrap();
         assert!(memory.hot.contains(&fresh));
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_the_store_refused_is_left_alone_for_a_while() {
+        let (claimer, _tell) = claimer().await;
+        let damaged: TopicId = "damaged".parse().unwrap();
+        let source = std::io::Error::other("WRONGTYPE").into();
+        let error = StoreError::Refused { store: "here".into(), doing: "claim jobs", source };
+        let mut memory = Memory { hot: BTreeSet::from([damaged.clone()]), ..Memory::default() };
+        let claimed = Claimed { refused: vec![(damaged.clone(), error)], ..Claimed::default() };
+        claimer.dispatch(claimed, &claimer.context.registry.borrow().clone(), &mut memory);
+        memory.note_ready(damaged.clone());
+        assert!(memory.hot.is_empty());
+        memory.refused.insert(damaged.clone(), Instant::now());
+        memory.note_ready(damaged.clone());
+        assert!(memory.hot.contains(&damaged));
     }
 }

@@ -44,6 +44,9 @@ operations! {
         /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
         ///
         /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
+        ///
+        /// A topic whose data is damaged, and a tenant's, stops no other: see [`Claimed::refused`]. An error concerns the whole
+        /// claim.
         async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> => announce claimed;
     }
 }
@@ -189,6 +192,9 @@ pub struct Claimed {
     pub claims: Vec<Claim>,
     /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
+    /// The topics whose jobs could not be claimed, or not all of them, each with the reason. The same claim would be refused
+    /// again until an operator mends what is stored.
+    pub refused: Vec<(TopicId, StoreError)>,
     /// How many ids in a ready List named a job that is running, delayed or dead. The claim moved them to the topic's `strays`.
     pub strays: u64,
     /// How many times a shard has become available again. Claims made on it may have been lost. Zero without shards.

@@ -30,7 +30,8 @@ pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Resul
     let permit = state.claims.permit_to_ask().await;
     let store = state.store.clone();
     let number = fastrand::u64(..);
-    let look = Look { claimed: Claimed::new(store.clone()), bytes: 0, store, request: Arc::clone(request), number };
+    let claimed = Claimed::new(store.clone());
+    let look = Look { claimed, bytes: 0, store, request: Arc::clone(request), number, refused: None };
     let looking = tokio::spawn(async move {
         let _permit = permit;
         look.run(&topics).await
@@ -64,11 +65,14 @@ struct Look {
     claimed: Claimed,
     /// Of the bodies of what was claimed.
     bytes: usize,
+    /// Why one of the topics was refused.
+    refused: Option<StoreError>,
 }
 
 impl Look {
     async fn run(mut self, topics: &[AskedTopic]) -> Result<Claimed, StoreError> {
-        if let Err(error) = self.claim_all(topics).await {
+        let failed = self.claim_all(topics).await.err();
+        if let Some(error) = failed.or(self.refused.take()) {
             if self.claimed.is_empty() {
                 return Err(error);
             }
@@ -109,7 +113,10 @@ impl Look {
         self.bytes += admitted.iter().map(body_bytes).sum::<usize>();
         self.claimed.add(admitted, topic.map_or(Duration::ZERO, |topic| topic.result_retention));
         self.settle_refused(&refused).await;
-        Ok(claimed.drained.is_empty())
+        let may_be_more = claimed.drained.is_empty() && claimed.refused.is_empty();
+        // A damaged topic stops no other.
+        self.refused = self.refused.take().or(claimed.refused.into_iter().next().map(|(_, error)| error));
+        Ok(may_be_more)
     }
 
     async fn settle_refused(&self, refused: &[Settlement]) {

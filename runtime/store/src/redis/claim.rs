@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
@@ -58,11 +59,24 @@ impl Claims for RedisStore {
             }
         }
         let (mut claimed, mut broken, mut drained) = (Claimed::default(), Vec::new(), BTreeSet::new());
-        for (part, reply) in parts.iter().zip(self.link.run(DOING, calls).await?) {
-            read(reply, worker, part, &mut claimed, &mut broken, &mut drained).map_err(self.misread(DOING))?;
+        for (part, reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
+            let mut read = |reply| read(reply, worker, part, &mut claimed, &mut broken, &mut drained);
+            let refused = match reply.and_then(|reply| read(reply).map_err(self.misread(DOING))) {
+                Ok(refused) => refused,
+                // A tenant's call fails as a whole.
+                Err(error) => {
+                    let problem = format!("{:#}", anyhow::Error::from(error));
+                    part.iter().map(|line| (line.topic.clone(), problem.clone())).collect()
+                }
+            };
+            let refused = refused.into_iter().map(|(topic, problem)| (topic, self.refused(DOING, anyhow!(problem))));
+            claimed.refused.extend(refused);
         }
         claimed.drained = drained.into_iter().cloned().collect();
-        self.bury_broken(broken, None).await?;
+        if let Err(error) = self.bury_broken(broken, None).await {
+            let error = anyhow::Error::from(error);
+            tracing::error!("failed to bury jobs that cannot be read, their leases bring them back: {error:#}");
+        }
         Ok(claimed)
     }
 }
@@ -154,6 +168,7 @@ fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>
     parts
 }
 
+/// Reads what `claim.lua` answered. Returns the topics that it refused, each with the reason.
 fn read<'a>(
     reply: Value,
     worker: &WorkerId,
@@ -161,10 +176,14 @@ fn read<'a>(
     claimed: &mut Claimed,
     broken: &mut Vec<Broken>,
     drained: &mut BTreeSet<&'a TopicId>,
-) -> RedisResult<()> {
+) -> RedisResult<Vec<(TopicId, String)>> {
     let mut reply = Reply::new(reply)?;
     let now = Timestamp::from_millis(reply.number()?);
     let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
+    let (mut why, mut refused) = (reply.array()?, Vec::new());
+    while !why.is_empty() {
+        refused.push((line_at(part, why.number()?)?.topic.clone(), why.text()?));
+    }
     while !empty.is_empty() {
         drained.insert(&line_at(part, empty.number()?)?.topic);
     }
@@ -190,7 +209,7 @@ fn read<'a>(
             Err(unreadable) => broken.push(unreadable),
         }
     }
-    Ok(())
+    Ok(refused)
 }
 
 /// The entry of a claim by its place in the call, counted from 1.

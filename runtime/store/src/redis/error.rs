@@ -16,7 +16,7 @@ pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError)
     }
 }
 
-fn is_unavailable(error: &RedisError) -> bool {
+pub(super) fn is_unavailable(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io => true,
         ErrorKind::Server(kind) => match kind {

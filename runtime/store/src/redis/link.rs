@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 
-use super::error::{is_broken, store_error, timed_out};
+use super::error::{is_broken, is_unavailable, store_error, timed_out};
 use super::script::{Call, Script};
 use crate::StoreError;
 
@@ -65,10 +65,23 @@ impl Link {
     /// # Errors
     /// The first one; the other scripts may have run.
     pub(super) async fn run(&self, doing: &'static str, calls: Vec<Call>) -> Result<Vec<Value>, StoreError> {
+        self.run_each(doing, calls).await?.into_iter().collect()
+    }
+
+    /// The same with an answer or an error for each script.
+    ///
+    /// # Errors
+    /// The server is unavailable, for the whole or for one of the scripts; the scripts may have run.
+    pub(super) async fn run_each(
+        &self,
+        doing: &'static str,
+        calls: Vec<Call>,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        self.with_connection(doing, async |live| live.run(calls).await).await
+        let answers = self.with_connection(doing, async |live| live.run(calls).await).await?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failed(doing, error))).collect())
     }
 
     /// Runs plain commands in one round trip.
@@ -129,7 +142,8 @@ impl Link {
 }
 
 impl Live {
-    async fn run(&self, calls: Vec<Call>) -> RedisResult<Vec<Value>> {
+    /// Fails as a whole if one of the calls says that the server is unavailable.
+    async fn run(&self, calls: Vec<Call>) -> RedisResult<Vec<RedisResult<Value>>> {
         let mut connection = self.connection.clone();
         let mut pipeline = Pipeline::with_capacity(calls.len());
         let mut scripts = Vec::with_capacity(calls.len());
@@ -140,14 +154,17 @@ impl Live {
         }
         let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(&mut connection).await?;
 
-        // Somebody made the server forget its scripts: teach it again, and repeat what it did not run.
+        // Another client made the server forget its scripts: teach it again, and repeat what it did not run.
         for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(pipeline.cmd_iter()) {
             if matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into()) {
                 script.load_async(&mut connection).await?;
                 *answer = command.query_async(&mut connection).await;
             }
         }
-        answers.into_iter().collect()
+        match answers.iter().position(|answer| answer.as_ref().is_err_and(is_unavailable)) {
+            Some(unavailable) => answers.swap_remove(unavailable).map(|_| Vec::new()),
+            None => Ok(answers),
+        }
     }
 
     /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,

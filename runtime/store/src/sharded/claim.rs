@@ -29,13 +29,15 @@ impl Claims for ShardedStore {
             {
                 let (shard, answer) = claimed_part(part, &wanted);
                 if round > 0 {
-                    answer.drained.iter().for_each(|topic| shard.clear_backlog(topic));
+                    let refused = answer.refused.iter().map(|(topic, _)| topic);
+                    answer.drained.iter().chain(refused).for_each(|topic| shard.clear_backlog(topic));
                     subtract(&mut wanted, &answer.claims);
                 } else {
                     claimed.drained.extend(answer.drained);
                 }
                 claimed.claims.extend(answer.claims);
                 claimed.strays += answer.strays;
+                claimed.refused.extend(answer.refused);
             }
         }
         let unplaced = from.iter().map(|line| &line.topic).filter(|topic| map.of(&topic.tenant).current().is_none());

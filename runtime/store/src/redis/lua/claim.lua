@@ -7,7 +7,8 @@
 --       then per topic: name, how many at most, lease in ms. At most 1,000 jobs in all.
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
 --           { per job: index of its topic, id, stamp and envelope; of one that was claimed before, the index is negative,
---             and delivery, attempt, failure or '', checkpoint or '' follow } }
+--             and delivery, attempt, failure or '', checkpoint or '' follow },
+--           { per refused topic: its index, why } }
 local now = clock(ARGV[1])
 local processing, jobs, claims, worker = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 
@@ -22,19 +23,22 @@ local some_delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0
 for t = 1, topics do
   local name, max, before = ARGV[3 * t + 1], tonumber(ARGV[3 * t + 2]), #ids
   take_line(t, name, max)
-  if #ids - before < max then
+  if #ids - before < max and not refused[t] then
     -- From here on, the next job to arrive is a transition that is published: no wake-up can be lost.
     redis.call('SREM', KEYS[5], name)
     drained[#drained + 1] = t
   end
   -- Others write to these Lists too, and might name a job that is not due yet.
   if some_delayed and #ids > before and redis.call('EXISTS', key(t, DELAYED)) == 1 then
-    for i, due in ipairs(redis.call('ZMSCORE', key(t, DELAYED), unpack(ids, before + 1))) do delayed[before + i] = due end
+    -- Of a key of another type, which no delayed job is in, this is an error without elements.
+    for i, due in ipairs(redis.pcall('ZMSCORE', key(t, DELAYED), unpack(ids, before + 1))) do delayed[before + i] = due end
   end
   -- As a string, so that it is not written out anew for each job.
   expiry[t] = string.format('%.0f', now + tonumber(ARGV[3 * t + 3]))
 end
-if #ids == 0 then return { now, drained, {}, {} } end
+local why = {}
+for t, problem in pairs(refused) do why[#why + 1], why[#why + 2] = t, problem end
+if #ids == 0 then return { now, drained, {}, {}, why } end
 
 local bodies, history = redis.call('HMGET', jobs, unpack(ids)), redis.call('HMGET', claims, unpack(ids))
 local strays, taken, lease, claim, again, seen, running = {}, {}, {}, {}, {}, {}, {}
@@ -42,7 +46,7 @@ local first_claim = '1:1:' .. worker
 for i, id in ipairs(ids) do
   local t = topic_of[i]
   local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
-  local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and redis.call('ZSCORE', key(t, DEAD), id)
+  local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
   if not body then
     id, body = adopt(jobs, KEYS[12], ARGV[3 * t + 1], id, now, i)
     redis.call('LREM', processing, 1, ids[i])
@@ -50,8 +54,8 @@ for i, id in ipairs(ids) do
   elseif misplaced then
     -- A job that is running, delayed or dead: set aside where a person can look at it, never dropped at once.
     redis.call('LREM', processing, 1, id)
-    redis.call('LPUSH', key(t, STRAYS), id)
-    redis.call('LTRIM', key(t, STRAYS), 0, 9999)
+    redis.pcall('LPUSH', key(t, STRAYS), id)
+    redis.pcall('LTRIM', key(t, STRAYS), 0, 9999)
     count(ARGV[3 * t + 1], 'stray')
     strays[#strays + 1], body = t, nil
   end
@@ -89,4 +93,4 @@ if #again > 0 then
   end
 end
 save_counts(KEYS[8])
-return { now, drained, strays, taken }
+return { now, drained, strays, taken, why }

@@ -1,0 +1,77 @@
+//! Keys of a wrong type, which another program wrote: they stop only the topic or the tenant that they belong to.
+
+use redis::{Value, cmd};
+
+use super::server::TestRedis;
+use crate::prelude::*;
+use crate::tests::{LEASE, job, tenant, topic, worker};
+use crate::{ClaimFrom, Claimed};
+use gristmill_core::job::{JobSpec, NewJob, Priority, TopicId};
+use gristmill_core::outcome::Verdict;
+
+/// Makes a key a SET, whatever it was.
+async fn damage(store: &TestRedis, key: String) {
+    store.raw(cmd("DEL").arg(&key)).await;
+    assert_eq!(store.raw(cmd("SADD").arg(&key).arg("x")).await, Value::Int(1));
+}
+
+async fn claim(store: &TestRedis, topics: &[&TopicId]) -> Claimed {
+    let lines = topics.iter().map(|topic| ClaimFrom { topic: TopicId::clone(topic), max: 10, lease: LEASE });
+    store.store.claim(&worker(), &lines.collect::<Vec<_>>()).await.unwrap()
+}
+
+fn other_tenants() -> NewJob {
+    let spec = JobSpec { topic: "globex/mail".parse().unwrap(), ..job("mail").spec };
+    NewJob { spec, ..job("mail") }
+}
+
+#[tokio::test]
+async fn a_ready_list_of_the_wrong_type_stops_no_other_topic() {
+    for priority in Priority::ALL {
+        let store = TestRedis::new().await;
+        store.push(&[job("audit"), job("mail"), other_tenants()]).await;
+        // Only with more than one priority in use does a claim look at all three Lists.
+        store.push(&[crate::tests::with("audit", |spec| spec.priority = Priority::High)]).await;
+        damage(&store, store.store.keys(&tenant()).ready(priority, &topic("damaged").topic)).await;
+        let other = other_tenants().spec.topic;
+        let claimed = claim(&store, &[&topic("audit"), &topic("damaged"), &topic("mail"), &other]).await;
+        let mut topics: Vec<_> = claimed.claims.iter().map(|claim| claim.lease.topic.to_string()).collect();
+        topics.sort();
+        assert_eq!(topics, ["acme/audit", "acme/audit", "acme/mail", "globex/mail"]);
+        assert!(!claimed.drained.contains(&topic("damaged")));
+        let [(refused, error)] = claimed.refused.as_slice() else { panic!("{:?}", claimed.refused) };
+        assert_eq!(*refused, topic("damaged"));
+        let error = format!("{error:?}");
+        assert!(error.contains("WRONGTYPE"), "{error}");
+        for claim in &claimed.claims {
+            assert_eq!(store.settle(claim, Verdict::Ack(None)).await, crate::Settled::Done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_tenant_stops_no_other() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail"), other_tenants()]).await;
+    damage(&store, store.store.keys(&tenant()).jobs()).await;
+    let other = other_tenants().spec.topic;
+    let claimed = claim(&store, &[&topic("mail"), &topic("audit"), &other]).await;
+    assert_eq!(claimed.claims.iter().map(|claim| &claim.lease.topic).collect::<Vec<_>>(), [&other]);
+    let refused: Vec<_> = claimed.refused.iter().map(|(topic, _)| topic.clone()).collect();
+    assert_eq!(refused, [topic("mail"), topic("audit")]);
+}
+
+#[tokio::test]
+async fn other_damaged_keys_of_a_topic_do_not_stop_its_ready_jobs() {
+    let store = TestRedis::new().await;
+    let keys = store.store.keys(&tenant());
+    let mail = topic("mail").topic;
+    for key in [keys.delayed(&mail), keys.dead(&mail), keys.strays(&mail)] {
+        let first = store.running().await;
+        store.settle(&first, Verdict::Release(std::time::Duration::ZERO)).await;
+        damage(&store, key).await;
+        let claimed = store.claim_as(&worker(), "mail", 10).await;
+        assert_eq!(claimed.claims.len(), 1);
+        assert_eq!(store.settle(&claimed.claims[0], Verdict::Ack(None)).await, crate::Settled::Done);
+    }
+}
