@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use crate::error::StartError;
 use crate::open::Opened;
 use gristmill_config::{Listen, Manifest, StoreAddress};
+use gristmill_core::token::TokenRequirement;
 use gristmill_server::{HttpServer, HttpServerSettings, listen};
 
 /// Listens, and writes down for other processes where. Returns `None` if the manifest asks for no server.
@@ -18,9 +19,9 @@ pub(crate) async fn open(
     opened: &Opened,
 ) -> Result<Option<HttpServer>, StartError> {
     let address = listen_address(manifest);
-    let has_tokens = address != Listen::Off && opened.store.has_tokens().await?;
+    let needs_token = address != Listen::Off && opened.store.token_requirement().await? == TokenRequirement::Required;
     if let Listen::At(address) = address
-        && !has_tokens
+        && !needs_token
         && !settings.insecure
         && !address.ip().is_loopback()
     {
@@ -38,7 +39,7 @@ pub(crate) async fn open(
         tracing::info!("lmstfy's admin API is on http://{admin}");
     }
     opened.announce(server.address_for_commands(), server.secret())?;
-    log_access(server.address(), settings.tls.is_some(), has_tokens);
+    log_access(server.address(), settings.tls.is_some(), needs_token);
     Ok(Some(server))
 }
 
@@ -51,10 +52,10 @@ fn listen_address(manifest: &Manifest) -> Listen {
     }
 }
 
-fn log_access(address: SocketAddr, tls: bool, has_tokens: bool) {
+fn log_access(address: SocketAddr, tls: bool, needs_token: bool) {
     let scheme = if tls { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{address}");
-    match (has_tokens, address.ip().is_loopback()) {
+    match (needs_token, address.ip().is_loopback()) {
         (false, true) => tracing::info!(
             "there are no tokens: every user of this machine may do everything, until `gristmill token create` makes one"
         ),

@@ -79,6 +79,8 @@ pub struct NewToken {
     pub limits: TokenLimits,
     /// How long it is valid; `None` until it is revoked.
     pub expires_in: Option<Duration>,
+    /// The token with which it is made, with which it ends; `None` if the operator makes it without one.
+    pub made_by: Option<TokenId>,
 }
 
 /// A token as it is stored.
@@ -96,6 +98,20 @@ pub struct Token {
     #[serde(rename = "expires_at_ms")]
     pub expires_at: Option<Timestamp>,
     pub limits: TokenLimits,
+    /// The token with which it was made. It ends with that one, and its requests count for that one, too.
+    #[serde(default)]
+    pub made_by: Option<TokenId>,
+}
+
+/// Whether requests need a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenRequirement {
+    /// No token was ever added.
+    NeverSet,
+    /// There is a token, an expired one included, or there was one. The end of the last token opens no server.
+    Required,
+    /// The operator said that requests need no token any more, and none was added since.
+    Lifted,
 }
 
 /// How many requests may be made with a token.
@@ -282,6 +298,7 @@ impl NewToken {
             created_at: now,
             expires_at: self.expires_in.map(|time| now.plus(time)),
             limits: self.limits,
+            made_by: self.made_by.clone(),
         }
     }
 }

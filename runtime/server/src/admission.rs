@@ -49,7 +49,7 @@ impl AppState {
     pub(crate) fn enter(&self, identity: &Identity) -> Result<Option<TenantPermit>, Problem> {
         let Some(token) = identity.token() else { return Ok(None) };
         let limits = token.tenant.as_ref().map(|tenant| self.limits_of(tenant)).unwrap_or_default();
-        self.tenant_limiter.enter(token, limits).map(Some)
+        self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits).map(Some)
     }
 
     /// Holds new jobs to the rules of their topics and to the number of jobs that their tenants may store. Every route that

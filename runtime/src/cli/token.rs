@@ -21,8 +21,8 @@ use gristmill_store::{Produce, TokenAdded};
 
 /// Make, list or revoke the tokens that let others in
 ///
-/// As long as there are no tokens, everybody on this machine may do everything, and nobody else may come in. From the
-/// first one on, every request needs one.
+/// Until the first token is made, every user of this machine may do everything, and the server refuses all others. From the
+/// first token on, every request needs one, also after the last one is revoked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,11 +45,13 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         tenant: Option<Name>,
     },
-    /// Make a token let nobody in any more, at once and on every server
+    /// Refuse a token from now on, and those that were made with it, on every server
     Revoke {
         /// The token's id
         id: TokenId,
     },
+    /// Let requests come without a token again, as before the first one; revoke all tokens before
+    Disable,
 }
 
 #[derive(Debug, clap::Args)]
@@ -82,6 +84,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Command::Create(create) => make(global, create).await,
         Command::List { tenant } => list(global, &*global.store_alone().await?, tenant.as_ref()).await,
         Command::Revoke { id } => revoke(global, &*global.store_alone().await?, &id).await,
+        Command::Disable => disable(global, &*global.store_alone().await?).await,
     }
 }
 
@@ -96,6 +99,7 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     match store.add_token(&create.token(&text)).await? {
         TokenAdded::Added(token) => show(global, &text, &token),
         TokenAdded::Exists => anyhow::bail!("the same token was made before, which cannot be: try again"),
+        TokenAdded::MakerGone => anyhow::bail!("the token that GRISTMILL_TOKEN or --token names was revoked meanwhile"),
         TokenAdded::TooMany => anyhow::bail!("there are {TOKENS_PER_TENANT} tokens already: revoke some first"),
     }
 }
@@ -111,6 +115,7 @@ impl Create {
             description: self.description,
             limits: TokenLimits { requests: self.requests_per_second.map(rate), throttle: None },
             expires_in: self.expires,
+            made_by: None,
         }
     }
 }
@@ -134,7 +139,7 @@ fn show(global: &Global, text: &TokenText, token: &Token) -> anyhow::Result<Exit
 
 async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> anyhow::Result<Exit> {
     let now = Timestamp::now();
-    let mut table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "DESCRIPTION"]);
+    let mut table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "MADE BY", "DESCRIPTION"]);
     for token in store.tokens(tenant).await? {
         if global.json {
             screen::document(&document(&token))?;
@@ -150,7 +155,7 @@ async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> an
     Ok(Exit::Done)
 }
 
-fn row(token: &Token, now: Timestamp) -> [String; 7] {
+fn row(token: &Token, now: Timestamp) -> [String; 8] {
     let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.as_str()).collect();
     let expires = match token.expires_at {
         None => "never".into(),
@@ -164,6 +169,7 @@ fn row(token: &Token, now: Timestamp) -> [String; 7] {
         token.created_at.to_string(),
         expires,
         token.limits.requests.map_or_else(|| "-".into(), |rate| rate.per_second.to_string()),
+        token.made_by.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         token.description.clone(),
     ]
 }
@@ -177,6 +183,7 @@ fn document(token: &Token) -> Value {
         "created_at_ms": token.created_at,
         "expires_at_ms": token.expires_at,
         "limits": token.limits,
+        "made_by": token.made_by,
     })
 }
 
@@ -189,11 +196,24 @@ async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::R
     } else {
         screen::note(&format!("there is no token {id}; see `gristmill token list`"));
     }
-    // Who may not list any more has not revoked the last one.
+    // A command that may not list tokens any more has not revoked the last one.
     if revoked && store.tokens(None).await.is_ok_and(|left| left.is_empty()) {
         screen::note(
-            "that was the last token: a server on loopback lets in whoever is on its machine, any other one nobody",
+            "that was the last token: requests are refused until `gristmill token create` makes another one, or \
+             `gristmill token disable` lets them come without",
         );
     }
     Ok(if revoked { Exit::Done } else { Exit::Failed })
+}
+
+async fn disable(global: &Global, store: &dyn Produce) -> anyhow::Result<Exit> {
+    let lifted = store.lift_token_requirement().await?;
+    if global.json {
+        screen::document(&json!({ "lifted": lifted }))?;
+    } else if lifted {
+        screen::line("requests need no token any more, until `gristmill token create` makes one")?;
+    } else {
+        screen::note("there are tokens: revoke them first; see `gristmill token list`");
+    }
+    Ok(if lifted { Exit::Done } else { Exit::Failed })
 }

@@ -8,21 +8,25 @@ use super::error::StoreError;
 use super::operations::operations;
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
-use gristmill_core::token::{NewToken, Token, TokenHash, TokenId, TokenLimits};
+use gristmill_core::token::{NewToken, Token, TokenHash, TokenId, TokenLimits, TokenRequirement};
 
 operations! {
     primary shard:
     /// What an operator does with tokens.
     pub trait Tokens {
-        /// Stores a token. A text that is a token already stays what it is.
+        /// Stores a token, and requires one of every request from then on. A text that is a token already stays what it is.
         async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError>;
 
         /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
         /// millisecond by id.
         async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError>;
 
-        /// Removes a token, which is refused from then on. Returns `false` if there is no such token.
+        /// Removes a token and the tokens that were made with it, directly or through others. They are refused from then
+        /// on. Returns `false` if there is no such token.
         async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError>;
+
+        /// Requires no token any more, until one is added. Returns `false` and changes nothing while there are tokens.
+        async fn lift_token_requirement(&self) -> Result<bool, StoreError>;
 
         /// Replaces a token's limits. False: there is no such token.
         async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError>;
@@ -36,8 +40,8 @@ operations! {
         /// The token of this id, unless it has expired.
         async fn find_token(&self, id: &TokenId) -> Result<Option<FoundToken>, StoreError>;
 
-        /// Whether there are any tokens, expired ones included: the end of the last one must not open a door.
-        async fn has_tokens(&self) -> Result<bool, StoreError>;
+        /// Whether requests need a token.
+        async fn token_requirement(&self) -> Result<TokenRequirement, StoreError>;
 
         /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
         /// have been missed: what was found before may be wrong then.
@@ -54,6 +58,8 @@ pub enum TokenAdded {
     Exists,
     /// The tenant has [`TOKENS_PER_TENANT`](gristmill_core::token::TOKENS_PER_TENANT) of them.
     TooMany,
+    /// The token with which it was to be made is gone.
+    MakerGone,
 }
 
 /// A token that is there, with what its text must hash to.

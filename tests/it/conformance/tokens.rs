@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use gristmill::job::Name;
 use gristmill::store::{FoundToken, TokenAdded};
-use gristmill::token::{NewToken, Rate, Scope, TOKENS_PER_TENANT, Throttle, Token, TokenHash, TokenLimits};
+use gristmill::token::{
+    NewToken, Rate, Scope, TOKENS_PER_TENANT, Throttle, Token, TokenHash, TokenLimits, TokenRequirement,
+};
 use gristmill_tests::test_store::{TestStore, tenant};
 use gristmill_tests::wait::SOON;
 use tokio::time::timeout;
@@ -21,6 +23,9 @@ super::cases![
     tokens_are_listed_in_the_order_in_which_they_were_made,
     a_token_is_valid_until_the_moment_it_expires,
     an_expired_token_is_listed_and_counts_until_it_is_revoked,
+    tokens_are_required_after_the_last_one_is_revoked,
+    a_token_is_revoked_with_the_one_that_made_it,
+    a_revoked_token_makes_no_token,
     limits_are_replaced_whole,
     limits_of_no_token_are_not_kept,
     a_tenant_may_have_so_many_tokens_and_no_more,
@@ -42,6 +47,7 @@ fn new(text: &str) -> NewToken {
         description: "for ü".into(),
         limits: TokenLimits::default(),
         expires_in: None,
+        made_by: None,
     }
 }
 
@@ -70,7 +76,7 @@ async fn listed(queue: &TestStore, tenant: Option<&Name>) -> Vec<Token> {
 }
 
 async fn a_token_is_found_as_it_was_added(queue: TestStore) {
-    assert!(!queue.store.has_tokens().await.unwrap());
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::NeverSet);
     let full = NewToken { limits: limits(), expires_in: Some(Duration::from_secs(60)), ..new("a") };
     let operator = NewToken { tenant: None, scopes: BTreeSet::new(), description: String::new(), ..new("b") };
     for (text, token) in [("a", &full), ("b", &operator)] {
@@ -81,7 +87,7 @@ async fn a_token_is_found_as_it_was_added(queue: TestStore) {
         assert!(found.hash.is(&token.hash) && !found.hash.is(&TokenHash::of("c")));
         assert_eq!(found.expires_in, token.expires_in);
     }
-    assert!(queue.store.has_tokens().await.unwrap());
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Required);
 }
 
 async fn adding_a_token_twice_changes_nothing(queue: TestStore) {
@@ -108,7 +114,7 @@ async fn a_revoked_token_is_gone(queue: TestStore) {
     // The same text may become a token again, of which the old limits are not true.
     assert_eq!(add(&queue, &new("a")).await.limits, TokenLimits::default());
     assert!(queue.store.revoke_token(&a.id).await.unwrap() && queue.store.revoke_token(&b.id).await.unwrap());
-    assert!(!queue.store.has_tokens().await.unwrap());
+    assert!(listed(&queue, None).await.is_empty());
 }
 
 async fn a_tenants_tokens_are_listed_without_those_of_others(queue: TestStore) {
@@ -156,9 +162,52 @@ async fn an_expired_token_is_listed_and_counts_until_it_is_revoked(queue: TestSt
     let token = add(&queue, &NewToken { expires_in: Some(Duration::from_millis(10)), ..new("a") }).await;
     queue.pass(86_400_000);
     assert_eq!(listed(&queue, Some(&tenant())).await, std::slice::from_ref(&token));
-    assert!(queue.store.has_tokens().await.unwrap(), "the end of the last token must not open a door");
+    assert!(!queue.store.lift_token_requirement().await.unwrap());
     assert!(queue.store.revoke_token(&token.id).await.unwrap());
-    assert!(!queue.store.has_tokens().await.unwrap());
+}
+
+async fn tokens_are_required_after_the_last_one_is_revoked(mut queue: TestStore) {
+    assert!(queue.store.lift_token_requirement().await.unwrap(), "of a store that never had one");
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Lifted);
+    let token = add(&queue, &new("a")).await;
+    assert!(!queue.store.lift_token_requirement().await.unwrap(), "not while there is one");
+    assert!(queue.store.revoke_token(&token.id).await.unwrap());
+    queue.reopen().await;
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Required);
+    assert!(queue.store.lift_token_requirement().await.unwrap());
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Lifted);
+    add(&queue, &new("b")).await;
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Required);
+}
+
+async fn a_token_is_revoked_with_the_one_that_made_it(queue: TestStore) {
+    let made_by = |text: &str, maker: &Token| NewToken { made_by: Some(maker.id.clone()), ..new(text) };
+    let operator = add(&queue, &NewToken { tenant: None, ..new("operator") }).await;
+    let maker = add(&queue, &made_by("maker", &operator)).await;
+    let child = add(&queue, &NewToken { tenant: Some(other()), ..made_by("child", &maker) }).await;
+    let sibling = add(&queue, &made_by("sibling", &operator)).await;
+    let unrelated = add(&queue, &new("unrelated")).await;
+    assert_eq!(find(&queue, "child").await.unwrap().token.made_by, Some(maker.id.clone()));
+    let mut changes = queue.token_changes().await;
+    assert!(queue.store.revoke_token(&maker.id).await.unwrap());
+    let mut heard = BTreeSet::new();
+    while heard.len() < 2 {
+        heard.insert(timeout(SOON, changes.recv()).await.unwrap().unwrap());
+    }
+    assert_eq!(heard, BTreeSet::from([maker.id, child.id]));
+    assert!(find(&queue, "maker").await.is_none() && find(&queue, "child").await.is_none());
+    assert!(listed(&queue, Some(&other())).await.is_empty());
+    let mut left = [operator, sibling, unrelated];
+    left.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(listed(&queue, None).await, left);
+}
+
+async fn a_revoked_token_makes_no_token(queue: TestStore) {
+    let maker = add(&queue, &new("maker")).await;
+    queue.store.revoke_token(&maker.id).await.unwrap();
+    let child = NewToken { made_by: Some(maker.id), ..new("child") };
+    assert_eq!(queue.store.add_token(&child).await.unwrap(), TokenAdded::MakerGone);
+    assert!(find(&queue, "child").await.is_none());
 }
 
 async fn limits_are_replaced_whole(queue: TestStore) {

@@ -91,6 +91,7 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
             description: String::new(),
             limits: TokenLimits::default(),
             expires_in: None,
+            made_by: None,
         };
         assert!(matches!(runner.store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
     }

@@ -6,7 +6,7 @@ use gristmill::job::JobId;
 use gristmill::store::prelude::*;
 use gristmill::store::sharded::TenantPlacements;
 use gristmill::store::{Cursor, Inspect, StateFilter, TokenAdded};
-use gristmill::token::{NewToken, TokenLimits, TokenText};
+use gristmill::token::{NewToken, TokenLimits, TokenRequirement, TokenText};
 
 use super::{Pair, counts, job, name, topic};
 
@@ -103,12 +103,14 @@ async fn all_tokens_are_in_the_primary_store() {
         description: String::new(),
         limits: TokenLimits { requests: None, throttle: None },
         expires_in: None,
+        made_by: None,
     };
     assert!(matches!(several.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
     let id = text.hash().id();
     assert_eq!(changes.recv().await, Some(id.clone()));
-    assert!(several.has_tokens().await.unwrap() && home.has_tokens().await.unwrap());
-    assert!(!other.has_tokens().await.unwrap());
+    assert_eq!(several.token_requirement().await.unwrap(), TokenRequirement::Required);
+    assert_eq!(home.token_requirement().await.unwrap(), TokenRequirement::Required);
+    assert_eq!(other.token_requirement().await.unwrap(), TokenRequirement::NeverSet);
     assert!(several.find_token(&id).await.unwrap().is_some());
     assert_eq!(several.tokens(Some(&name("acme"))).await.unwrap().len(), 1);
     assert!(several.revoke_token(&id).await.unwrap());

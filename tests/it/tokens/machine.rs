@@ -105,9 +105,53 @@ async fn tokens_are_made_listed_and_revoked_with_a_server_and_without() {
     assert_eq!(left.len(), 1);
     let last = project.run(&["token", "revoke", left[0]["id"].as_str().unwrap()]);
     last.done();
-    assert!(last.err.contains("that was the last token"), "{}", last.err);
+    assert!(last.err.contains("that was the last token") && last.err.contains("token disable"), "{}", last.err);
     for wrong in [&["token", "create", "--scope", "push"][..], &["token", "create", "--tenant", "a", "--scope", "all"]]
     {
         project.run(wrong).ended(2);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_stays_closed_after_its_last_token() {
+    let project = project().await;
+    let acme = project.run(&["token", "create", "--tenant", "acme", "--scope", "admin", "--json"]).document();
+    let runner = project.serve().await;
+    let anybody = client(&project).await;
+    let path = format!("/v1/tenants/acme/tokens/{}", acme["id"].as_str().unwrap());
+    let last = anybody.with_token(acme["text"].as_str().unwrap()).delete(&path).await;
+    assert_eq!(last.json(), json!({ "revoked": true }));
+    let everything = json!({ "all_tenants": true, "scopes": ["admin"] });
+    assert_eq!(anybody.get("/v1/tenants").await.status, 401);
+    assert_eq!(anybody.post("/v1/tokens", &everything).await.status, 401);
+    drop(runner);
+
+    let runner = project.serve().await;
+    let anybody = client(&project).await;
+    assert_eq!(anybody.get("/v1/tenants").await.status, 401, "nor after a restart");
+    let made = project.run(&["token", "create", "--all-tenants", "--scope", "read", "--json"]).document();
+    assert!(project.run(&["token", "disable"]).ended(1).err.contains("revoke them first"));
+    project.run(&["token", "revoke", made["id"].as_str().unwrap()]).done();
+    project.run(&["token", "disable"]).done();
+    assert_eq!(anybody.get("/v1/tenants").await.status, 200, "the operator has said so");
+    for change in ["requests need a token from now on", "requests need no token any more"] {
+        assert!(!project.run(&["token", "create", "--tenant", "acme", "--scope", "read"]).done().is_empty());
+        let said = async || runner.log().contains(change).then_some(());
+        until(format!("`{change}` in the log"), SOON, said).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_server_takes_no_requests_through_a_proxy() {
+    let project = project().await;
+    let _runner = project.serve().await;
+    let client = client(&project).await;
+    for (name, value) in [("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("via", "1.1 nginx")] {
+        let ask = async |path: &str| client.send(hyper::Request::get(path).header(name, value), Vec::new()).await;
+        assert_eq!((ask("/v1/tenants").await.status, ask("/healthz").await.status), (421, 200), "{name}");
+    }
+    let text = project.run(&["token", "create", "--all-tenants", "--scope", "read"]).done();
+    let client = client.with_token(text.trim());
+    let request = hyper::Request::get("/v1/tenants").header("x-forwarded-for", "10.0.0.1");
+    assert_eq!(client.send(request, Vec::new()).await.status, 200);
 }

@@ -32,6 +32,7 @@ async fn limited(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope], requ
         description: String::new(),
         limits: TokenLimits { requests: rate, throttle: None },
         expires_in: None,
+        made_by: None,
     };
     assert!(matches!(store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
     text.as_str().to_owned()

@@ -70,6 +70,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("POST", "/v1/tenants/{tenant}/leases/checkpoint", r#"{"lease":"none","state":""}"#, Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/leases/extend", r#"{"leases":[],"lease_ms":1000}"#, Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/leases/settle", r#"{"settlements":[]}"#, Tenant(Work)),
+    route("DELETE", "/v1/tokens", "", Everywhere(Admin)),
     route("GET", "/v1/events", "", Everywhere(Read)),
     route("GET", "/v1/tenants/{tenant}/events", "", Tenant(Read)),
     route("GET", "/metrics", "", Everywhere(Read)),

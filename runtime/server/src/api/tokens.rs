@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
+use crate::auth::token_cache::MAKERS;
 use crate::extract::Document;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -21,6 +22,7 @@ pub(crate) fn routes() -> Routes {
     Routes::new()
         .get("/tokens", list_all)
         .post("/tokens", add_any)
+        .delete("/tokens", lift_requirement)
         .delete("/tokens/{id}", revoke_any)
         .put("/tokens/{id}/limits", limit_any)
         .get("/tenants/{tenant}/tokens", list)
@@ -86,7 +88,7 @@ async fn make(
             (Some(text.as_str().to_owned()), text.hash())
         }
     };
-    let new = new.hashed(tenant, hash);
+    let new = NewToken { made_by: identity.token().map(|own| own.id.clone()), ..new.hashed(tenant, hash) };
     within_own(identity, &new.scopes, new.limits)?;
     until_own_end(state, identity, &new).await?;
     match state.store.add_token(&new).await? {
@@ -95,6 +97,7 @@ async fn make(
             Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),
+        TokenAdded::MakerGone => Err(Problem::new(Code::TokenInvalid, "the token was revoked meanwhile")),
         TokenAdded::TooMany => {
             let detail = format!("there are {TOKENS_PER_TENANT} tokens already: revoke some first");
             Err(Problem::new(Code::TooManyTokens, detail))
@@ -115,7 +118,14 @@ fn within_own(identity: &Identity, scopes: &BTreeSet<Scope>, limits: TokenLimits
         (Some(_), None) => false,
         (Some(own), Some(new)) => new.per_second <= own.per_second && new.burst <= own.burst,
     };
-    if within { Ok(()) } else { refused("more requests per second") }
+    if !within {
+        return refused("more requests per second");
+    }
+    if identity.tokens().count() > MAKERS {
+        let detail = format!("the token has {MAKERS} tokens between it and the operator: none can be made with it");
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    Ok(())
 }
 
 /// A token ends no later than the one that made it.
@@ -130,6 +140,17 @@ async fn until_own_end(state: &AppState, identity: &Identity, new: &NewToken) ->
         left.as_millis()
     );
     Err(Problem::new(Code::Forbidden, detail))
+}
+
+/// Lets requests come without a token again, where there is none.
+async fn lift_requirement(
+    _: Allowed<scope::Admin, AllTenants>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::RequirementLifted>, Problem> {
+    let lifted = state.store.lift_token_requirement().await?;
+    state.auth.token_cache.forget_requirement();
+    state.auth.token_cache.is_required().await?;
+    Ok(Json(wire::RequirementLifted { lifted }))
 }
 
 async fn revoke_any(

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 
 use super::Auth;
+use super::token_cache::KnownToken;
 use crate::problem::{Code, Problem};
 use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
@@ -16,17 +17,20 @@ use gristmill_store::StoreError;
 
 /// The identity that sent a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    /// `None`: the operator's commands, or any client where requests need no token. They may do everything.
-    token: Option<Arc<Token>>,
+pub(crate) enum Identity {
+    /// Any client where requests need no token. It may do everything.
+    Anybody,
+    /// A command on this machine, with the server's own secret. It may do everything.
+    Operator,
+    Token(Arc<KnownToken>),
 }
 
 impl Identity {
     /// # Errors
     /// The token lacks the scope, or belongs to another tenant. The answer is the same whether or not the tenant exists.
     pub(crate) fn may(&self, scope: Scope, tenant: &Name) -> Result<(), Problem> {
-        let of = |token: &Arc<Token>| token.tenant.as_ref().is_none_or(|own| own == tenant);
-        allow(self.has(scope) && self.token.as_ref().is_none_or(of))
+        let of = |token: &Token| token.tenant.as_ref().is_none_or(|own| own == tenant);
+        allow(self.has(scope) && self.token().is_none_or(of))
     }
 
     /// The same over all tenants.
@@ -34,7 +38,12 @@ impl Identity {
     /// # Errors
     /// The token lacks the scope, or belongs to one tenant.
     pub(crate) fn may_everywhere(&self, scope: Scope) -> Result<(), Problem> {
-        allow(self.has(scope) && self.token.as_ref().is_none_or(|token| token.tenant.is_none()))
+        allow(self.has(scope) && self.is_operator())
+    }
+
+    /// Whether it is for all tenants.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.token().is_none_or(|token| token.tenant.is_none())
     }
 
     /// Finds the identity for a token's text. Returns `None` if there is none. Where requests need no token, every request has
@@ -44,25 +53,35 @@ impl Identity {
     /// The store cannot be asked.
     pub(crate) async fn of(auth: &Auth, text: Option<&str>) -> Result<Option<Self>, StoreError> {
         let hash = text.map(TokenHash::of);
-        if hash.is_some_and(|hash| auth.is_own_secret(&hash)) || auth.is_open().await? {
-            return Ok(Some(Self::anybody()));
+        if hash.is_some_and(|hash| auth.is_own_secret(&hash)) {
+            return Ok(Some(Self::Operator));
+        }
+        if auth.is_open().await? {
+            return Ok(Some(Self::Anybody));
         }
         let Some(hash) = hash else { return Ok(None) };
-        Ok(auth.token_cache.find(&hash).await?.map(|token| Self { token: Some(token) }))
-    }
-
-    /// The identity of a request that needs no token.
-    pub(crate) const fn anybody() -> Self {
-        Self { token: None }
+        Ok(auth.token_cache.find(&hash).await?.map(Self::Token))
     }
 
     /// The token of the request. Returns `None` for a request that needs none.
     pub(crate) fn token(&self) -> Option<&Token> {
-        self.token.as_deref()
+        self.known().map(|known| &known.token)
+    }
+
+    /// The token of the request, then those with which it was made.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.known().into_iter().flat_map(|known| std::iter::once(&known.token).chain(&known.makers))
+    }
+
+    fn known(&self) -> Option<&KnownToken> {
+        match self {
+            Self::Anybody | Self::Operator => None,
+            Self::Token(known) => Some(known),
+        }
     }
 
     fn has(&self, scope: Scope) -> bool {
-        self.token.as_ref().is_none_or(|token| token.scopes.contains(&scope))
+        self.token().is_none_or(|token| token.scopes.contains(&scope))
     }
 }
 
@@ -94,7 +113,7 @@ fn token_text(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| text("x-token")).filter(|text| !text.is_empty())
 }
 
-fn unknown(text: Option<&str>) -> Problem {
+pub(super) fn unknown(text: Option<&str>) -> Problem {
     match text {
         Some(_) => {
             Problem::new(Code::TokenInvalid, "the token is not known here: it was revoked, has expired, or never was")

@@ -4,9 +4,11 @@ pub(crate) mod allowed;
 pub(crate) mod identity;
 pub(crate) mod origin;
 pub(crate) mod token_cache;
+mod validity;
 
 use std::sync::Arc;
 
+use self::identity::Identity;
 use crate::settings::HttpServerSettings;
 use gristmill_core::token::TokenHash;
 use gristmill_store::{Store, StoreError};
@@ -32,17 +34,26 @@ impl Auth {
     /// # Errors
     /// The store is unavailable.
     pub(crate) async fn is_open(&self) -> Result<bool, StoreError> {
-        Ok((self.loopback || self.insecure) && !self.token_cache.has_any().await?)
+        Ok((self.loopback || self.insecure) && !self.token_cache.is_required().await?)
     }
 
-    /// Whether requests needed no token when the store last answered whether there are any.
+    /// Whether requests needed no token when the store last answered whether they do.
     pub(crate) fn was_open(&self) -> bool {
-        (self.loopback || self.insecure) && self.token_cache.had_none()
+        (self.loopback || self.insecure) && self.token_cache.was_open()
     }
 
-    /// Whether the `Host` of a request must name this machine: where requests need no token.
-    pub(crate) async fn minds_the_host(&self) -> bool {
+    /// Whether a request must come from this machine: where requests need no token.
+    pub(crate) async fn takes_local_requests_only(&self) -> bool {
         self.loopback && self.is_open().await.unwrap_or_else(|_| self.was_open())
+    }
+
+    /// Waits until the identity may send no more requests: its token ended, or it had none and requests need one now.
+    async fn ended(&self, identity: &Identity) {
+        match identity {
+            Identity::Token(known) => self.token_cache.ended(known).await,
+            Identity::Anybody => self.token_cache.required().await,
+            Identity::Operator => std::future::pending().await,
+        }
     }
 
     pub(crate) fn is_own_secret(&self, hash: &TokenHash) -> bool {

@@ -30,8 +30,17 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     }
 }
 
-/// For who comes without a token; see above.
-pub(crate) fn check_host(request: &Request) -> Result<(), Problem> {
+/// Headers by which a proxy says for which client it asks.
+const OF_PROXIES: [&str; 3] = ["forwarded", "x-forwarded-for", "via"];
+
+/// Whether a request that needs no token comes from this machine; see above. A proxy on this machine may ask for a client of
+/// another one.
+pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
+    if OF_PROXIES.iter().any(|name| request.headers().contains_key(*name)) {
+        let what = "requests need no token yet, and this one came through a proxy, perhaps from another machine: make a token \
+                    with `gristmill token create`";
+        return Err(Problem::new(Code::HostRefused, what));
+    }
     let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
     let [host] = hosts.as_slice() else {
         return Err(Problem::new(Code::HostRefused, "a request has one `Host`"));
@@ -120,6 +129,15 @@ mod tests {
         ];
         for host in others {
             assert!(!loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_request_through_a_proxy_is_not_local() {
+        let host = ("host", "127.0.0.1:7331");
+        assert!(check_is_local(&request(Method::GET, &[host])).is_ok());
+        for header in [("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("via", "1.1 proxy")] {
+            assert!(check_is_local(&request(Method::GET, &[host, header])).is_err(), "{header:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The tokens that this door knows: asked of the store, and remembered for as long as the store tells of changes.
+//! The tokens that this server knows: asked of the store, and remembered for as long as the store tells of changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use gristmill_core::token::{Token, TokenHash, TokenId};
+use gristmill_core::token::{Token, TokenHash, TokenId, TokenRequirement};
 use gristmill_store::{FoundToken, Store, StoreError};
 
 /// How long an answer counts at most, whatever is told of changes: a connection can be dead for a while unnoticed.
@@ -22,6 +22,12 @@ const REMEMBERED: usize = 10_000;
 /// Tokens that are asked for at once. Who guesses must not keep the store from its work.
 const QUESTIONS: usize = 16;
 
+/// Tokens between a token and the operator, each made with the one before. A token further away is refused.
+pub(crate) const MAKERS: usize = 8;
+
+/// How often a token whose stream goes on is looked for, while the store tells of changes.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
 /// How long to leave a store alone that takes no subscription.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -31,8 +37,13 @@ pub(crate) struct TokenCache {
     store: Arc<dyn Store>,
     fresh: Duration,
     remembered: Mutex<Remembered>,
-    had_none: AtomicBool,
+    /// Requests needed no token when the store last answered.
+    was_open: AtomicBool,
+    /// The store has said that requests need a token, and not that the operator lifted that.
+    required: AtomicBool,
     questions: Semaphore,
+    /// Marked whenever a token may have changed.
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -41,14 +52,19 @@ struct Remembered {
     listening: bool,
     /// Grows with every change: an answer to a question that was asked before it may be wrong.
     changes: u64,
-    tokens: HashMap<TokenId, (Arc<Known>, Instant)>,
-    any: Option<(bool, Instant)>,
+    tokens: HashMap<TokenId, (Arc<KnownToken>, Instant)>,
+    required: Option<(bool, Instant)>,
 }
 
+/// A valid token.
 #[derive(Debug)]
-struct Known {
-    token: Arc<Token>,
+pub(crate) struct KnownToken {
+    pub(crate) token: Token,
+    /// The token with which it was made, the one with which that was made, and so on. All are valid.
+    pub(crate) makers: Vec<Token>,
     hash: TokenHash,
+    /// When it, or one of those, expires.
+    ends: Option<Instant>,
 }
 
 impl TokenCache {
@@ -61,55 +77,120 @@ impl TokenCache {
             store,
             fresh,
             remembered: Mutex::default(),
-            had_none: AtomicBool::default(),
+            was_open: AtomicBool::default(),
+            required: AtomicBool::default(),
             questions: Semaphore::new(QUESTIONS),
+            changed: watch::Sender::new(()),
         }
     }
 
-    /// The token with this text, if it lets anybody in.
+    /// The token with this text, if it is valid.
     ///
     /// # Errors
     /// The store cannot be asked.
-    pub(crate) async fn find(&self, hash: &TokenHash) -> Result<Option<Arc<Token>>, StoreError> {
+    pub(crate) async fn find(&self, hash: &TokenHash) -> Result<Option<Arc<KnownToken>>, StoreError> {
         let id = hash.id();
         let known = match self.recall(&id) {
             Some(known) => Some(known),
             None => self.ask(id).await?,
         };
-        Ok(known.filter(|known| known.hash.is(hash)).map(|known| known.token.clone()))
+        Ok(known.filter(|known| known.hash.is(hash)))
     }
 
-    /// Whether there is any token.
+    /// Waits until the token is not valid any more. While the store is unavailable it counts as valid until it expires.
+    pub(crate) async fn ended(&self, known: &KnownToken) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if matches!(self.find(&known.hash).await, Ok(None)) {
+                return;
+            }
+            let pause = if self.remembered.lock().listening { LOOK_AGAIN } else { self.fresh };
+            let look_again = Instant::now() + pause;
+            match known.ends {
+                Some(ends) if ends <= Instant::now() => return,
+                ends => tokio::select! {
+                    _ = changed.changed() => {}
+                    () = sleep_until(ends.map_or(look_again, |ends| ends.min(look_again))) => {}
+                },
+            }
+        }
+    }
+
+    /// Whether requests need a token. Once they do, a store that has lost its tokens changes nothing: only the operator
+    /// lifts the requirement.
     ///
     /// # Errors
     /// The store cannot be asked.
-    pub(crate) async fn has_any(&self) -> Result<bool, StoreError> {
-        let (changes, any) = {
+    pub(crate) async fn is_required(&self) -> Result<bool, StoreError> {
+        let (changes, required) = {
             let remembered = self.remembered.lock();
-            (remembered.changes, remembered.any)
+            (remembered.changes, remembered.required)
         };
-        if let Some((any, until)) = any
+        if let Some((required, until)) = required
             && Instant::now() < until
         {
-            return Ok(any);
+            return Ok(required);
         }
-        let any = self.store.has_tokens().await?;
-        self.had_none.store(!any, Ordering::Relaxed);
-        self.remember(changes, self.fresh, |remembered, until| remembered.any = Some((any, until)));
-        Ok(any)
+        let required = self.note_requirement(self.store.token_requirement().await?);
+        self.remember(changes, self.fresh, |remembered, until| remembered.required = Some((required, until)));
+        Ok(required)
     }
 
-    /// Whether there were no tokens when the store was last asked with success.
-    pub(crate) fn had_none(&self) -> bool {
-        self.had_none.load(Ordering::Relaxed)
+    /// Waits until requests need a token.
+    pub(crate) async fn required(&self) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if matches!(self.is_required().await, Ok(true)) {
+                return;
+            }
+            // An error of the watch means that nothing changes any more.
+            drop(tokio::time::timeout(LOOK_AGAIN, changed.changed()).await);
+        }
     }
 
-    /// The token is no longer what it was. The store tells of that too, but whoever has changed it need not wait.
+    /// Takes what the store says, and logs what changes with it.
+    fn note_requirement(&self, said: TokenRequirement) -> bool {
+        let (before, was_open) = (self.required.load(Ordering::Relaxed), self.was_open());
+        let required = match said {
+            TokenRequirement::Required => true,
+            TokenRequirement::NeverSet => before,
+            TokenRequirement::Lifted => false,
+        };
+        self.required.store(required, Ordering::Relaxed);
+        self.was_open.store(!required, Ordering::Relaxed);
+        match (before, required) {
+            (false, true) if was_open => tracing::warn!("requests need a token from now on: the first one was made"),
+            (true, false) => tracing::warn!("requests need no token any more: `gristmill token disable` was run"),
+            (true, true) if said == TokenRequirement::NeverSet => {
+                tracing::warn!("the store has lost its tokens: requests still need one; restore them or make new ones");
+            }
+            _ => {}
+        }
+        required
+    }
+
+    /// Whether requests needed no token when the store was last asked with success.
+    pub(crate) fn was_open(&self) -> bool {
+        self.was_open.load(Ordering::Relaxed)
+    }
+
+    /// The token is no longer what it was, and neither are those that were made with it. The store tells of that too, but the
+    /// request that has changed it need not wait.
     pub(crate) fn forget(&self, id: &TokenId) {
         let mut remembered = self.remembered.lock();
         remembered.changes += 1;
-        remembered.tokens.remove(id);
-        remembered.any = None;
+        remembered.tokens.retain(|other, (known, _)| other != id && known.makers.iter().all(|maker| maker.id != *id));
+        remembered.required = None;
+        self.changed.send_replace(());
+    }
+
+    /// The operator lifted the requirement of tokens.
+    pub(crate) fn forget_requirement(&self) {
+        let mut remembered = self.remembered.lock();
+        remembered.changes += 1;
+        remembered.required = None;
     }
 
     /// Listens to what the store tells, until `stop`.
@@ -127,17 +208,21 @@ impl TokenCache {
         }
     }
 
-    /// Until the store is not heard any more.
+    /// Listens until the store emits no more changes.
     async fn listen_once(&self) {
         match self.store.token_changes().await {
             Ok(mut changes) => {
                 self.start_anew(true);
-                // So that it is known, should the store be away by the time that somebody asks.
-                if let Ok(any) = self.store.has_tokens().await {
-                    self.had_none.store(!any, Ordering::Relaxed);
+                // So that it is known, should the store be unavailable when the first request comes.
+                if let Ok(said) = self.store.token_requirement().await {
+                    self.note_requirement(said);
                 }
                 while let Some(id) = changes.recv().await {
                     self.forget(&id);
+                    if self.was_open() {
+                        // The first token. The log should say so before the next request comes.
+                        self.is_required().await.ok();
+                    }
                 }
                 tracing::warn!("changes of tokens are not heard for the moment: every request asks the store");
             }
@@ -148,27 +233,43 @@ impl TokenCache {
     fn start_anew(&self, listening: bool) {
         let mut remembered = self.remembered.lock();
         *remembered = Remembered { listening, changes: remembered.changes + 1, ..Remembered::default() };
+        self.changed.send_replace(());
     }
 
-    fn recall(&self, id: &TokenId) -> Option<Arc<Known>> {
+    fn recall(&self, id: &TokenId) -> Option<Arc<KnownToken>> {
         let remembered = self.remembered.lock();
         let (known, until) = remembered.tokens.get(id)?;
         (Instant::now() < *until).then(|| known.clone())
     }
 
-    async fn ask(&self, id: TokenId) -> Result<Option<Arc<Known>>, StoreError> {
-        // Nobody closes it.
-        let _turn = self.questions.acquire().await;
+    async fn ask(&self, id: TokenId) -> Result<Option<Arc<KnownToken>>, StoreError> {
+        // The semaphore is never closed.
+        let _permit = self.questions.acquire().await;
         let changes = self.remembered.lock().changes;
-        let Some(FoundToken { token, hash, expires_in }) = self.store.find_token(&id).await? else { return Ok(None) };
-        let known = Arc::new(Known { token: Arc::new(token), hash });
-        let fresh = expires_in.unwrap_or(Duration::MAX).min(self.fresh);
-        self.remember(changes, fresh, |remembered, until| {
+        let Some(known) = self.ask_with_makers(&id).await?.map(Arc::new) else { return Ok(None) };
+        let left = known.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()));
+        self.remember(changes, left.min(self.fresh), |remembered, until| {
             if remembered.tokens.len() >= REMEMBERED {
                 remembered.tokens.clear();
             }
             remembered.tokens.insert(id, (known.clone(), until));
         });
+        Ok(Some(known))
+    }
+
+    /// Returns `None` if there is no such token, or if one of those with which it was made is gone.
+    async fn ask_with_makers(&self, id: &TokenId) -> Result<Option<KnownToken>, StoreError> {
+        let ends = |expires_in: Option<Duration>| expires_in.and_then(|left| Instant::now().checked_add(left));
+        let Some(FoundToken { token, hash, expires_in }) = self.store.find_token(id).await? else { return Ok(None) };
+        let mut known = KnownToken { makers: Vec::new(), hash, ends: ends(expires_in), token };
+        let mut next = known.token.made_by.clone();
+        while let Some(maker) = next {
+            let found = if known.makers.len() < MAKERS { self.store.find_token(&maker).await? } else { None };
+            let Some(FoundToken { token, expires_in, .. }) = found else { return Ok(None) };
+            known.ends = known.ends.into_iter().chain(ends(expires_in)).min();
+            next = token.made_by.clone();
+            known.makers.push(token);
+        }
         Ok(Some(known))
     }
 
@@ -197,11 +298,18 @@ mod tests {
     }
 
     async fn add(store: &EmbeddedStore, text: &str) -> TokenId {
-        let hash = TokenHash::of(text);
-        let (description, limits) = (String::new(), TokenLimits::default());
-        let new = NewToken { hash, tenant: None, scopes: [].into(), description, limits, expires_in: None };
+        add_by(store, text, None).await
+    }
+
+    async fn add_by(store: &EmbeddedStore, text: &str, made_by: Option<TokenId>) -> TokenId {
+        let new = new(text, made_by);
         assert!(matches!(store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
-        hash.id()
+        new.hash.id()
+    }
+
+    fn new(text: &str, made_by: Option<TokenId>) -> NewToken {
+        let (hash, description, limits) = (TokenHash::of(text), String::new(), TokenLimits::default());
+        NewToken { hash, tenant: None, scopes: [].into(), description, limits, expires_in: None, made_by }
     }
 
     async fn until(what: &str, mut probe: impl AsyncFnMut() -> bool) {
@@ -221,9 +329,11 @@ mod tests {
     async fn nothing_is_remembered_while_nobody_tells_of_changes() {
         let (store, token_cache) = token_cache().await;
         let id = add(&store, "a").await;
-        assert!(knows(&token_cache, "a").await && token_cache.has_any().await.unwrap());
+        assert!(knows(&token_cache, "a").await && token_cache.is_required().await.unwrap());
         store.revoke_token(&id).await.unwrap();
-        assert!(!knows(&token_cache, "a").await && !token_cache.has_any().await.unwrap());
+        assert!(!knows(&token_cache, "a").await && token_cache.is_required().await.unwrap());
+        assert!(store.lift_token_requirement().await.unwrap());
+        assert!(!token_cache.is_required().await.unwrap());
     }
 
     #[tokio::test]
@@ -232,19 +342,19 @@ mod tests {
         let stop = CancellationToken::new();
         let listening = tokio::spawn(token_cache.clone().listen(stop.clone()));
         until("somebody to listen", async || token_cache.remembered.lock().listening).await;
-        assert!(!knows(&token_cache, "a").await && !token_cache.has_any().await.unwrap());
+        assert!(!knows(&token_cache, "a").await && !token_cache.is_required().await.unwrap());
         let id = add(&store, "a").await;
-        until("the token to be known", async || knows(&token_cache, "a").await && token_cache.has_any().await.unwrap())
-            .await;
+        until("the token to be known", async || {
+            knows(&token_cache, "a").await && token_cache.is_required().await.unwrap()
+        })
+        .await;
         // For an hour; unless the change was heard of in between, and then the next time.
         let remembered =
             async || knows(&token_cache, "a").await && token_cache.remembered.lock().tokens.contains_key(&id);
         until("the token to be remembered", remembered).await;
         store.revoke_token(&id).await.unwrap();
-        until("the token to be gone", async || {
-            !knows(&token_cache, "a").await && !token_cache.has_any().await.unwrap()
-        })
-        .await;
+        until("the token to be gone", async || !knows(&token_cache, "a").await).await;
+        assert!(token_cache.is_required().await.unwrap(), "the end of the last token opens no server");
         stop.cancel();
         listening.await.unwrap();
     }
@@ -256,8 +366,8 @@ mod tests {
         token_cache.start_anew(true);
         let before = token_cache.remembered.lock().changes;
         token_cache.forget(&id);
-        token_cache.remember(before, LONG, |remembered, until| remembered.any = Some((true, until)));
-        assert!(token_cache.remembered.lock().any.is_none());
+        token_cache.remember(before, LONG, |remembered, until| remembered.required = Some((true, until)));
+        assert!(token_cache.remembered.lock().required.is_none());
     }
 
     #[tokio::test]
@@ -280,5 +390,50 @@ mod tests {
         let forged = TokenHash::from_bytes(&bytes).unwrap();
         assert_eq!(forged.id(), TokenHash::of("a").id());
         assert!(token_cache.find(&forged).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_store_that_lost_its_tokens_opens_no_server() {
+        use TokenRequirement::{Lifted, NeverSet, Required};
+        let store = EmbeddedStore::in_memory();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let token_cache = TokenCache::new(Arc::new(runtime.block_on(store).unwrap()));
+        for (said, required) in
+            [(NeverSet, false), (Required, true), (NeverSet, true), (Lifted, false), (NeverSet, false)]
+        {
+            assert_eq!(token_cache.note_requirement(said), required, "{said:?}");
+            assert_eq!(token_cache.was_open(), !required, "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_ends_with_each_of_those_with_which_it_was_made() {
+        for revoked in ["operator", "maker", "child"] {
+            let (store, token_cache) = token_cache().await;
+            let operator = add(&store, "operator").await;
+            let maker = add_by(&store, "maker", Some(operator)).await;
+            add_by(&store, "child", Some(maker)).await;
+            token_cache.start_anew(true);
+            let known = token_cache.find(&TokenHash::of("child")).await.unwrap().unwrap();
+            assert_eq!(known.makers.len(), 2);
+            let id = TokenHash::of(revoked).id();
+            store.revoke_token(&id).await.unwrap();
+            token_cache.forget(&id);
+            assert!(!knows(&token_cache, "child").await, "{revoked}");
+            tokio::time::timeout(Duration::from_secs(30), token_cache.ended(&known)).await.expect(revoked);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_ends_when_its_token_expires() {
+        let (store, token_cache) = token_cache().await;
+        let expires_in = Some(Duration::from_millis(50));
+        let new = NewToken { expires_in, ..new("a", None) };
+        assert!(matches!(store.add_token(&new).await.unwrap(), TokenAdded::Added(_)));
+        token_cache.start_anew(true);
+        // It may have expired already.
+        if let Some(known) = token_cache.find(&TokenHash::of("a")).await.unwrap() {
+            tokio::time::timeout(Duration::from_secs(30), token_cache.ended(&known)).await.expect("the end");
+        }
     }
 }

@@ -34,6 +34,12 @@ impl Tokens for RemoteStore {
         Ok(revoked)
     }
 
+    async fn lift_token_requirement(&self) -> Result<bool, StoreError> {
+        let question = Question::delete("/v1/tokens".into(), "lift the requirement of tokens");
+        let wire::RequirementLifted { lifted } = self.server.ask(question).await?;
+        Ok(lifted)
+    }
+
     async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
         const DOING: &str = "limit a token";
         let question = Question::put(format!("/v1/tokens/{id}/limits"), &limits, DOING);
@@ -71,6 +77,7 @@ mod tests {
             description: "d".into(),
             limits: TokenLimits::default(),
             expires_in: None,
+            made_by: None,
         }
     }
 

@@ -37,17 +37,24 @@ pub(crate) struct TenantPermit {
 }
 
 impl TenantLimiter {
-    /// Counts a request that comes with this token, whose tenant has these limits.
+    /// Counts a request of a client of this tenant, which has these limits. `None`: of a client for all tenants. The request
+    /// counts for each of `tokens`: the one that it brings, and those with which that was made.
     ///
     /// # Errors
-    /// It is one too many. It is told when to come again.
-    pub(crate) fn enter(&self, token: &Token, limits: TenantLimits) -> Result<TenantPermit, Problem> {
+    /// It is one too many. The problem says when to come again.
+    pub(crate) fn enter<'a>(
+        &self,
+        tokens: impl IntoIterator<Item = &'a Token>,
+        tenant: Option<&Name>,
+        limits: TenantLimits,
+    ) -> Result<TenantPermit, Problem> {
         let (mut used, now) = (self.0.lock(), Instant::now());
-        if let Some(rate) = token.limits.requests {
+        for token in tokens {
+            let Some(rate) = token.limits.requests else { continue };
             let counted = used.tokens.count(token.id.clone(), rate, now);
             counted.map_err(|wait| limited("the token's requests per second are used up", wait))?;
         }
-        let Some(tenant) = &token.tenant else { return Ok(TenantPermit { quota: self.clone(), tenant: None }) };
+        let Some(tenant) = tenant else { return Ok(TenantPermit { quota: self.clone(), tenant: None }) };
         if let Some(rate) = limits.requests_per_second.and_then(evenly) {
             let counted = used.tenants.count(tenant.clone(), rate, now);
             counted.map_err(|wait| limited("the tenant's requests per second are used up", wait))?;
@@ -110,7 +117,12 @@ mod tests {
             created_at: Timestamp::default(),
             expires_at: None,
             limits: TokenLimits::default(),
+            made_by: None,
         }
+    }
+
+    fn enter(limiter: &TenantLimiter, token: &Token, limits: TenantLimits) -> Result<TenantPermit, Problem> {
+        limiter.enter([token], token.tenant.as_ref(), limits)
     }
 
     fn at_once(most: u32) -> TenantLimits {
@@ -120,13 +132,13 @@ mod tests {
     #[test]
     fn so_many_requests_at_once_and_no_more() {
         let (quota, a, b) = (TenantLimiter::default(), token("a", Some("acme")), token("b", Some("acme")));
-        let first = quota.enter(&a, at_once(2)).unwrap();
-        let second = quota.enter(&b, at_once(2)).unwrap();
-        let refused = quota.enter(&b, at_once(2)).unwrap_err();
+        let first = enter(&quota, &a, at_once(2)).unwrap();
+        let second = enter(&quota, &b, at_once(2)).unwrap();
+        let refused = enter(&quota, &b, at_once(2)).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(COME_AGAIN)));
-        quota.enter(&token("c", Some("other")), at_once(1)).unwrap();
+        enter(&quota, &token("c", Some("other")), at_once(1)).unwrap();
         drop(first);
-        drop((quota.enter(&a, at_once(2)).unwrap(), second));
+        drop((enter(&quota, &a, at_once(2)).unwrap(), second));
         assert!(quota.0.lock().at_once.is_empty(), "nobody is remembered who asks for nothing");
     }
 
@@ -135,23 +147,39 @@ mod tests {
         let limits = TenantLimits { requests_per_second: Some(2), ..TenantLimits::default() };
         let quota = TenantLimiter::default();
         for text in ["a", "b"] {
-            quota.enter(&token(text, Some("acme")), limits).unwrap();
+            enter(&quota, &token(text, Some("acme")), limits).unwrap();
         }
         // Each with a token of its own. The first of them is one too many, unless half a second has passed meanwhile.
-        let refused = (0..1000).find_map(|n| quota.enter(&token(&n.to_string(), Some("acme")), limits).err());
+        let refused = (0..1000).find_map(|n| enter(&quota, &token(&n.to_string(), Some("acme")), limits).err());
         assert_eq!(refused.unwrap().code, Code::RateLimited);
-        quota.enter(&token("a", Some("other")), limits).unwrap();
+        enter(&quota, &token("a", Some("other")), limits).unwrap();
         for _ in 0..10 {
-            quota.enter(&token("d", None), limits).unwrap();
+            enter(&quota, &token("d", None), limits).unwrap();
         }
+    }
+
+    #[test]
+    fn tokens_that_were_made_with_a_token_share_its_rate() {
+        let one = NonZero::<u32>::MIN;
+        let limited = |text: &str| {
+            let requests = Some(Rate { per_second: one, burst: NonZero::new(5).unwrap() });
+            Token { limits: TokenLimits { requests, throttle: None }, ..token(text, Some("acme")) }
+        };
+        let (limiter, maker) = (TenantLimiter::default(), limited("maker"));
+        let ask = |n: usize| {
+            let child = limited(&n.to_string());
+            limiter.enter([&child, &maker], maker.tenant.as_ref(), TenantLimits::default()).map(drop)
+        };
+        let refused = (0..1000).find(|n| ask(*n).is_err());
+        assert!(refused.is_some_and(|first| first >= 5), "{refused:?}");
     }
 
     #[tokio::test]
     async fn an_answer_is_being_given_until_its_body_is_sent() {
         let (quota, a) = (TenantLimiter::default(), token("a", Some("acme")));
-        let response = quota.enter(&a, at_once(1)).unwrap().until_sent(Response::new(Body::from("x")));
-        assert!(quota.enter(&a, at_once(1)).is_err());
+        let response = enter(&quota, &a, at_once(1)).unwrap().until_sent(Response::new(Body::from("x")));
+        assert!(enter(&quota, &a, at_once(1)).is_err());
         response.into_body().collect().await.unwrap();
-        quota.enter(&a, at_once(1)).unwrap();
+        enter(&quota, &a, at_once(1)).unwrap();
     }
 }

@@ -70,15 +70,22 @@ impl Client {
         [Scope::Push, Scope::Work, Scope::Read].into_iter().try_for_each(|scope| self.may(scope))
     }
 
+    /// Does this for as long as the token is valid.
+    ///
+    /// # Errors
+    /// The token ended first: then the work was dropped.
+    pub(super) async fn while_valid<T>(&self, api: &Api, work: impl Future<Output = T>) -> Result<T, Refusal> {
+        api.state.auth.while_valid(&self.identity, work).await.ok_or(Refusal::unknown("invalid token"))
+    }
+
     /// The name by which it claims. Clients with one address and one token have one name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The limits of its token.
-    pub(super) fn throttle(&self) -> Option<(&TokenId, Throttle)> {
-        let token = self.identity.token()?;
-        Some((&token.id, token.limits.throttle?))
+    /// The limits of its token, and of those with which that was made.
+    pub(super) fn throttles(&self) -> impl Iterator<Item = (&TokenId, Throttle)> {
+        self.identity.tokens().filter_map(|token| Some((&token.id, token.limits.throttle?)))
     }
 }
 

@@ -23,10 +23,10 @@ const QUEUES: usize = 128;
 
 pub(super) async fn consume(State(api): State<Api>, context: QueuesContext) -> Result<Response, Refusal> {
     context.client.may(Scope::Work)?;
-    let counted = api.throttles().count(context.client.throttle(), Action::Consume, Instant::now())?;
+    let counted = api.throttles().count(context.client.throttles(), Action::Consume, Instant::now())?;
     let (request, count) = request(&context)?;
     let (tenant, lease) = (&context.tenant, request.lease);
-    let claimed = claims::claim(&api.state, request).await?;
+    let claimed = context.client.while_valid(&api, claims::claim(&api.state, request)).await??;
     if claimed.is_empty() {
         return Err(Refusal::NoJob);
     }

@@ -61,7 +61,7 @@ struct Terms {
 
 pub(super) async fn publish(State(api): State<Api>, context: RequestContext, headers: HeaderMap, body: Body) -> Answer {
     context.client.may(Scope::Push)?;
-    let counted = api.throttles().count(context.client.throttle(), Action::Produce, Instant::now())?;
+    let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
     let (terms, body) = one(&context.query, &headers, body).await?;
     let ids = push(&api, &context.queue, &terms, vec![body]).await?;
     counted.succeed();
@@ -92,7 +92,7 @@ pub(super) async fn publish_many(
     body: Body,
 ) -> Answer {
     context.client.may(Scope::Push)?;
-    let counted = api.throttles().count(context.client.throttle(), Action::Produce, Instant::now())?;
+    let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
     let terms = Terms::read(&context.query, &headers)?;
     let body = read(body, JOBS_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
     let terms = terms.with_attributes(&headers);

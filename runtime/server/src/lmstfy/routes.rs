@@ -64,7 +64,7 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
     let ip = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     let (method, path) = (request.method().clone(), format!("/api{}", request.uri().path()));
     let id = id::new_request();
-    let checked = check(&api, refuse_pages(&request), origin::check_host(&request)).await;
+    let checked = check(&api, refuse_pages(&request), origin::check_is_local(&request)).await;
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -86,7 +86,7 @@ async fn check(api: &Api, page: Result<(), Refusal>, host: Result<(), Problem>) 
         return Err(Refusal::NO_API);
     }
     page?;
-    if api.state.auth.minds_the_host().await { Ok(host?) } else { Ok(()) }
+    if api.state.auth.takes_local_requests_only().await { Ok(host?) } else { Ok(()) }
 }
 
 /// Sets the header by which lmstfy names every request.

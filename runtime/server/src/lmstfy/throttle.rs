@@ -34,8 +34,8 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct Counted {
     throttles: Throttles,
-    /// The token, the action and the end of the interval. `None` if there is no limit.
-    window: Option<(TokenId, Action, Instant)>,
+    /// For each limit, the token, the action and the end of the interval.
+    windows: Vec<(TokenId, Action, Instant)>,
 }
 
 impl Action {
@@ -48,25 +48,39 @@ impl Action {
 }
 
 impl Throttles {
-    /// Counts a request.
+    /// Counts a request for each of these limits.
     ///
     /// # Errors
-    /// The interval has had as many as the token allows.
-    pub(super) fn count(
+    /// The interval of one of them has had as many as the token allows.
+    pub(super) fn count<'a>(
         &self,
-        throttle: Option<(&TokenId, Throttle)>,
+        limits: impl IntoIterator<Item = (&'a TokenId, Throttle)>,
         action: Action,
         now: Instant,
     ) -> Result<Counted, Refusal> {
-        let counted = |window| Counted { throttles: self.clone(), window };
-        let Some((token, throttle)) = throttle else { return Ok(counted(None)) };
-        let most = match action {
-            Action::Produce => throttle.write,
-            Action::Consume => throttle.read,
-        };
-        if most == 0 {
-            return Ok(counted(None));
+        let mut counted = Counted { throttles: self.clone(), windows: Vec::new() };
+        for (token, throttle) in limits {
+            let most = match action {
+                Action::Produce => throttle.write,
+                Action::Consume => throttle.read,
+            };
+            if most > 0 {
+                let until = self.count_one(token, throttle, most, action, now)?;
+                counted.windows.push((token.clone(), action, until));
+            }
         }
+        Ok(counted)
+    }
+
+    /// Returns the end of the interval.
+    fn count_one(
+        &self,
+        token: &TokenId,
+        throttle: Throttle,
+        most: u32,
+        action: Action,
+        now: Instant,
+    ) -> Result<Instant, Refusal> {
         let mut windows = self.0.lock();
         if windows.len() >= FORGET_FROM {
             windows.retain(|_, window| window.until > now);
@@ -80,22 +94,24 @@ impl Throttles {
             return Err(Refusal::TooFast { action: action.as_str(), again_after: window.until - now });
         }
         window.count += 1;
-        Ok(counted(Some((token.clone(), action, window.until))))
+        Ok(window.until)
     }
 }
 
 impl Counted {
     pub(super) fn succeed(mut self) {
-        self.window = None;
+        self.windows.clear();
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let Some((token, action, until)) = self.window.take() else { return };
-        // The interval may be over, and another one begun.
-        if let Some(window) = self.throttles.0.lock().get_mut(&(token, action)).filter(|window| window.until == until) {
-            window.count = window.count.saturating_sub(1);
+        for (token, action, until) in std::mem::take(&mut self.windows) {
+            // The interval may be over, and another one begun.
+            let mut windows = self.throttles.0.lock();
+            if let Some(window) = windows.get_mut(&(token, action)).filter(|window| window.until == until) {
+                window.count = window.count.saturating_sub(1);
+            }
         }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
     if health {
         return next.run(request).await;
     }
-    let host = origin::check_host(&request);
-    if let (true, Err(problem)) = (state.auth.minds_the_host().await, host) {
+    let local = origin::check_is_local(&request);
+    if let (true, Err(problem)) = (state.auth.takes_local_requests_only().await, local) {
         return problem.into_response();
     }
     if !ours {
@@ -30,17 +30,19 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
     }
     let identity = match identify(&state.auth, request.headers()).await {
         // Monitoring must see that the store is unavailable.
-        Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::anybody()),
+        Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::Anybody),
         identity => identity,
     };
-    let pass = match identity {
-        Ok(identity) => state.enter(&identity).inspect(|_| _ = request.extensions_mut().insert(identity)),
-        Err(problem) => Err(problem),
+    let entered = identity.and_then(|identity| Ok((state.enter(&identity)?, identity)));
+    let (permit, identity) = match entered {
+        Ok(entered) => entered,
+        Err(problem) => return problem.into_response(),
     };
-    match pass {
-        Ok(None) => next.run(request).await,
-        Ok(Some(pass)) => pass.until_sent(next.run(request).await),
-        Err(problem) => problem.into_response(),
+    request.extensions_mut().insert(identity.clone());
+    let response = state.auth.answer_while_valid(identity, next.run(request)).await;
+    match permit {
+        Some(permit) => permit.until_sent(response),
+        None => response,
     }
 }
 

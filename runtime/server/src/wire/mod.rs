@@ -19,7 +19,7 @@ pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
     WorkerError,
 };
-pub(super) use token::{NewToken, NewTokenAnswer, Revoked, Tokens};
+pub(super) use token::{NewToken, NewTokenAnswer, RequirementLifted, Revoked, Tokens};
 
 /// The most jobs or ids in one request.
 pub(super) const BATCH: usize = 1000;

@@ -57,6 +57,12 @@ pub(crate) struct Revoked {
     pub(crate) revoked: bool,
 }
 
+/// `DELETE /v1/tokens`: false while there are tokens.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RequirementLifted {
+    pub(crate) lifted: bool,
+}
+
 impl From<&token::NewToken> for NewToken {
     fn from(new: &token::NewToken) -> Self {
         Self {
@@ -75,6 +81,6 @@ impl NewToken {
     /// The token, once its tenant and its text are known.
     pub(crate) fn hashed(self, tenant: Option<Name>, hash: TokenHash) -> token::NewToken {
         let Self { scopes, description, limits, expires_in, .. } = self;
-        token::NewToken { hash, tenant, scopes, description, limits, expires_in }
+        token::NewToken { hash, tenant, scopes, description, limits, expires_in, made_by: None }
     }
 }

@@ -7,7 +7,12 @@ pub(super) const APPLICATION: i32 = 0x476d_696c;
 
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
 /// continued.
-const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Who may come in.
 
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::sync::mpsc;
 
 use super::fault::{Done, Fault};
@@ -11,12 +11,12 @@ use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
-use gristmill_core::token::{NewToken, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits};
+use gristmill_core::token::{NewToken, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits, TokenRequirement};
 
 /// The columns of a token, in the order in which [`read`] reads them.
 macro_rules! token_columns {
     () => {
-        "SELECT id, tenant, scopes, description, created_at, expires_at, limits, hash FROM tokens "
+        "SELECT id, tenant, scopes, description, created_at, expires_at, limits, hash, made_by FROM tokens "
     };
 }
 
@@ -24,8 +24,8 @@ macro_rules! token_columns {
 const COUNT: &str = "SELECT count(*) FROM tokens WHERE tenant IS ?1";
 
 /// Stores a token.
-const ADD: &str = "INSERT INTO tokens (id, tenant, scopes, description, created_at, expires_at, limits, hash)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const ADD: &str = "INSERT INTO tokens (id, tenant, scopes, description, created_at, expires_at, limits, hash, made_by)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 /// Whether there is a token with this id.
 const EXISTS: &str = "SELECT 1 FROM tokens WHERE id = ?1";
@@ -36,14 +36,24 @@ const FIND: &str = concat!(token_columns!(), "WHERE id = ?1");
 /// A tenant's tokens, or all.
 const LIST: &str = concat!(token_columns!(), "WHERE tenant = ?1 OR ?1 IS NULL ORDER BY created_at, id");
 
-/// Removes a token.
-const REVOKE: &str = "DELETE FROM tokens WHERE id = ?1";
+/// Removes a token and those that were made with it.
+const REVOKE: &str = "WITH RECURSIVE gone (id) AS (
+                          SELECT id FROM tokens WHERE id = ?1
+                          UNION SELECT tokens.id FROM tokens JOIN gone ON tokens.made_by = gone.id)
+                      DELETE FROM tokens WHERE id IN (SELECT id FROM gone) RETURNING id";
 
 /// Replaces a token's limits.
 const LIMIT: &str = "UPDATE tokens SET limits = ?2 WHERE id = ?1";
 
-/// Whether there is any token.
-const ANY: &str = "SELECT EXISTS (SELECT 1 FROM tokens)";
+/// Whether there is any token, and what was said of tokens last.
+const REQUIREMENT: &str = "SELECT EXISTS (SELECT 1 FROM tokens),
+                                  (SELECT value FROM installation WHERE name = 'tokens')";
+
+/// Says whether tokens are required.
+const REQUIRE: &str = "INSERT INTO installation (name, value) VALUES ('tokens', ?1)
+                       ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+const REQUIRED: &str = "required";
+const LIFTED: &str = "lifted";
 
 #[async_trait]
 impl Tokens for EmbeddedStore {
@@ -69,8 +79,21 @@ impl Tokens for EmbeddedStore {
     async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {
         let id = id.clone();
         self.write("revoke a token", Weight::default(), move |work| {
-            let revoked = work.connection.prepare_cached(REVOKE)?.execute([id.as_str()])? > 0;
-            Ok(work.changed_if(revoked, &id))
+            let mut revoke = work.connection.prepare_cached(REVOKE)?;
+            let revoked: Vec<String> = revoke.query_map([id.as_str()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            work.tokens.extend(revoked.iter().filter_map(|id| id.parse().ok()));
+            Ok(!revoked.is_empty())
+        })
+        .await
+    }
+
+    async fn lift_token_requirement(&self) -> Result<bool, StoreError> {
+        self.write("lift the requirement of tokens", Weight::default(), |work| {
+            if requirement(work.connection)?.0 {
+                return Ok(false);
+            }
+            work.connection.prepare_cached(REQUIRE)?.execute([LIFTED])?;
+            Ok(true)
         })
         .await
     }
@@ -98,9 +121,14 @@ impl TokenLookup for EmbeddedStore {
         .await
     }
 
-    async fn has_tokens(&self) -> Result<bool, StoreError> {
+    async fn token_requirement(&self) -> Result<TokenRequirement, StoreError> {
         self.read("look for tokens", |connection, _| {
-            Ok(connection.prepare_cached(ANY)?.query_row([], |row| row.get(0))?)
+            Ok(match requirement(connection)? {
+                (true, _) => TokenRequirement::Required,
+                (false, None) => TokenRequirement::NeverSet,
+                (false, Some(said)) if said == LIFTED => TokenRequirement::Lifted,
+                (false, Some(_)) => TokenRequirement::Required,
+            })
         })
         .await
     }
@@ -120,11 +148,23 @@ impl Work<'_> {
     }
 }
 
+/// Whether there are tokens, and what was said of tokens last.
+fn requirement(connection: &Connection) -> Done<(bool, Option<String>)> {
+    Ok(connection.prepare_cached(REQUIREMENT)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
 fn add(work: &mut Work<'_>, new: &NewToken) -> Done<TokenAdded> {
     let token = new.stored_at(work.now());
     let (id, tenant) = (token.id.as_str(), token.tenant.as_ref().map(Name::as_str));
-    if work.connection.prepare_cached(EXISTS)?.query_row([id], |_| Ok(())).optional()?.is_some() {
+    let exists = |id: &str| work.connection.prepare_cached(EXISTS)?.query_row([id], |_| Ok(())).optional();
+    if exists(id)?.is_some() {
         return Ok(TokenAdded::Exists);
+    }
+    let made_by = token.made_by.as_ref().map(TokenId::as_str);
+    if let Some(maker) = made_by
+        && exists(maker)?.is_none()
+    {
+        return Ok(TokenAdded::MakerGone);
     }
     let there: i64 = work.connection.prepare_cached(COUNT)?.query_row([tenant], |row| row.get(0))?;
     if there >= limit(TOKENS_PER_TENANT) {
@@ -139,7 +179,9 @@ fn add(work: &mut Work<'_>, new: &NewToken) -> Done<TokenAdded> {
         token.expires_at.map(ms),
         json(&token.limits)?,
         new.hash.as_bytes(),
+        made_by,
     ])?;
+    work.connection.prepare_cached(REQUIRE)?.execute([REQUIRED])?;
     work.changed_if(true, &token.id);
     Ok(TokenAdded::Added(token))
 }
@@ -154,6 +196,7 @@ fn read(row: &Row<'_>) -> Done<(Token, TokenHash)> {
             created_at: at(row.get(4)?),
             expires_at: row.get::<_, Option<i64>>(5)?.map(at),
             limits: serde_json::from_str(row.get_ref(6)?.as_str()?)?,
+            made_by: row.get_ref(8)?.as_str_or_null()?.map(str::parse).transpose()?,
         };
         Ok((token, TokenHash::from_bytes(row.get_ref(7)?.as_blob()?)?))
     };

@@ -166,6 +166,11 @@ impl TokenKeys {
         [&self.base, "limits"].concat()
     }
 
+    /// STRING: whether requests need a token, [`REQUIRED`](super::tokens::REQUIRED) from the first one on.
+    pub(super) fn requirement(&self) -> String {
+        [&self.base, "requirement"].concat()
+    }
+
     /// SET of ids of a tenant's tokens, or of those that are for all tenants.
     pub(super) fn of(&self, tenant: Option<&Name>) -> String {
         match tenant {

@@ -42,6 +42,7 @@ pub(super) static SILENT_WORKERS: Script = script!("lua/silent_workers.lua");
 pub(super) static SWEEP: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/finish.lua", "lua/sweep.lua");
 pub(super) static IMPORT: Script = script!("lua/waiting.lua", "lua/insert.lua", "lua/import.lua");
 pub(super) static TOKEN_ADD: Script = script!("lua/token_add.lua");
+pub(super) static TOKEN_LIFT: Script = script!("lua/token_lift.lua");
 pub(super) static TOKEN_LIMIT: Script = script!("lua/token_limit.lua");
 pub(super) static TOKEN_REVOKE: Script = script!("lua/token_revoke.lua");
 

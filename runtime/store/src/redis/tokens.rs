@@ -1,6 +1,6 @@
 //! Who may come in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use redis::{Value, pipe};
@@ -9,15 +9,21 @@ use tokio::sync::mpsc;
 
 use super::clock::TimeReply;
 use super::keys::TokenKeys;
-use super::script::{Call, TOKEN_ADD, TOKEN_LIMIT, TOKEN_REVOKE};
+use super::script::{Call, TOKEN_ADD, TOKEN_LIFT, TOKEN_LIMIT, TOKEN_REVOKE};
 use super::store::RedisStore;
 use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
-use gristmill_core::token::{NewToken, Scope, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits};
+use gristmill_core::token::{
+    NewToken, Scope, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits, TokenRequirement,
+};
 
 /// Changes that may wait to be heard.
 const WAITING: usize = 1024;
+
+/// What [`TokenKeys::requirement`] holds.
+pub(super) const REQUIRED: &str = "required";
+const LIFTED: &str = "lifted";
 
 /// What is stored of a token and never changes. JSON, for people who look inside.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,6 +34,8 @@ struct Record {
     description: String,
     created_at_ms: Timestamp,
     expires_at_ms: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made_by: Option<TokenId>,
 }
 
 #[async_trait]
@@ -43,14 +51,18 @@ impl Tokens for RedisStore {
             description: token.description.clone(),
             created_at_ms: token.created_at,
             expires_at_ms: token.expires_at,
+            made_by: token.made_by.clone(),
         };
         let keys = self.token_keys();
-        let mut call = Call::new(&TOKEN_ADD, &[keys.all(), keys.limits(), keys.of(token.tenant.as_ref())]);
+        let of_tenant = keys.of(token.tenant.as_ref());
+        let mut call = Call::new(&TOKEN_ADD, &[keys.all(), keys.limits(), of_tenant, keys.requirement()]);
         call.arg(token.id.as_str()).arg(self.written(DOING, &record)?).arg(self.written(DOING, &token.limits)?);
-        call.arg(TOKENS_PER_TENANT).arg(keys.channel());
+        call.arg(TOKENS_PER_TENANT).arg(keys.channel()).arg(REQUIRED);
+        call.arg(token.made_by.as_ref().map_or("", TokenId::as_str));
         Ok(match self.link.run(DOING, vec![call]).await?.as_slice() {
             [Value::Int(1)] => TokenAdded::Added(token),
             [Value::Int(0)] => TokenAdded::Exists,
+            [Value::Int(-2)] => TokenAdded::MakerGone,
             _ => TokenAdded::TooMany,
         })
     }
@@ -74,17 +86,31 @@ impl Tokens for RedisStore {
         Ok(tokens)
     }
 
-    /// Two steps, because the script must know whose token it is, which never changes.
+    /// Several steps, because the script must know which tenant a token is of, and which tokens were made with it; neither
+    /// ever changes. Once a token is removed, none can be made with it, so those that were are looked for afterwards.
     async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {
         const DOING: &str = "revoke a token";
         let keys = self.token_keys();
-        let (record,): (Option<String>,) =
-            self.link.query(DOING, pipe().cmd("HGET").arg(keys.all()).arg(id.as_str())).await?;
-        let Some(record) = record else { return Ok(false) };
-        // Of one that cannot be read nobody knows whose it is; it goes all the same.
-        let tenant = serde_json::from_str::<Record>(&record).ok().and_then(|record| record.tenant);
-        let mut call = Call::new(&TOKEN_REVOKE, &[keys.all(), keys.limits(), keys.of(tenant.as_ref())]);
-        call.arg(id.as_str()).arg(keys.channel());
+        let (mut next, mut revoked) = (vec![id.clone()], false);
+        while !next.is_empty() {
+            let ids: Vec<_> = next.iter().map(TokenId::as_str).collect();
+            let (records,): (Vec<Option<String>>,) =
+                self.link.query(DOING, pipe().cmd("HMGET").arg(keys.all()).arg(&ids)).await?;
+            let calls = next.iter().zip(records).filter_map(|(id, record)| Some(revoke(&keys, id, &record?))).collect();
+            let replies = self.link.run(DOING, calls).await?;
+            revoked |= replies.contains(&Value::Int(1));
+            let (records,): (HashMap<String, String>,) =
+                self.link.query(DOING, pipe().cmd("HGETALL").arg(keys.all())).await?;
+            next = made_with(&next, &records);
+        }
+        Ok(revoked)
+    }
+
+    async fn lift_token_requirement(&self) -> Result<bool, StoreError> {
+        const DOING: &str = "lift the requirement of tokens";
+        let keys = self.token_keys();
+        let mut call = Call::new(&TOKEN_LIFT, &[keys.all(), keys.requirement()]);
+        call.arg(LIFTED);
         Ok(matches!(self.link.run(DOING, vec![call]).await?.as_slice(), [Value::Int(1)]))
     }
 
@@ -105,10 +131,17 @@ impl TokenLookup for RedisStore {
         Ok(found.pop().and_then(|(token, hash)| FoundToken::at(now, token, hash)))
     }
 
-    async fn has_tokens(&self) -> Result<bool, StoreError> {
+    async fn token_requirement(&self) -> Result<TokenRequirement, StoreError> {
         let keys = self.token_keys();
-        let (any,): (bool,) = self.link.query("look for tokens", pipe().cmd("EXISTS").arg(keys.all())).await?;
-        Ok(any)
+        let mut ask = pipe();
+        ask.atomic().cmd("EXISTS").arg(keys.all()).cmd("GET").arg(keys.requirement());
+        let (any, said): (bool, Option<String>) = self.link.query("look for tokens", &ask).await?;
+        Ok(match said.as_deref() {
+            _ if any => TokenRequirement::Required,
+            None => TokenRequirement::NeverSet,
+            Some(LIFTED) => TokenRequirement::Lifted,
+            Some(_) => TokenRequirement::Required,
+        })
     }
 
     /// Ends with its connection: what is said while there is none is heard by nobody.
@@ -165,8 +198,24 @@ impl RedisStore {
     }
 }
 
+/// A record that cannot be read names no tenant; its token goes all the same.
+fn revoke(keys: &TokenKeys, id: &TokenId, record: &str) -> Call {
+    let tenant = serde_json::from_str::<Record>(record).ok().and_then(|record| record.tenant);
+    let mut call = Call::new(&TOKEN_REVOKE, &[keys.all(), keys.limits(), keys.of(tenant.as_ref())]);
+    call.arg(id.as_str()).arg(keys.channel());
+    call
+}
+
+/// The tokens that were made with one of these.
+fn made_with(makers: &[TokenId], records: &HashMap<String, String>) -> Vec<TokenId> {
+    let maker = |record: &str| serde_json::from_str::<Record>(record).ok()?.made_by;
+    let children = records.iter().filter(|(_, record)| maker(record).is_some_and(|maker| makers.contains(&maker)));
+    children.filter_map(|(id, _)| id.parse().ok()).collect()
+}
+
 fn read(id: &TokenId, record: &str, limits: &str) -> serde_json::Result<(Token, TokenHash)> {
-    let Record { hash, tenant, scopes, description, created_at_ms, expires_at_ms } = serde_json::from_str(record)?;
+    let Record { hash, tenant, scopes, description, created_at_ms, expires_at_ms, made_by } =
+        serde_json::from_str(record)?;
     let token = Token {
         id: id.clone(),
         tenant,
@@ -175,6 +224,7 @@ fn read(id: &TokenId, record: &str, limits: &str) -> serde_json::Result<(Token, 
         created_at: created_at_ms,
         expires_at: expires_at_ms,
         limits: serde_json::from_str(limits)?,
+        made_by,
     };
     Ok((token, hash))
 }

@@ -51,7 +51,7 @@ async fn authenticate(State(accounts): State<Accounts>, request: Request, next: 
 /// The checks of all routes, as under `/api`. Nothing is logged here: paths have tokens in them.
 async fn receive(State(open): State<bool>, request: Request, next: Next) -> Response {
     // Without accounts, requests come from this machine only, by a name of this machine.
-    let host = if open { origin::check_host(&request) } else { Ok(()) };
+    let host = if open { origin::check_is_local(&request) } else { Ok(()) };
     let checked = refuse_pages(&request).and_then(|()| Ok(host?));
     let answer = async {
         match checked {

@@ -76,6 +76,7 @@ pub(super) async fn add(
             Ok((StatusCode::CREATED, Json(json!({ "token": text }))))
         }
         TokenAdded::Exists => Err(Refusal::bad("the token has already existed")),
+        TokenAdded::MakerGone => Err(Refusal::Internal),
         TokenAdded::TooMany => Err(Refusal::bad("the namespace has as many tokens as it may have")),
     }
 }
@@ -107,6 +108,7 @@ fn new_token(namespace: &str, query: &Query, pool_in_query: Option<&str>) -> Res
         description: description.to_owned(),
         limits: TokenLimits::default(),
         expires_in: None,
+        made_by: None,
     };
     Ok((new, text))
 }
