@@ -428,3 +428,18 @@ fn only_the_first_of_many_mistakes_are_shown() {
     assert_eq!(shown.matches("error: ").count(), 20);
     assert!(shown.ends_with("has 30 problems; the first 20 are shown"));
 }
+
+#[test]
+fn made_up_manifests_are_read_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests");
+    let bad = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let bad = bad.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    let mut known: Vec<_> = bad.map(|path| std::fs::read(path).unwrap()).collect();
+    known.push(std::fs::read(folder.join("../../../../gristmill.toml")).unwrap());
+    let known: Vec<&[u8]> = known.iter().map(Vec::as_slice).collect();
+    gristmill_fuzz::check("manifest", &known, |input| {
+        let read = Manifest::parse(&String::from_utf8_lossy(input), Path::new("gristmill.toml"));
+        read.map(|manifest| manifest.topics.len())
+            .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+    });
+}

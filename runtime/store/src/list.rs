@@ -200,4 +200,22 @@ mod tests {
             assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
         }
     }
+
+    #[test]
+    fn made_up_cursors_read_as_they_are_written() {
+        let known: [&[u8]; 5] = [
+            b"ready:low:17:j0:0:j1:1",
+            b"dead:normal:1795176245006.5:j1:0",
+            b"near~ready",
+            b"near~delayed:normal:0:j:3",
+            b"running:high:-inf:x:0",
+        ];
+        gristmill_fuzz::check("cursor", &known, |input| {
+            let read: Result<Cursor, BadCursor> = String::from_utf8_lossy(input).parse();
+            if let Ok(cursor) = &read {
+                assert_eq!(cursor.to_string().parse::<Cursor>().as_ref(), Ok(cursor));
+            }
+            read.map(|cursor| (cursor.place, cursor.stage.is_some(), cursor.jobs.len()))
+        });
+    }
 }

@@ -318,4 +318,27 @@ mod tests {
         }
         assert_eq!(pattern("https://A.example.:443").to_string(), "a.example");
     }
+
+    #[test]
+    fn made_up_patterns_never_match_more_than_they_cover() {
+        let known: [&[u8]; 6] = [
+            b"*.example.com https://a.example.com/x",
+            b"http://[::1]:8080 http://[::1]:8080/",
+            b"10.0.0.1 https://10.0.0.1",
+            b"http://*:* http://b\xc3\xbc.de./",
+            b"a.b:443 https://user@a.b:443/?q#f",
+            b"xn--bcher-kva.example https://B\xc3\xbccher.example",
+        ];
+        gristmill_fuzz::check("http-pattern", &known, |input| {
+            let text = String::from_utf8_lossy(input);
+            let (pattern, url) = text.split_once(' ').unwrap_or((&text, "https://example.com"));
+            let pattern: Result<HostPattern, BadPattern> = pattern.parse();
+            let url = Url::parse(url);
+            let (Ok(pattern), Ok(url)) = (&pattern, &url) else { return (pattern.is_ok(), url.is_ok(), false) };
+            let all: HostPattern = format!("{}://*:*", pattern.scheme.name()).parse().unwrap();
+            assert!(all.covers(pattern));
+            assert!(!pattern.matches(url) || all.matches(url));
+            (true, url.has_host(), pattern.matches(url))
+        });
+    }
 }

@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::guest::{component, foreign, handler};
+use super::guest::{component, core_module as core_handler, foreign, handler};
 use super::{attempt, load, sandbox, settings};
-use crate::{CompilerProcess, CompilerSettings, LoadError, Sandbox, SandboxSettings, engine};
+use crate::validate::{Kind, validate};
+use crate::{CompilerProcess, CompilerSettings, LoadError, Sandbox, SandboxSettings, core_module, engine};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::topic::Limits;
 
@@ -153,4 +154,14 @@ async fn a_self_test_can_fail_in_every_way() {
         assert_says(&component.self_test(&limits).await.unwrap_err(), &[text]);
     }
     assert_eq!(load(&with_check("(i32.const 0)")).await.self_test(&limits).await, Ok(()));
+}
+
+#[test]
+fn made_up_components_are_validated_or_refused() {
+    let (small, module) = (handler("", "(call $done)"), core_handler("", "(call $done)"));
+    gristmill_fuzz::check("component", &[&small, &module, b"\0asm", b"(module)"], |input| {
+        let kind = validate(input, 1 << 20).map_err(|error| error.to_string());
+        let encoded = (kind == Ok(Kind::CoreModule)).then(|| core_module::into_component(input).map(|_| ()));
+        (kind, encoded)
+    });
 }

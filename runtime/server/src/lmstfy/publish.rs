@@ -260,4 +260,20 @@ mod tests {
         assert_eq!(terms("delay=30&ttl=30"), Some(Duration::from_millis(1)));
         assert_eq!(terms("delay=30&ttl=0"), None);
     }
+
+    #[test]
+    fn made_up_queries_are_refused_or_become_jobs_within_the_rules() {
+        let known: [&[u8]; 3] =
+            [b"delay=4294967295&ttl=0&tries=65535", b"ttl=60&delay=60", b"tries=1&tries=0&delay=%2B1"];
+        let queue = Queue { name: "mail".into(), topic: "acme/mail".parse().unwrap() };
+        gristmill_fuzz::check("lmstfy-query", &known, |input| {
+            let query = Query::parse(&String::from_utf8_lossy(input)).with_form(input);
+            let terms = Terms::read(&query, &HeaderMap::new());
+            let job = terms.as_ref().ok().map(|terms| terms.job(&queue, None, Vec::new()).unwrap());
+            if let Some(NewJob { spec, due: Due::After(delay) }) = &job {
+                assert!(*delay <= LONGEST && spec.ttl.is_none_or(|ttl| ttl <= LONGEST));
+            }
+            job.map(|job| (job.due == Due::Now, job.spec.ttl.is_some()))
+        });
+    }
 }

@@ -141,4 +141,21 @@ mod tests {
             assert!(read(&tenant, bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn made_up_leases_are_refused_or_name_a_pull_worker() {
+        let whole = write(&claim());
+        let known = URL_SAFE_NO_PAD.decode(&whole).unwrap();
+        gristmill_fuzz::check("lease", &[&known, whole.as_bytes()], |input| {
+            // Both as the text itself, and as what is in it.
+            let inside = read(&"acme".parse().unwrap(), &URL_SAFE_NO_PAD.encode(input));
+            let outside = read(&"acme".parse().unwrap(), &String::from_utf8_lossy(input));
+            [inside, outside].map(|read| {
+                let Ok(lease) = read else { return None };
+                assert_eq!(lease.claim.lease.topic.tenant.as_str(), "acme");
+                assert!(lease.claim.lease.worker.pull_name().is_some());
+                Some((lease.keep_result, lease.claim.job.spec.unique.is_some()))
+            })
+        });
+    }
 }

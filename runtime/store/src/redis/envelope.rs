@@ -238,4 +238,24 @@ mod tests {
         assert_eq!((job.spec.body.data.as_slice(), job.due_at.as_millis()), (&b"garbage"[..], 1_795_176_246_000));
         assert_eq!(placeholder(&full().topic, id(), b"x").spec.body.data, b"x");
     }
+
+    #[test]
+    fn made_up_stored_jobs_are_read_or_shown_as_they_are() {
+        let stored = stamped(&write(&full()).unwrap());
+        let plain = stamped(&write(&JobSpec::new("acme/mail".parse().unwrap(), Payload::default())).unwrap());
+        gristmill_fuzz::check("stored-job", &[&stored, &plain, b"", &[0; 16]], |input| {
+            let topic = topic(&tenant(), input).unwrap();
+            let job = read(&tenant(), id(), input);
+            match &job {
+                // A job that is stored again, for example when it moves, keeps its body. Only times beyond all bounds are cut.
+                Ok(job) => {
+                    let again = |job| read(&tenant(), id(), &write_stored(job).unwrap()).unwrap();
+                    let (once, twice) = (again(job), again(&again(job)));
+                    assert_eq!((&once.spec.body, &once), (&job.spec.body, &twice));
+                }
+                Err(_) => assert_eq!(show(&topic, id(), input).spec.topic, topic),
+            }
+            job.map(|job| (job.spec.priority, job.spec.unique.is_some())).map_err(|error| error.to_string())
+        });
+    }
 }

@@ -1,0 +1,121 @@
+//! Feeds made-up inputs to what reads bytes from outside: a parser must refuse what it does not understand, and never panic.
+//!
+//! A target is a unit test beside the parser, which calls [`check`] with known good inputs. Inputs are made by changing those. A
+//! target answers with what it made of an input, in words or as a number; an input with a new answer is kept and changed further, so
+//! that a run gets deeper into the parser than chance alone. It works on the stable compiler, without instrumentation.
+//!
+//! `GRISTMILL_FUZZ_INPUTS` is the number of inputs of each target (3,000 if not set, for a test run), `GRISTMILL_TEST_SEED` repeats a
+//! run. `scripts/fuzz.sh` runs all targets for long.
+
+mod mutate;
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fastrand::Rng;
+
+const INPUTS: &str = "GRISTMILL_FUZZ_INPUTS";
+const SEED: &str = "GRISTMILL_TEST_SEED";
+/// Inputs with new answers that are kept in a run.
+const KEPT: usize = 4_096;
+
+/// Calls `target` with each input of its corpus and with changed ones.
+///
+/// The corpus is `known` and the files of `tests/fuzz/corpus/NAME`, where inputs that once failed are kept. `target` answers with what it
+/// made of the input: the more it tells apart, the deeper a run gets. It checks what holds of every input by asserting it.
+///
+/// # Panics
+/// When `target` does, after writing the input to `target/fuzz/NAME`.
+pub fn check<A: Debug>(name: &str, known: &[&[u8]], target: impl Fn(&[u8]) -> A) {
+    let inputs = number(INPUTS).unwrap_or(3_000);
+    check_with(name, known, inputs, number(SEED).unwrap_or_else(|| fastrand::u64(..)), target);
+}
+
+fn check_with<A: Debug>(name: &str, known: &[&[u8]], inputs: u64, seed: u64, target: impl Fn(&[u8]) -> A) {
+    println!("{name}: {SEED}={seed}");
+    let mut random = Rng::with_seed(seed);
+    let mut corpus: Vec<Vec<u8>> = known.iter().map(|input| input.to_vec()).chain(kept_files(name)).collect();
+    let mut answers: HashSet<String> = corpus.iter().map(|input| answer(name, input, &target)).collect();
+    let began = Instant::now();
+    for _ in 0..inputs {
+        let input = mutate::mutate(&corpus, &mut random);
+        if answers.insert(answer(name, &input, &target)) && corpus.len() < KEPT {
+            corpus.push(input);
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{name}: {inputs} inputs in {seconds:.1} s, {} different answers, no panic", answers.len());
+}
+
+fn answer<A: Debug>(name: &str, input: &[u8], target: &impl Fn(&[u8]) -> A) -> String {
+    match catch_unwind(AssertUnwindSafe(|| target(input))) {
+        Ok(answer) => without_quotes(&format!("{answer:?}")),
+        Err(panic) => {
+            println!("{name}: the input that failed is {}", keep(name, input).display());
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// What an error quotes of the input, and its positions, would make every input a new one.
+fn without_quotes(answer: &str) -> String {
+    let unquoted = answer.split('`').step_by(2).flat_map(str::chars);
+    unquoted.filter(|character| character.is_ascii_alphabetic()).take(120).collect()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn kept_files(name: &str) -> Vec<Vec<u8>> {
+    let Ok(files) = fs::read_dir(here().join("corpus").join(name)) else { return Vec::new() };
+    files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
+fn keep(name: &str, input: &[u8]) -> PathBuf {
+    let folder = here().join("../../target/fuzz").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join(format!("{:016x}", fastrand::u64(..)));
+    fs::write(&file, input).unwrap();
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_finds_a_rare_panic_and_keeps_its_input() {
+        // Three steps deep: only inputs that got a new answer on the way lead there.
+        let target = |input: &[u8]| {
+            let depth = b"abc".iter().enumerate().take_while(|(at, byte)| input.get(*at) == Some(byte)).count();
+            assert!(depth < 3, "found");
+            "x".repeat(depth)
+        };
+        let folder = here().join("../../target/fuzz/planted");
+        let _ = fs::remove_dir_all(&folder);
+        let run = catch_unwind(|| check_with("planted", &[b"zzz"], 1_000_000, 7, target));
+        assert!(run.is_err(), "a million inputs did not find it");
+        let kept = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        assert!(fs::read(kept.path()).unwrap().starts_with(b"abc"));
+    }
+
+    #[test]
+    fn a_seed_makes_the_same_inputs_again() {
+        let run = || {
+            let inputs = std::cell::RefCell::new(Vec::new());
+            check_with("seeded", &[b"{}"], 100, 3, |input| inputs.borrow_mut().push(input.to_vec()));
+            inputs.into_inner()
+        };
+        assert_eq!(run(), run());
+    }
+}
