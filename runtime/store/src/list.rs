@@ -99,6 +99,20 @@ impl Cursor {
         Self { place, stage, line: Priority::High, number: 0.0, jobs: Vec::new() }
     }
 
+    /// What a list within one store begins behind: nothing for a cursor of several stores that are no more, so that the list
+    /// begins at the front again.
+    ///
+    /// # Errors
+    /// Why the cursor leads to no jobs of this place.
+    pub(super) fn within_one_store(after: Option<&Self>, place: StateFilter) -> Result<Option<&Self>, String> {
+        match after {
+            Some(after) if after.place != place => {
+                Err(format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str()))
+            }
+            after => Ok(after.filter(|after| after.stage.is_none())),
+        }
+    }
+
     pub fn place(&self) -> StateFilter {
         self.place
     }

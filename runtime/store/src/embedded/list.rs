@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-use super::fault::Done;
+use super::fault::{Done, Fault};
 use super::inspect::state;
 use super::row::{Known, job_columns, limit as limited, running_jobs, show_job};
 use super::store::EmbeddedStore;
@@ -60,13 +60,9 @@ impl ListJobs for EmbeddedStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let (topic, after, limit) = (topic.clone(), after.cloned(), limit.min(PAGE_JOBS));
-        if let Some(after) = after.as_ref().filter(|after| after.place != place) {
-            let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
-            return Err(self.told(super::fault::Fault::Refused(problem), DOING));
-        }
-        // One of several stores that are no more: from the front again.
-        let after = after.filter(|after| after.stage.is_none());
+        let after = Cursor::within_one_store(after, place);
+        let after = after.map_err(|problem| self.told(Fault::Refused(problem), DOING))?.cloned();
+        let (topic, limit) = (topic.clone(), limit.min(PAGE_JOBS));
         self.read(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use redis::{RedisResult, Value};
+use redis::RedisResult;
 
 use super::keys::Keys;
 use super::reply::Reply;
-use super::script::{ACK, Call};
+use super::script::{Call, script};
 use super::settle::Placed;
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::{Settled, Settlement};
@@ -29,7 +29,7 @@ impl RedisStore {
             keys.priorities(),
             keys.cancelled(),
         ];
-        let mut call = Call::new(&ACK, &names);
+        let mut call = Call::new(script!("finish.lua", "ack.lua"), &names);
         call.arg(worker.as_str());
         for group in part.chunk_by(|(_, one), (_, next)| group(one) == group(next)) {
             let Some((topic, delivery)) = group.first().map(|(_, ack)| self::group(ack)) else { continue };
@@ -85,8 +85,7 @@ pub(super) fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
 }
 
 /// `jobs`: how many the call named.
-pub(super) fn read_lost(reply: Value, jobs: usize) -> RedisResult<Vec<Settled>> {
-    let mut lost = Reply::new(reply)?;
+pub(super) fn read_lost(mut lost: Reply, jobs: usize) -> RedisResult<Vec<Settled>> {
     let mut settled = vec![Settled::Done; jobs];
     while !lost.is_empty() {
         let place = usize::try_from(lost.number()?).unwrap_or(usize::MAX);

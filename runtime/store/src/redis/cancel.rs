@@ -1,12 +1,11 @@
 //! Cancel: jobs that nobody wants any more.
 
 use async_trait::async_trait;
-use redis::{Value, pipe};
+use redis::pipe;
 
 use super::envelope;
 use super::keys::Keys;
-use super::reply::Reply;
-use super::script::{CANCEL, Call, FORGET_TOPIC, PAUSE};
+use super::script::{Call, script};
 use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
 use crate::clock::wait_ms;
 use crate::{Cancelled, Control, StoreError};
@@ -44,8 +43,7 @@ impl Control for RedisStore {
             if unwanted.is_empty() {
                 continue;
             }
-            let reply = self.link.run(DOING, vec![self.cancel_call(&keys, &unwanted)]).await?.pop().unwrap_or_default();
-            let mut reply = Reply::new(reply).map_err(self.misread(DOING))?;
+            let mut reply = self.reply(DOING, self.cancel_call(&keys, &unwanted)).await?;
             for job in unwanted {
                 let answer = match reply.number().map_err(self.misread(DOING))? {
                     1 => Cancelled::Gone,
@@ -62,20 +60,18 @@ impl Control for RedisStore {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));
-        let mut call = Call::new(&PAUSE, &names);
+        let mut call = Call::new(script!("waiting.lua", "pause.lua"), &names);
         call.arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
-        let replies = self.link.run("pause a topic", vec![call]).await?;
-        Ok(matches!(replies.as_slice(), [Value::Int(1)]))
+        self.is_one("pause a topic", call).await
     }
 
     async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.turns(), keys.strays(&topic.topic)]);
-        let mut call = Call::new(&FORGET_TOPIC, &names);
+        let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
         call.arg(topic.topic.as_str());
-        let replies = self.link.run("forget a topic", vec![call]).await?;
-        Ok(matches!(replies.as_slice(), [Value::Int(1)]))
+        self.is_one("forget a topic", call).await
     }
 }
 
@@ -86,7 +82,7 @@ impl RedisStore {
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()];
         let mut names = keys.with_rows(more, topics.0.iter().copied());
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
-        let mut call = Call::new(&CANCEL, &names);
+        let mut call = Call::new(script!("waiting.lua", "finish.lua", "cancel.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {
             let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);

@@ -13,7 +13,7 @@ use super::error::unexpected;
 use super::keys::Keys;
 use super::record::read_failure;
 use super::reply::Reply;
-use super::script::{CLAIM, Call};
+use super::script::{Call, script};
 use super::store::{RedisStore, by_tenant};
 use crate::clock::wait_ms;
 use crate::prelude::*;
@@ -101,7 +101,7 @@ impl RedisStore {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
         }
-        let mut call = Call::new(&CLAIM, &names);
+        let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
         call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS);
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));

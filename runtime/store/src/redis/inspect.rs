@@ -8,8 +8,7 @@ use redis::pipe;
 use super::envelope;
 use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
-use super::reply::Reply;
-use super::script::{Call, DELETE_DEAD, RESPAWN};
+use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::{DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
@@ -150,7 +149,7 @@ impl DeadJobs for RedisStore {
             let mut names = keys.with_rows([], [&topic.topic]);
             names.extend([keys.claims(), keys.failures()]);
             names.extend(ids.iter().map(|id| keys.result(id)));
-            let mut call = Call::new(&RESPAWN, &names);
+            let mut call = Call::new(script!("waiting.lua", "insert.lua", "respawn.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
@@ -174,7 +173,7 @@ impl DeadJobs for RedisStore {
         ];
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut call = Call::new(&DELETE_DEAD, &names);
+            let mut call = Call::new(script!("finish.lua", "delete_dead.lua"), &names);
             call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             answers.extend(self.yes_or_no("delete dead jobs", call).await?);
         }
@@ -223,11 +222,6 @@ impl RedisStore {
             job: id.to_string(),
             problem: problem.to_string(),
         })
-    }
-
-    pub(super) async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
-        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
-        Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(doing))
     }
 }
 

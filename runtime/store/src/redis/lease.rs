@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Value, pipe};
+use redis::pipe;
 
 use super::envelope;
-use super::reply::Reply;
-use super::script::{CHECKPOINT, Call, EXTEND};
-use super::store::{RedisStore, SCRIPT_JOBS, by_tenant, in_order};
+use super::run::{Part, positions};
+use super::script::{Call, script};
+use super::store::{RedisStore, SCRIPT_JOBS, by_tenant};
 use crate::clock::wait_ms;
 use crate::{Leases, StoreError};
 use gristmill_core::job::{JobId, Lease, Name, WorkerId};
@@ -17,34 +17,27 @@ use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 #[async_trait]
 impl Leases for RedisStore {
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
-        const DOING: &str = "extend leases";
-        let mut answers = Vec::with_capacity(leases.len());
+        let mut parts = Vec::new();
         for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
             let keys = self.keys(tenant);
             let names = [keys.claims(), keys.leases()];
-            let calls = group.chunks(SCRIPT_JOBS).map(|part| {
-                let mut call = Call::new(&EXTEND, &names);
+            for part in group.chunks(SCRIPT_JOBS) {
+                let mut call = Call::new(script!("extend.lua"), &names);
                 call.arg(self.now_argument()).arg(wait_ms(lease));
                 for (_, lease) in part {
                     call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str());
                 }
-                call
-            });
-            let replies = self.link.run(DOING, calls.collect()).await?;
-            for (part, reply) in group.chunks(SCRIPT_JOBS).zip(replies) {
-                let held = Reply::new(reply).and_then(Reply::yes_or_no).map_err(self.misread(DOING))?;
-                answers.extend(part.iter().map(|(place, _)| *place).zip(held));
+                parts.push(Part { call, positions: positions(part), read: |reply, _| reply.yes_or_no() });
             }
         }
-        Ok(in_order(answers))
+        self.run_parts("extend leases", parts).await
     }
 
     async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let keys = self.keys(&lease.topic.tenant);
-        let mut call = Call::new(&CHECKPOINT, &[keys.claims(), keys.checkpoints()]);
+        let mut call = Call::new(script!("checkpoint.lua"), &[keys.claims(), keys.checkpoints()]);
         call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str()).arg(state);
-        let replies = self.link.run("save a checkpoint", vec![call]).await?;
-        Ok(matches!(replies.as_slice(), [Value::Int(1)]))
+        self.is_one("save a checkpoint", call).await
     }
 
     /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use redis::{RedisResult, Value, pipe};
+use redis::{RedisResult, pipe};
 
 use super::claim::job_id;
 use super::envelope;
@@ -12,7 +12,7 @@ use super::inspect::parse_claim;
 use super::keys::Keys;
 use super::record::read_failure;
 use super::reply::Reply;
-use super::script::{Call, LIST_LINE, LIST_RUNNING, LIST_SORTED, OLDEST, Script};
+use super::script::{Call, Script, script};
 use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
 use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
@@ -39,12 +39,9 @@ impl ListJobs for RedisStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        if let Some(after) = after.filter(|after| after.place != place) {
-            let problem = format!("a cursor of {} jobs leads to no {} ones", after.place.as_str(), place.as_str());
-            return Err(self.refused(DOING, anyhow::Error::msg(problem)));
-        }
-        // One of several stores that are no more: from the front again.
-        let (after, limit) = (after.filter(|after| after.stage.is_none()), limit.min(PAGE_JOBS));
+        let after = Cursor::within_one_store(after, place);
+        let after = after.map_err(|problem| self.refused(DOING, anyhow::Error::msg(problem)))?;
+        let limit = limit.min(PAGE_JOBS);
         match place {
             _ if limit == 0 => Ok(Page { jobs: Vec::new(), next: after.cloned() }),
             StateFilter::Ready => self.list_ready(topic, after, limit).await,
@@ -62,13 +59,18 @@ impl RedisStore {
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
             let after = after.filter(|after| after.line == line);
-            let mut call = page_call(&LIST_LINE, &keys, keys.ready(line, &topic.topic), limit - page.jobs.len());
+            let mut call = page_call(
+                script!("list.lua", "list_line.lua"),
+                &keys,
+                keys.ready(line, &topic.topic),
+                limit - page.jobs.len(),
+            );
             call.arg(format!("{}", after.map_or(0.0, |after| after.number)));
             let mut anchors = after.map_or_else(Vec::new, |after| after.jobs.clone());
             for (id, deliveries) in &anchors {
                 call.arg(id.as_str()).arg(*deliveries);
             }
-            let mut reply = self.one_reply(call).await?;
+            let mut reply = self.reply(DOING, call).await?;
             let mut read = || -> RedisResult<_> {
                 let (end, more) = (reply.number()?, reply.number()? == 1);
                 let (mut jobs, mut listed) = (reply.array()?, Vec::new());
@@ -110,13 +112,13 @@ impl RedisStore {
             StateFilter::Dead => (keys.dead(&topic.topic), "down"),
             _ => (keys.delayed(&topic.topic), "up"),
         };
-        let mut call = page_call(&LIST_SORTED, &keys, key, limit);
+        let mut call = page_call(script!("list.lua", "list_sorted.lua"), &keys, key, limit);
         call.arg(direction);
         match after.and_then(|after| Some((after.number, after.last()?))) {
             Some((score, last)) => call.arg(score.to_string()).arg(last.as_str()),
             None => call.arg("").arg(""),
         };
-        let mut reply = self.one_reply(call).await?;
+        let mut reply = self.reply(DOING, call).await?;
         let mut read = || -> RedisResult<Page> {
             let (more, mut jobs) = (reply.number()? == 1, reply.array()?);
             let (mut page, mut score) = (Page::default(), 0.0);
@@ -151,10 +153,10 @@ impl RedisStore {
             }
             let some = ids.iter().skip(looked).take(SCRIPT_JOBS.min(limit));
             let names = [keys.jobs(), keys.claims(), keys.failures(), keys.leases(), keys.cancelled()];
-            let mut call = Call::new(&LIST_RUNNING, &names);
+            let mut call = Call::new(script!("list.lua", "list_running.lua"), &names);
             call.arg(limit - page.jobs.len()).arg(PAGE_BYTES);
             call.arg(some.map(JobId::as_str).collect::<Vec<_>>());
-            let mut reply = self.one_reply(call).await?;
+            let mut reply = self.reply(DOING, call).await?;
             let mut read = || -> RedisResult<usize> {
                 let (count, mut jobs) = (reply.number()?, reply.array()?);
                 while !jobs.is_empty() {
@@ -212,7 +214,7 @@ impl RedisStore {
             for topic in topics {
                 names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
             }
-            let mut reply = self.one_reply(Call::new(&OLDEST, &names)).await?;
+            let mut reply = self.reply(DOING, Call::new(script!("oldest.lua"), &names)).await?;
             let mut read = || -> RedisResult<()> {
                 for _ in topics {
                     let heads = [reply.text()?, reply.text()?, reply.text()?];
@@ -224,11 +226,6 @@ impl RedisStore {
             read().map_err(self.misread(DOING))?;
         }
         Ok(oldest)
-    }
-
-    async fn one_reply(&self, call: Call) -> Result<Reply, StoreError> {
-        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or(Value::Nil);
-        Reply::new(reply).map_err(self.misread(DOING))
     }
 }
 

@@ -9,8 +9,7 @@ use redis::pipe;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
-use super::reply::Reply;
-use super::script::{Call, MIGRATE, POLL_RAW};
+use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
 use crate::{Migrated, PendingWork, Schedule, StoreError};
 use gristmill_core::job::{Name, TopicId};
@@ -94,7 +93,7 @@ impl RedisStore {
         for topic in topics {
             names.extend(keys.row(topic));
         }
-        let mut call = Call::new(&POLL_RAW, &names);
+        let mut call = Call::new(script!("waiting.lua", "poll_raw.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for topic in topics {
             call.arg(topic.as_str());
@@ -126,11 +125,10 @@ impl RedisStore {
         if topics.is_empty() || limit == 0 {
             return Ok(0);
         }
-        let mut call = Call::new(&MIGRATE, &keys.with_rows([], topics));
+        let mut call = Call::new(script!("waiting.lua", "migrate.lua"), &keys.with_rows([], topics));
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
         call.arg(topics.iter().map(Name::as_str).collect::<Vec<_>>());
-        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
-        let moved = Reply::new(reply).and_then(|mut reply| reply.integer()).map_err(self.misread(DOING))?;
+        let moved = self.reply(DOING, call).await?.integer().map_err(self.misread(DOING))?;
         Ok(usize::try_from(moved).unwrap_or(0))
     }
 }

@@ -24,6 +24,7 @@ mod push;
 mod reap;
 mod record;
 mod reply;
+mod run;
 mod script;
 mod settle;
 mod signals;

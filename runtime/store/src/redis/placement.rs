@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Value, pipe};
+use redis::pipe;
 
 use super::keys::{mover, placements};
-use super::script::{Call, LOCK_MOVE, SET_PLACEMENT};
+use super::script::{Call, script};
 use super::store::RedisStore;
 use crate::clock::wait_ms;
 use crate::{Placement, PlacementRegistry, StoreError};
@@ -32,20 +32,14 @@ impl PlacementRegistry for RedisStore {
     async fn write_placement(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError> {
         const DOING: &str = "write where a tenant lives";
         let record = serde_json::to_string(placement).map_err(|error| self.refused(DOING, error))?;
-        let mut call = Call::new(&SET_PLACEMENT, &[placements(&self.prefix)]);
+        let mut call = Call::new(script!("set_placement.lua"), &[placements(&self.prefix)]);
         call.arg(tenant.as_str()).arg(placement.generation).arg(record);
         self.is_one(DOING, call).await
     }
 
     async fn lock_move(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let mut call = Call::new(&LOCK_MOVE, &[mover(&self.prefix, tenant)]);
+        let mut call = Call::new(script!("lock_move.lua"), &[mover(&self.prefix, tenant)]);
         call.arg(driver.as_str()).arg(wait_ms(lease));
         self.is_one("say who moves a tenant", call).await
-    }
-}
-
-impl RedisStore {
-    async fn is_one(&self, doing: &'static str, call: Call) -> Result<bool, StoreError> {
-        Ok(self.link.run(doing, vec![call]).await? == [Value::Int(1)])
     }
 }

@@ -7,36 +7,33 @@ use super::envelope;
 use super::error::unexpected;
 use super::keys::Keys;
 use super::reply::Reply;
-use super::script::{Call, PUSH};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
-use crate::batch::{Weight, parts};
+use super::run::{Part, positions};
+use super::script::{Call, script};
+use super::store::{Numbered, RedisStore, SCRIPT, by_tenant};
+use crate::batch::{Weight, parts as cut};
 use crate::clock::{point_ms, wait_ms};
 use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 
 const DOING: &str = "push jobs";
 
-/// A job, its place in the batch, and its envelope.
-type Packed<'a> = (usize, &'a NewJob, Vec<u8>);
+/// A job's position in the batch, the job, and its envelope.
+type Packed<'a> = (usize, (&'a NewJob, Vec<u8>));
 
 #[async_trait]
 impl Push for RedisStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        let mut answers = Vec::with_capacity(jobs.len());
+        let mut parts = Vec::new();
         for (tenant, group) in by_tenant(jobs, |job| &job.spec.topic.tenant) {
             let keys = self.keys(tenant);
-            let packed = group.into_iter().map(|(place, job)| Ok((place, job, self.pack(DOING, job)?)));
+            let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
-            for parts in parts(packed, SCRIPT, |(.., packed)| Weight::of_job(packed.len())).chunks(CALLS_AT_ONCE) {
-                let calls = parts.iter().map(|(jobs, _)| self.push_call(&keys, jobs)).collect();
-                let replies = self.link.run(DOING, calls).await?;
-                for ((jobs, _), reply) in parts.iter().zip(replies) {
-                    let pushed = read(reply).map_err(self.misread(DOING))?;
-                    answers.extend(jobs.iter().map(|(place, ..)| *place).zip(pushed));
-                }
+            for (part, _) in cut(packed, SCRIPT, |(_, (_, packed))| Weight::of_job(packed.len())) {
+                let call = self.push_call(&keys, &part);
+                parts.push(Part { call, positions: positions(&part), read });
             }
         }
-        Ok(in_order(answers))
+        self.run_parts(DOING, parts).await
     }
 }
 
@@ -47,10 +44,11 @@ impl RedisStore {
 
     fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
-        let numbers: Vec<usize> = jobs.iter().map(|(_, job, _)| topics.number(&job.spec.topic.topic)).collect();
-        let mut call = Call::new(&PUSH, &keys.with_rows([], topics.0.iter().copied()));
+        let numbers: Vec<usize> = jobs.iter().map(|(_, (job, _))| topics.number(&job.spec.topic.topic)).collect();
+        let mut call =
+            Call::new(script!("waiting.lua", "insert.lua", "push.lua"), &keys.with_rows([], topics.0.iter().copied()));
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
-        for ((_, job, packed), topic) in jobs.iter().zip(numbers) {
+        for ((_, (job, packed)), topic) in jobs.iter().zip(numbers) {
             add_job(&mut call, topic, job, packed);
         }
         call
@@ -85,8 +83,7 @@ pub(super) fn held(unique: &Unique) -> String {
     }
 }
 
-fn read(reply: Value) -> RedisResult<Vec<Pushed>> {
-    let mut reply = Reply::new(reply)?;
+fn read(mut reply: Reply, _: usize) -> RedisResult<Vec<Pushed>> {
     let mut answers = Vec::new();
     while !reply.is_empty() {
         answers.push(match reply.value()? {

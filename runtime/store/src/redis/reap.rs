@@ -11,7 +11,7 @@ use super::envelope;
 use super::error::unexpected;
 use super::keys::workers;
 use super::reply::Reply;
-use super::script::{Call, HEARTBEAT, OVERDUE, SILENT_WORKERS};
+use super::script::{Call, script};
 use super::store::RedisStore;
 use crate::clock::wait_ms;
 use crate::{Overdue, StoreError, Workers};
@@ -38,7 +38,7 @@ impl Workers for RedisStore {
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
         match self.link.query::<Value>(DOING, &beat).await {
             Err(StoreError::Refused { .. }) => {
-                let mut call = Call::new(&HEARTBEAT, &[workers(&self.prefix)]);
+                let mut call = Call::new(script!("heartbeat.lua"), &[workers(&self.prefix)]);
                 call.arg(self.now_argument()).arg(worker.as_str());
                 self.link.run(DOING, vec![call]).await.map(drop)
             }
@@ -73,11 +73,10 @@ impl Workers for RedisStore {
         let dead = if worker_died { self.silent_workers(DOING, dead_after).await? } else { Vec::new() };
         let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
         names.extend(dead.iter().map(|worker| keys.processing(worker)));
-        let mut call = Call::new(&OVERDUE, &names);
+        let mut call = Call::new(script!("overdue.lua"), &names);
         call.arg(self.now_argument()).arg(limit.min(JOBS));
         call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
-        let reply = self.link.run(DOING, vec![call]).await?.pop().unwrap_or_default();
-
+        let reply = self.reply(DOING, call).await?;
         let mut broken = Vec::new();
         let overdue = read(reply, tenant, &mut broken).map_err(self.misread(DOING))?;
         self.bury_broken(broken, Some(dead_after)).await?;
@@ -92,22 +91,17 @@ impl RedisStore {
         doing: &'static str,
         dead_after: Duration,
     ) -> Result<Vec<WorkerId>, StoreError> {
-        let mut call = Call::new(&SILENT_WORKERS, &[workers(&self.prefix)]);
+        let mut call = Call::new(script!("silent_workers.lua"), &[workers(&self.prefix)]);
         call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
-        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
-        let read = |mut reply: Reply| {
-            let mut dead = Vec::new();
-            while !reply.is_empty() {
-                dead.push(WorkerId::new(&reply.text()?));
-            }
-            Ok(dead)
-        };
-        Reply::new(reply).and_then(read).map_err(self.misread(doing))
+        let (mut reply, mut dead) = (self.reply(doing, call).await?, Vec::new());
+        while !reply.is_empty() {
+            dead.push(WorkerId::new(&reply.text().map_err(self.misread(doing))?));
+        }
+        Ok(dead)
     }
 }
 
-fn read(reply: Value, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResult<Vec<Overdue>> {
-    let mut reply = Reply::new(reply)?;
+fn read(mut reply: Reply, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResult<Vec<Overdue>> {
     let now = Timestamp::from_millis(reply.number()?);
     // When an overdue attempt was claimed is not kept; `now` stands in for it.
     let (mut jobs, mut overdue) = (reply.array()?, Vec::new());

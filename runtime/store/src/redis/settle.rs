@@ -5,15 +5,16 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{RedisResult, Value};
+use redis::RedisResult;
 
 use super::ack::{acks_by_worker, plain_acks, read_lost};
 use super::keys::Keys;
 use super::push::add_job;
 use super::record::{write_failure, write_result};
 use super::reply::Reply;
-use super::script::{Call, SETTLE};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, by_tenant, in_order};
+use super::run::{Part, positions};
+use super::script::{Call, script};
+use super::store::{Numbered, RedisStore, SCRIPT, by_tenant};
 use crate::batch::{Weight, parts};
 use crate::clock::wait_ms;
 use crate::{Settle, Settled, Settlement, StoreError};
@@ -28,43 +29,24 @@ type Dead = HashMap<Duration, Vec<WorkerId>>;
 /// A settlement and its place in the batch.
 pub(super) type Placed<'a> = (usize, &'a Settlement);
 
-/// What one call settles, which says how to read the answer.
-enum Part<'a> {
-    Acks(Vec<Placed<'a>>),
-    Others(Vec<Placed<'a>>),
-}
-
 #[async_trait]
 impl Settle for RedisStore {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         let dead = self.dead_workers(settlements).await?;
-        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
             let keys = self.keys(tenant);
             let (plain, others) = plain_acks(group);
             for part in acks_by_worker(plain) {
-                calls.push(self.ack_call(&keys, &part));
-                parts.push(Part::Acks(part));
+                let call = self.ack_call(&keys, &part);
+                parts.push(Part { call, positions: positions(&part), read: read_lost });
             }
             for (part, _) in parts_of(others) {
-                calls.push(self.settle_call(&keys, &part, &dead)?);
-                parts.push(Part::Others(part));
+                let call = self.settle_call(&keys, &part, &dead)?;
+                parts.push(Part { call, positions: positions(&part), read });
             }
         }
-        let mut answers = Vec::with_capacity(settlements.len());
-        let mut parts = parts.into_iter();
-        let mut calls = calls.into_iter().peekable();
-        while calls.peek().is_some() {
-            let replies = self.link.run(DOING, calls.by_ref().take(CALLS_AT_ONCE).collect()).await?;
-            for (part, reply) in parts.by_ref().zip(replies) {
-                let (settled, part) = match part {
-                    Part::Acks(part) => (read_lost(reply, part.len()), part),
-                    Part::Others(part) => (read(reply), part),
-                };
-                answers.extend(part.iter().map(|(place, _)| *place).zip(settled.map_err(self.misread(DOING))?));
-            }
-        }
-        Ok(in_order(answers))
+        self.run_parts(DOING, parts).await
     }
 }
 
@@ -85,7 +67,7 @@ impl RedisStore {
     fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
         let mut named = self.name(keys, part)?;
         let (names, mut next_result) = named.keys(keys);
-        let mut call = Call::new(&SETTLE, &names);
+        let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
         call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
         call.topics(&named.topics.0);
@@ -152,8 +134,7 @@ impl RedisStore {
     }
 }
 
-fn read(reply: Value) -> RedisResult<Vec<Settled>> {
-    let mut reply = Reply::new(reply)?;
+fn read(mut reply: Reply, _: usize) -> RedisResult<Vec<Settled>> {
     let mut answers = Vec::new();
     while !reply.is_empty() {
         answers.push(match reply.number()? {

@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use redis::pipe;
 
 use super::keys::Keys;
-use super::reply::Reply;
-use super::script::{Call, SWEEP};
+use super::script::{Call, script};
 use super::store::{RedisStore, by_tenant, in_order};
 use crate::clock::wait_ms;
 use crate::{DeadLimits, StoreError, Sweep};
@@ -33,8 +32,7 @@ impl Sweep for RedisStore {
             answers.extend(none.into_iter().map(|(place, _)| (place, 0)));
             // One call at a time: between them, the server has time for others.
             for part in some.chunks(TOPICS) {
-                let reply = self.link.run(DOING, vec![self.sweep_call(&keys, part)]).await?.pop().unwrap_or_default();
-                let mut reply = Reply::new(reply).map_err(self.misread(DOING))?;
+                let mut reply = self.reply(DOING, self.sweep_call(&keys, part)).await?;
                 for (place, _) in part {
                     answers.push((*place, reply.number().map_err(self.misread(DOING))?));
                 }
@@ -47,7 +45,10 @@ impl Sweep for RedisStore {
 impl RedisStore {
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
         let more = [keys.claims(), keys.failures(), keys.checkpoints()];
-        let mut call = Call::new(&SWEEP, &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)));
+        let mut call = Call::new(
+            script!("waiting.lua", "insert.lua", "finish.lua", "sweep.lua"),
+            &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)),
+        );
         call.arg(self.now_argument());
         for (_, line) in part {
             call.arg(line.topic.topic.as_str()).arg(line.keep).arg(wait_ms(line.retention));

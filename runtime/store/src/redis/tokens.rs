@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::clock::TimeReply;
 use super::keys::TokenKeys;
-use super::script::{Call, TOKEN_ADD, TOKEN_LIFT, TOKEN_LIMIT, TOKEN_REVOKE};
+use super::script::{Call, script};
 use super::store::RedisStore;
 use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
@@ -55,7 +55,7 @@ impl Tokens for RedisStore {
         };
         let keys = self.token_keys();
         let of_tenant = keys.of(token.tenant.as_ref());
-        let mut call = Call::new(&TOKEN_ADD, &[keys.all(), keys.limits(), of_tenant, keys.requirement()]);
+        let mut call = Call::new(script!("token_add.lua"), &[keys.all(), keys.limits(), of_tenant, keys.requirement()]);
         call.arg(token.id.as_str()).arg(self.written(DOING, &record)?).arg(self.written(DOING, &token.limits)?);
         call.arg(TOKENS_PER_TENANT).arg(keys.channel()).arg(REQUIRED);
         call.arg(token.made_by.as_ref().map_or("", TokenId::as_str));
@@ -109,17 +109,17 @@ impl Tokens for RedisStore {
     async fn lift_token_requirement(&self) -> Result<bool, StoreError> {
         const DOING: &str = "lift the requirement of tokens";
         let keys = self.token_keys();
-        let mut call = Call::new(&TOKEN_LIFT, &[keys.all(), keys.requirement()]);
+        let mut call = Call::new(script!("token_lift.lua"), &[keys.all(), keys.requirement()]);
         call.arg(LIFTED);
-        Ok(matches!(self.link.run(DOING, vec![call]).await?.as_slice(), [Value::Int(1)]))
+        self.is_one(DOING, call).await
     }
 
     async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
         const DOING: &str = "limit a token";
         let keys = self.token_keys();
-        let mut call = Call::new(&TOKEN_LIMIT, &[keys.all(), keys.limits()]);
+        let mut call = Call::new(script!("token_limit.lua"), &[keys.all(), keys.limits()]);
         call.arg(id.as_str()).arg(self.written(DOING, &limits)?).arg(keys.channel());
-        Ok(matches!(self.link.run(DOING, vec![call]).await?.as_slice(), [Value::Int(1)]))
+        self.is_one(DOING, call).await
     }
 }
 
@@ -201,7 +201,7 @@ impl RedisStore {
 /// A record that cannot be read names no tenant; its token goes all the same.
 fn revoke(keys: &TokenKeys, id: &TokenId, record: &str) -> Call {
     let tenant = serde_json::from_str::<Record>(record).ok().and_then(|record| record.tenant);
-    let mut call = Call::new(&TOKEN_REVOKE, &[keys.all(), keys.limits(), keys.of(tenant.as_ref())]);
+    let mut call = Call::new(script!("token_revoke.lua"), &[keys.all(), keys.limits(), keys.of(tenant.as_ref())]);
     call.arg(id.as_str()).arg(keys.channel());
     call
 }

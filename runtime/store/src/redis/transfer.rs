@@ -12,17 +12,18 @@ use super::keys::Keys;
 use super::push::{held, priority};
 use super::record::{read_failure, write_failure};
 use super::reply::Reply;
-use super::script::{ADOPT_WAITING, Call, IMPORT, REMOVE_EXPORTED};
-use super::store::{CALLS_AT_ONCE, Numbered, RedisStore, SCRIPT, SCRIPT_JOBS, by_tenant, in_order};
-use crate::batch::{Weight, parts};
+use super::run::{Part, positions};
+use super::script::{Call, script};
+use super::store::{Numbered, RedisStore, SCRIPT, SCRIPT_JOBS, by_tenant};
+use crate::batch::{Weight, parts as cut};
 use crate::clock::point_ms;
 use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
 const READ: &str = "read jobs to be moved";
-const TAKE: &str = "take jobs in";
-const LET: &str = "let go of jobs";
+const IMPORT: &str = "import jobs";
+const REMOVE: &str = "remove exported jobs";
 
 /// What a sealed job is known by that this store can keep: its stamp and envelope.
 const KIND: &str = "redis";
@@ -61,20 +62,18 @@ impl Transfer for RedisStore {
     }
 
     async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
-        let mut answers = Vec::with_capacity(jobs.len());
-        for (tenant, group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
+        let mut parts = Vec::new();
+        for (tenant, mut group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
+            group.retain(|(_, stored)| can_keep(stored));
             let keys = self.keys(tenant);
-            let (group, foreign): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, stored)| can_keep(stored));
-            answers.extend(foreign.into_iter().map(|(place, _)| (place, Imported::Unreadable)));
-            for parts in parts(group, SCRIPT, |(_, stored)| weight(stored)).chunks(CALLS_AT_ONCE) {
-                let calls = parts.iter().map(|(part, _)| self.take_in_call(&keys, part)).collect::<Result<_, _>>()?;
-                for ((part, _), reply) in parts.iter().zip(self.link.run(TAKE, calls).await?) {
-                    let taken = Reply::new(reply).and_then(read_taken).map_err(self.misread(TAKE))?;
-                    answers.extend(part.iter().map(|(place, _)| *place).zip(taken));
-                }
+            for (part, _) in cut(group, SCRIPT, |(_, stored)| weight(stored)) {
+                let call = self.import_call(&keys, &part)?;
+                parts.push(Part { call, positions: positions(&part), read: read_imported });
             }
         }
-        Ok(in_order(answers))
+        let mut imported = self.run_parts(IMPORT, parts).await?.into_iter();
+        let answer = |stored| can_keep(stored).then(|| imported.next()).flatten().unwrap_or(Imported::Unreadable);
+        Ok(jobs.iter().map(answer).collect())
     }
 
     async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
@@ -85,15 +84,15 @@ impl Transfer for RedisStore {
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            let (stored,): (Vec<Bytes>,) = self.link.query(LET, &ask).await?;
-            let mut call = Call::new(&REMOVE_EXPORTED, &names);
+            let (stored,): (Vec<Bytes>,) = self.link.query(REMOVE, &ask).await?;
+            let mut call = Call::new(script!("waiting.lua", "finish.lua", "remove_exported.lua"), &names);
             call.arg(self.now_argument()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
                 let unique = job.and_then(|job| job.spec.unique);
                 call.arg(id.as_str()).arg(unique.map(|unique| unique.value).unwrap_or_default());
             }
-            answers.extend(self.yes_or_no(LET, call).await?);
+            answers.extend(self.yes_or_no(REMOVE, call).await?);
         }
         Ok(answers)
     }
@@ -103,7 +102,7 @@ impl Transfer for RedisStore {
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut forget = pipe();
             forget.cmd("HDEL").arg(keys.moved()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            self.link.query::<Value>("forget moved jobs", &forget).await?;
+            self.link.query::<Value>("clear marks of moved jobs", &forget).await?;
         }
         Ok(())
     }
@@ -112,7 +111,8 @@ impl Transfer for RedisStore {
 impl RedisStore {
     /// Makes jobs of what others wrote, or it would stay behind.
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
-        let mut call = Call::new(&ADOPT_WAITING, &keys.with_rows([], [topic]));
+        let mut call =
+            Call::new(script!("waiting.lua", "adopt.lua", "adopt_waiting.lua"), &keys.with_rows([], [topic]));
         call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
         self.link.run(READ, vec![call]).await.map(drop)
     }
@@ -224,11 +224,14 @@ impl RedisStore {
         Ok(())
     }
 
-    fn take_in_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
+    fn import_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()];
-        let mut call = Call::new(&IMPORT, &keys.with_rows(more, topics.0.iter().copied()));
+        let mut call = Call::new(
+            script!("waiting.lua", "insert.lua", "import.lua"),
+            &keys.with_rows(more, topics.0.iter().copied()),
+        );
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
         for ((_, stored), topic) in part.iter().zip(numbers) {
             let StoredJob { job, place, attempts, deliveries, last_failure, checkpoint, .. } = stored;
@@ -237,7 +240,7 @@ impl RedisStore {
                 StoredPlace::Delayed { until } => ("delayed", point_ms(*until)),
                 StoredPlace::Dead { since } => ("dead", point_ms(*since)),
             };
-            let unwritable = |error| self.refused(TAKE, anyhow::Error::from(error));
+            let unwritable = |error| self.refused(IMPORT, anyhow::Error::from(error));
             let failure = last_failure.as_ref().map(write_failure).transpose().map_err(unwritable)?;
             call.arg(job.spec.id.as_str()).arg(topic).arg(place).arg(at);
             call.arg(priority(&job.spec)).arg(still_held(stored).unwrap_or_default());
@@ -277,14 +280,14 @@ fn weight(stored: &StoredJob) -> Weight {
     Weight::of_job(stored.job.spec.body.data.len() + stored.checkpoint.as_ref().map_or(0, Vec::len))
 }
 
-fn read_taken(mut reply: Reply) -> RedisResult<Vec<Imported>> {
-    let mut taken = Vec::new();
+fn read_imported(mut reply: Reply, _: usize) -> RedisResult<Vec<Imported>> {
+    let mut imported = Vec::new();
     while !reply.is_empty() {
-        taken.push(match reply.number()? {
+        imported.push(match reply.number()? {
             1 => Imported::Stored,
             2 => Imported::Before,
             _ => Imported::IdTaken,
         });
     }
-    Ok(taken)
+    Ok(imported)
 }

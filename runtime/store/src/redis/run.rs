@@ -1,0 +1,60 @@
+//! Running scripts: one call and its answer, or a batch in parts, whose answers come back in the batch's order.
+
+use redis::{RedisResult, Value};
+
+use super::reply::Reply;
+use super::script::Call;
+use super::store::{CALLS_AT_ONCE, RedisStore, in_order};
+use crate::StoreError;
+
+/// A part of a batch, as one call of a script.
+pub(super) struct Part<A> {
+    pub(super) call: Call,
+    /// The positions in the batch of what the call is about.
+    pub(super) positions: Vec<usize>,
+    /// Reads one answer for each position, of which there are so many.
+    pub(super) read: fn(Reply, usize) -> RedisResult<Vec<A>>,
+}
+
+impl RedisStore {
+    /// Runs a script that answers with an array.
+    pub(super) async fn reply(&self, doing: &'static str, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();
+        Reply::new(reply).map_err(self.misread(doing))
+    }
+
+    /// Runs a script that answers with a number. Returns whether that is 1.
+    pub(super) async fn is_one(&self, doing: &'static str, call: Call) -> Result<bool, StoreError> {
+        Ok(self.link.run(doing, vec![call]).await? == [Value::Int(1)])
+    }
+
+    /// Runs a script that answers with 1 or 0 for each job.
+    pub(super) async fn yes_or_no(&self, doing: &'static str, call: Call) -> Result<Vec<bool>, StoreError> {
+        self.reply(doing, call).await?.yes_or_no().map_err(self.misread(doing))
+    }
+
+    /// Runs the parts of a batch, several in one round trip. Returns the answers in the order of the batch.
+    ///
+    /// # Errors
+    /// The first one; the other parts may have been run.
+    pub(super) async fn run_parts<A>(&self, doing: &'static str, parts: Vec<Part<A>>) -> Result<Vec<A>, StoreError> {
+        let (mut parts, mut answers) = (parts.into_iter().peekable(), Vec::new());
+        while parts.peek().is_some() {
+            let (mut calls, mut asked) = (Vec::new(), Vec::new());
+            for Part { call, positions, read } in parts.by_ref().take(CALLS_AT_ONCE) {
+                calls.push(call);
+                asked.push((positions, read));
+            }
+            for ((positions, read), reply) in asked.into_iter().zip(self.link.run(doing, calls).await?) {
+                let reply = Reply::new(reply).and_then(|reply| read(reply, positions.len()));
+                answers.extend(positions.into_iter().zip(reply.map_err(self.misread(doing))?));
+            }
+        }
+        Ok(in_order(answers))
+    }
+}
+
+/// The positions of items that carry them.
+pub(super) fn positions<T>(part: &[(usize, T)]) -> Vec<usize> {
+    part.iter().map(|(position, _)| *position).collect()
+}
