@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::inspect::JobView;
 use gristmill_core::job::{JobId, Name, Priority};
+use gristmill_core::time::Timestamp;
 
 /// A page's jobs bring no more bytes than this, unless a single job is larger.
 pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -61,8 +62,17 @@ pub struct Cursor {
     pub(super) line: Priority,
     /// What the place is ordered by.
     pub(super) number: f64,
-    /// The last jobs of the page, the last one first, with how often each had been claimed.
-    pub(super) jobs: Vec<(JobId, u64)>,
+    /// The last jobs of the page, the last one first.
+    pub(super) jobs: Vec<Anchor>,
+}
+
+/// A job by which a list finds its place again, as it was when it was listed: one with other numbers has come anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub(super) id: JobId,
+    /// How often it had been claimed.
+    pub(super) deliveries: u64,
+    pub(super) enqueued_at: Timestamp,
 }
 
 /// One of the stores that a store is made of, which are listed one after the other.
@@ -79,11 +89,12 @@ pub struct BadCursor;
 
 impl Cursor {
     pub(super) fn new(place: StateFilter, number: f64, last: JobId) -> Self {
-        Self { place, stage: None, line: Priority::Normal, number, jobs: vec![(last, 0)] }
+        let last = Anchor { id: last, deliveries: 0, enqueued_at: Timestamp::default() };
+        Self { place, stage: None, line: Priority::Normal, number, jobs: vec![last] }
     }
 
     /// A place in a line of ready jobs. `jobs`: the last one first; of too many the first ones count.
-    pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<(JobId, u64)>) -> Self {
+    pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<Anchor>) -> Self {
         jobs.truncate(ANCHORS);
         Self { place: StateFilter::Ready, stage: None, line, number, jobs }
     }
@@ -119,7 +130,7 @@ impl Cursor {
 
     /// The job that the page ended with.
     pub(super) fn last(&self) -> Option<&JobId> {
-        self.jobs.first().map(|(id, _)| id)
+        self.jobs.first().map(|anchor| &anchor.id)
     }
 }
 
@@ -131,8 +142,8 @@ impl fmt::Display for Cursor {
             None => {}
         }
         write!(f, "{}:{}:{}", self.place.as_str(), self.line, self.number)?;
-        for (id, deliveries) in &self.jobs {
-            write!(f, ":{id}:{deliveries}")?;
+        for Anchor { id, deliveries, enqueued_at } in &self.jobs {
+            write!(f, ":{id}:{deliveries}:{}", enqueued_at.as_millis())?;
         }
         Ok(())
     }
@@ -156,8 +167,10 @@ impl FromStr for Cursor {
         let number: f64 = fields.next().and_then(|number| number.parse().ok()).ok_or(BadCursor)?;
         let mut jobs = Vec::new();
         while let Some(id) = fields.next() {
-            let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok());
-            jobs.push((id.parse().map_err(|_| BadCursor)?, deliveries.ok_or(BadCursor)?));
+            let mut number = || fields.next()?.parse::<u64>().ok();
+            let (Some(deliveries), Some(enqueued_at)) = (number(), number()) else { return Err(BadCursor) };
+            let id = id.parse().map_err(|_| BadCursor)?;
+            jobs.push(Anchor { id, deliveries, enqueued_at: Timestamp::from_millis(enqueued_at) });
         }
         if number.is_nan() || jobs.len() > ANCHORS {
             return Err(BadCursor);
@@ -172,9 +185,14 @@ mod tests {
 
     #[test]
     fn cursors_read_as_they_are_written() {
-        let jobs: Vec<(JobId, u64)> = (0..9).map(|n| (format!("j{n}").parse().unwrap(), n)).collect();
-        let cursor = Cursor::in_line(Priority::Low, 17.0, jobs);
-        assert_eq!(cursor.to_string(), "ready:low:17:j0:0:j1:1:j2:2:j3:3:j4:4:j5:5:j6:6:j7:7");
+        let anchor = |n| Anchor {
+            id: format!("j{n}").parse().unwrap(),
+            deliveries: n,
+            enqueued_at: Timestamp::from_millis(90 + n),
+        };
+        let cursor = Cursor::in_line(Priority::Low, 17.0, (0..9).map(anchor).collect());
+        let jobs = "j0:0:90:j1:1:91:j2:2:92:j3:3:93:j4:4:94:j5:5:95:j6:6:96:j7:7:97";
+        assert_eq!(cursor.to_string(), format!("ready:low:17:{jobs}"));
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for number in [0.0, 1_800_000_000_000.0, 5.25, f64::INFINITY, f64::NEG_INFINITY] {
             let cursor = Cursor::new(StateFilter::Delayed, number, "a.b-c_d".parse().unwrap());
@@ -185,7 +203,7 @@ mod tests {
     #[test]
     fn a_cursor_of_several_stores_names_one_of_them() {
         let behind = Cursor::new(StateFilter::Dead, 7.0, "j".parse().unwrap()).within("loud".parse().unwrap());
-        assert_eq!(behind.to_string(), "loud~dead:normal:7:j:0");
+        assert_eq!(behind.to_string(), "loud~dead:normal:7:j:0:0");
         assert_eq!(behind.to_string().parse(), Ok(behind));
         let beginning = Cursor::at_beginning(StateFilter::Ready, "loud".parse().unwrap());
         assert_eq!(beginning.to_string(), "loud~ready");
@@ -194,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_no_cursor_is_told_apart() {
-        let too_many = format!("ready:low:1{}", ":j:1".repeat(9));
+        let too_many = format!("ready:low:1{}", ":j:1:1".repeat(9));
         for text in [
             "",
             "ready",
@@ -203,7 +221,8 @@ mod tests {
             "ready:low:NaN",
             "here:low:1",
             "dead:low:1:a",
-            "dead:low:1:a/b:0",
+            "dead:low:1:a:0",
+            "dead:low:1:a/b:0:0",
             "~ready",
             "loud~",
             "loud~here",

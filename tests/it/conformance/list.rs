@@ -21,6 +21,7 @@ super::cases![
     cancelled_jobs_between_pages_neither_repeat_nor_skip_a_ready_job,
     a_ready_job_that_came_back_is_listed_at_its_new_place,
     nothing_is_skipped_where_a_whole_page_was_cancelled,
+    nothing_is_skipped_where_the_end_of_a_page_was_cancelled_and_pushed_again,
     delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others,
     running_jobs_that_end_neither_repeat_nor_skip_others,
     dead_jobs_deleted_page_by_page_are_all_seen_once,
@@ -220,6 +221,16 @@ async fn nothing_is_skipped_where_a_whole_page_was_cancelled(queue: TestStore) {
     }
     assert_eq!(seen, pushed);
     assert_eq!(queue.places().await, [0, 0, 0, 0]);
+}
+
+async fn nothing_is_skipped_where_the_end_of_a_page_was_cancelled_and_pushed_again(queue: TestStore) {
+    let jobs: Vec<_> = (0..3).map(|_| job("mail")).collect();
+    queue.push(&jobs).await;
+    let first = page(&queue, StateFilter::Ready, None, 2).await;
+    queue.store.cancel(&topic("mail").tenant, &ids(&jobs[..2])).await.unwrap();
+    queue.pass(1);
+    queue.push(&jobs[1..2]).await;
+    assert_eq!(rest(&queue, StateFilter::Ready, &first, 2).await, ids([&jobs[2], &jobs[1]]));
 }
 
 async fn delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others(queue: TestStore) {

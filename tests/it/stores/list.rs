@@ -63,12 +63,12 @@ async fn tenants_without_a_placement_stay_where_they_are() {
 #[tokio::test]
 async fn a_cursor_of_a_store_that_the_tenant_left_begins_again() {
     let (pair, ids) = moving(1, 1).await;
-    for text in ["elsewhere~ready", "elsewhere~ready:high:1:a:0", "ready:low:7:a:0"] {
+    for text in ["elsewhere~ready", "elsewhere~ready:high:1:a:0:0", "ready:low:7:a:0:0"] {
         let cursor: Cursor = text.parse().unwrap();
         let page = pair.several.jobs(&topic(MAIL), StateFilter::Ready, Some(&cursor), 9).await.unwrap();
         assert_eq!(page.jobs.first().map(|view| &view.id), ids.first(), "{text}");
     }
-    let cursor: Cursor = "other~ready:low:7:a:0".parse().unwrap();
+    let cursor: Cursor = "other~ready:low:7:a:0:0".parse().unwrap();
     let alone = pair.other.jobs(&topic(MAIL), StateFilter::Ready, Some(&cursor), 9).await.unwrap();
     assert_eq!(alone.jobs.first().map(|view| &view.id), ids.first(), "where there is one store now");
 }
@@ -76,7 +76,7 @@ async fn a_cursor_of_a_store_that_the_tenant_left_begins_again() {
 #[tokio::test]
 async fn a_cursor_of_other_jobs_is_refused_wherever_it_stands() {
     let (pair, _) = moving(1, 1).await;
-    for text in ["other~ready", "other~ready:high:1:a:0"] {
+    for text in ["other~ready", "other~ready:high:1:a:0:0"] {
         let cursor: Cursor = text.parse().unwrap();
         assert!(pair.several.jobs(&topic(MAIL), StateFilter::Dead, Some(&cursor), 9).await.is_err(), "{text}");
     }

@@ -14,7 +14,7 @@ use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{Call, Script, script};
 use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
-use crate::list::{PAGE_BYTES, PAGE_JOBS};
+use crate::list::{Anchor, PAGE_BYTES, PAGE_JOBS};
 use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
@@ -67,8 +67,8 @@ impl RedisStore {
             );
             call.arg(format!("{}", after.map_or(0.0, |after| after.number)));
             let mut anchors = after.map_or_else(Vec::new, |after| after.jobs.clone());
-            for (id, deliveries) in &anchors {
-                call.arg(id.as_str()).arg(*deliveries);
+            for Anchor { id, deliveries, enqueued_at } in &anchors {
+                call.arg(id.as_str()).arg(*deliveries).arg(enqueued_at.as_millis().to_be_bytes().to_vec());
             }
             let mut reply = self.reply(DOING, call).await?;
             let mut read = || -> RedisResult<_> {
@@ -85,7 +85,8 @@ impl RedisStore {
                 anchors.clear();
             }
             for Listed { view, deliveries } in listed {
-                anchors.insert(0, (view.id.clone(), deliveries));
+                let enqueued_at = view.job.as_ref().map(|job| job.enqueued_at).unwrap_or_default();
+                anchors.insert(0, Anchor { id: view.id.clone(), deliveries, enqueued_at });
                 page.jobs.push(view);
             }
             if more {

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 to 3: see list; 4 the List
 -- ARGV  1 and 2: see list; 3 how many elements stood in line up to the end of the page before, 0 if there was none,
---       then its last jobs, the last one first: id, deliveries; none if it had none
+--       then its last jobs, the last one first: id, deliveries, beginning of the stamp; none if it had none
 -- Returns { how many elements stand in line up to the end of this page, 1 if there are others behind it or else 0,
 --           { per job, 4: see list } }
 local line, length = KEYS[4], redis.call('LLEN', KEYS[4])
@@ -16,10 +16,13 @@ local function begin(before)
   -- The page before was nothing but elements that are no jobs: there is nothing better to go by than their number.
   if #ARGV == 3 then return math.min(before, length) end
   local still = {}
-  for i = 4, #ARGV, 2 do
+  for i = 4, #ARGV, 3 do
     local deliveries, _, worker = parse_claim(redis.call('HGET', KEYS[2], ARGV[i]))
-    -- One that was claimed meanwhile has joined anew.
-    local stayed = worker == '' and deliveries == tonumber(ARGV[i + 1]) and redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1
+    local body = redis.call('HGET', KEYS[1], ARGV[i])
+    -- What is too short for a stamp counts as enqueued at the epoch.
+    local stamp = body and (#body < 16 and string.rep('\0', 8) or string.sub(body, 1, 8))
+    -- One that was claimed or pushed meanwhile has joined anew.
+    local stayed = worker == '' and deliveries == tonumber(ARGV[i + 1]) and stamp == ARGV[i + 2]
     if stayed then still[ARGV[i]] = true end
   end
   if not next(still) then return 0 end
