@@ -5,6 +5,7 @@ use gristmill::outcome::Verdict;
 use gristmill::store::{Settled, Signal};
 use gristmill_tests::test_store::{TestStore, claimed, delayed, ids, job, line, retry, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
+use tokio::time::timeout;
 
 super::cases![
     nothing_is_handed_out_of_a_paused_topic,
@@ -15,6 +16,8 @@ super::cases![
     other_topics_are_not_paused,
     a_paused_topic_is_not_wanted,
     resuming_a_topic_wakes_waiting_workers,
+    a_paused_topic_is_not_signalled,
+    a_topic_that_became_empty_during_its_pause_is_signalled_with_the_next_job,
     a_pause_lasts_until_it_is_lifted,
 ];
 
@@ -104,6 +107,27 @@ async fn resuming_a_topic_wakes_waiting_workers(queue: TestStore) {
         std::iter::from_fn(|| signals.try_recv().ok()).find(|signal| *signal == Signal::Ready(topic("mail")))
     })
     .await;
+}
+
+async fn a_paused_topic_is_not_signalled(queue: TestStore) {
+    pause(&queue, true).await;
+    let mut signals = queue.signals(&[tenant()]).await;
+    queue.push(&[job("mail")]).await;
+    queue.push(&[job("audit")]).await;
+    let first = timeout(SOON, signals.recv()).await.unwrap();
+    assert_eq!(first, Some(Signal::Ready(topic("audit"))));
+}
+
+async fn a_topic_that_became_empty_during_its_pause_is_signalled_with_the_next_job(queue: TestStore) {
+    pause(&queue, true).await;
+    let gone = job("mail");
+    queue.push(std::slice::from_ref(&gone)).await;
+    queue.store.cancel(&tenant(), &ids([&gone])).await.unwrap();
+    pause(&queue, false).await;
+    let mut signals = queue.signals(&[tenant()]).await;
+    queue.push(&[job("mail")]).await;
+    let first = timeout(SOON, signals.recv()).await.unwrap();
+    assert_eq!(first, Some(Signal::Ready(topic("mail"))));
 }
 
 async fn a_pause_lasts_until_it_is_lifted(mut queue: TestStore) {

@@ -15,6 +15,7 @@ super::cases![
     the_ready_signal_is_sent_again_after_a_claim_found_the_topic_empty,
     retry_migrate_follow_ups_and_respawn_say_ready_too,
     due_is_said_only_if_nothing_is_due_earlier,
+    a_job_due_at_the_same_time_as_one_of_another_topic_is_not_signalled,
     waiting_for_a_job_ends_with_the_job,
     an_attempt_before_the_last_does_not_end_the_job,
     waiting_for_a_cancelled_job_ends,
@@ -81,6 +82,15 @@ async fn due_is_said_only_if_nothing_is_due_earlier(queue: TestStore) {
         queue.push(&[delayed(of, ms)]).await;
     }
     assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_millis(1000) });
+    assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_millis(500) });
+}
+
+async fn a_job_due_at_the_same_time_as_one_of_another_topic_is_not_signalled(queue: TestStore) {
+    queue.push(&[delayed("b", 1000)]).await;
+    let mut signals = listen(&queue).await;
+    for (of, ms) in [("a", 1000), ("c", 1000), ("a", 500)] {
+        queue.push(&[delayed(of, ms)]).await;
+    }
     assert_eq!(next(&mut signals).await, Signal::Due { tenant: tenant(), wait: Duration::from_millis(500) });
 }
 

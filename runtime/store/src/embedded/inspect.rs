@@ -73,8 +73,8 @@ impl Work<'_> {
         let topic = self.topics.find_or_add(self.connection, id)?;
         let changed = self.topics.change(topic);
         changed.paused = paused;
-        if !paused && changed.ready > 0 {
-            changed.active = true;
+        changed.active = !paused && changed.ready > 0;
+        if changed.active {
             self.signals.push(Signal::Ready(id.clone()));
         }
         Ok(true)

@@ -53,7 +53,7 @@ pub(super) struct Topic {
     pub(super) id: TopicId,
     /// It has held a job.
     pub(super) used: bool,
-    /// Jobs became ready, and no claim has found it empty or paused since.
+    /// Jobs became ready, and no claim has found it empty since. Never of a paused topic.
     pub(super) active: bool,
     pub(super) paused: bool,
     pub(super) turn: usize,

@@ -90,12 +90,12 @@ impl<'a> Work<'a> {
         if due <= self.time.now { self.line_up(topic) } else { self.delay(topic, due) }
     }
 
-    /// The tail of the line. Wakes whoever waits for the topic, if it was found empty before.
+    /// The tail of the line. Signals that the topic has ready jobs, unless that is known, or the topic is paused.
     pub(super) fn line_up(&mut self, topic: Number) -> Waiting {
         let changed = self.topics.change(topic);
         changed.ready += 1;
         changed.used = true;
-        if !changed.active {
+        if !changed.active && !changed.paused {
             changed.active = true;
             self.signals.push(Signal::Ready(changed.id.clone()));
         }

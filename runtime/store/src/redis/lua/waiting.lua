@@ -48,11 +48,11 @@ local function wake(at, topic)
   end
 end
 
--- Says that a job of the topic is due at `due`, ms; tells others only if nothing is due earlier.
+-- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then.
 local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
   redis.call('SADD', at.topics, topic.name)
-  if redis.call('ZRANGE', at.due, 0, 0)[1] == topic.name then
+  if redis.call('ZCOUNT', at.due, '-inf', due) == 1 then
     redis.call('PUBLISH', at.wake, string.format('due %.3f', math.max(0, due - exact)))
   end
 end
