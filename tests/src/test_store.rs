@@ -37,7 +37,7 @@ pub enum Kind {
     File,
     /// The embedded store in memory.
     Memory,
-    /// Two stores in memory: the tenant of these tests lives in the one that is not the home store.
+    /// Two shards of different kinds: [`tenant`] lives in a file, and the primary shard, with the other tenants, is a Redis.
     ShardedStore,
 }
 
@@ -58,46 +58,58 @@ enum Home {
         server: Arc<Redis>,
         prefix: String,
     },
-    /// A database that nobody else has.
+    /// A database that no other test has.
     File(TempDir),
     Memory,
-    ShardedStore,
+    ShardedStore {
+        server: Arc<Redis>,
+        prefix: String,
+        folder: TempDir,
+    },
 }
 
 impl Home {
     async fn new(kind: Kind) -> Self {
         static LAST: AtomicUsize = AtomicUsize::new(0);
+        let prefix = || format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
+        let folder = || TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap();
         match kind {
-            Kind::Redis => {
-                let prefix = format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
-                Self::Redis { server: shared().await, prefix }
-            }
-            Kind::File => Self::File(TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap()),
+            Kind::Redis => Self::Redis { server: shared().await, prefix: prefix() },
+            Kind::File => Self::File(folder()),
             Kind::Memory => Self::Memory,
-            Kind::ShardedStore => Self::ShardedStore,
+            Kind::ShardedStore => Self::ShardedStore { server: shared().await, prefix: prefix(), folder: folder() },
         }
     }
 
     async fn open(&self, clock: Clock) -> Result<Arc<dyn Transfer>, StoreError> {
         Ok(match self {
-            Self::Redis { server, prefix } => {
-                let connected = async || RedisStore::connect(&server.url(), prefix).await;
-                Arc::new(patiently("a connection", connected).await.with_clock(clock))
-            }
-            Self::File(folder) => {
-                let file = folder.path().join("jobs.db");
-                Arc::new(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
-            }
+            Self::Redis { server, prefix } => Arc::new(open_redis(server, prefix, clock).await),
+            Self::File(folder) => Arc::new(open_file(folder, clock).await?),
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
-            Self::ShardedStore => {
-                let home = EmbeddedStore::in_memory().await?.with_clock(clock.clone());
-                let other = EmbeddedStore::in_memory().await?.with_clock(clock);
-                let residences = BTreeMap::from([(tenant(), part("other", &other).name)]);
-                let others = vec![part("other", &other)];
-                Arc::new(ShardedStore::open(part("home", &home), Arc::new(home), others, residences).await?)
+            Self::ShardedStore { server, prefix, folder } => {
+                let primary = open_redis(server, prefix, clock.clone()).await;
+                let other = part("other", &open_file(folder, clock).await?);
+                let placements = [tenant(), tenant_beside()].map(|tenant| (tenant, other.name.clone()));
+                let shards = ShardedStore::open(
+                    part("home", &primary),
+                    Arc::new(primary),
+                    vec![other],
+                    BTreeMap::from(placements),
+                );
+                Arc::new(shards.await?)
             }
         })
     }
+}
+
+async fn open_redis(server: &Redis, prefix: &str, clock: Clock) -> RedisStore {
+    let connected = async || RedisStore::connect(&server.url(), prefix).await;
+    patiently("a connection", connected).await.with_clock(clock)
+}
+
+async fn open_file(folder: &TempDir, clock: Clock) -> Result<EmbeddedStore, StoreError> {
+    let file = folder.path().join("jobs.db");
+    Ok(EmbeddedStore::open(&file, Durability::Process).await?.with_clock(clock))
 }
 
 /// Asks until the store is not away; for what may be asked twice. Stores give up sooner than a busy machine comes round.
@@ -130,9 +142,14 @@ impl TestStore {
 
     /// Another one of the same kind, empty, by the same clock.
     pub async fn another(&self) -> Self {
-        let (home, clock) = (Home::new(self.kind).await, Arc::clone(&self.clock));
+        self.another_of(self.kind).await
+    }
+
+    /// An empty store of any kind, by the same clock.
+    pub async fn another_of(&self, kind: Kind) -> Self {
+        let (home, clock) = (Home::new(kind).await, Arc::clone(&self.clock));
         let store = home.open(Clock::Manual(Arc::clone(&clock))).await.unwrap();
-        Self { store, kind: self.kind, home, clock }
+        Self { store, kind, home, clock }
     }
 
     /// An empty store of this kind that goes by the clock that it has by nature.
@@ -140,6 +157,14 @@ impl TestStore {
         let home = Home::new(self.kind).await;
         let store = home.open(Clock::Own).await.unwrap();
         Self { store, kind: self.kind, home, clock: Arc::default() }
+    }
+
+    /// A tenant of each shard that the store consists of; none of them is [`tenant`].
+    pub fn a_tenant_of_each_shard(&self) -> Vec<Name> {
+        match self.kind {
+            Kind::Redis | Kind::File | Kind::Memory => vec![tenant_beside()],
+            Kind::ShardedStore => vec![tenant_beside(), "elsewhere".parse().unwrap()],
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -289,10 +314,10 @@ impl TestStore {
     /// The same store, opened anew as by another process; one in memory stays as it is.
     pub async fn reopen(&mut self) {
         let clock = || Clock::Manual(Arc::clone(&self.clock));
-        if let Home::Memory | Home::ShardedStore = self.home {
+        if let Home::Memory = self.home {
             return;
         }
-        // A file has one owner: the old one lets go of it first.
+        // A file has one owner, which must be gone first.
         self.store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
         let opened = async || match self.home.open(clock()).await {
             Err(StoreError::Owned { .. }) => None,
@@ -304,6 +329,11 @@ impl TestStore {
 
 pub fn tenant() -> Name {
     "acme".parse().unwrap()
+}
+
+/// A tenant that is always in the same shard as [`tenant`].
+pub fn tenant_beside() -> Name {
+    "acme-beside".parse().unwrap()
 }
 
 pub fn topic(name: &str) -> TopicId {

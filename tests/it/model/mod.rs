@@ -4,40 +4,52 @@
 //! A failing sequence is shrunk and printed as a list. The seed is fixed, so a failure comes again;
 //! `GRISTMILL_MODEL_SEED` gives another one, `GRISTMILL_MODEL_SEQUENCES` a number of sequences for a long run.
 
+mod listing;
 mod operations;
 mod plain;
 mod seen;
+mod side;
+mod wake_ups;
 mod world;
 
 use std::cell::Cell;
 use std::time::Instant;
 
 use gristmill_tests::test_store::{Kind, TestStore};
+use gristmill_tests::wait::{SOON, until};
 use operations::{Operation, sequences};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use side::Difference;
 use tokio::runtime::Builder;
-use world::{Difference, World};
+use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::Redis, 800);
+    compare([Kind::Redis, Kind::Memory], 800);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 500);
+    compare([Kind::File, Kind::File], 500);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 700);
+    compare([Kind::Memory, Kind::Memory], 700);
+}
+
+#[test]
+fn two_shards_of_different_kinds_behave_like_the_model() {
+    compare([Kind::ShardedStore, Kind::Redis], 300);
 }
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
-fn compare(kind: Kind, sequences_by_default: u64) {
+/// The first store is the one that the test is about; jobs move between it and the other one.
+fn compare(kinds: [Kind; 2], sequences_by_default: u64) {
+    let kind = kinds[0];
     let seed = number("GRISTMILL_MODEL_SEED", 1);
     let cases = number("GRISTMILL_MODEL_SEQUENCES", sequences_by_default);
     let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
@@ -52,7 +64,7 @@ fn compare(kind: Kind, sequences_by_default: u64) {
     let play = |operations: Vec<Operation>| {
         done.set(done.get() + 1);
         steps.set(steps.get() + operations.len());
-        runtime.block_on(play(kind, &operations)).map_err(|difference| TestCaseError::fail(difference.0))
+        runtime.block_on(play(kinds, &operations)).map_err(TestCaseError::fail)
     };
     let outcome = runner.run(&sequences(), play);
     println!("{kind:?}: {} sequences, {} steps, {:?} (seed {seed})", done.get(), steps.get(), begun.elapsed());
@@ -68,12 +80,25 @@ fn compare(kind: Kind, sequences_by_default: u64) {
     }
 }
 
-async fn play(kind: Kind, operations: &[Operation]) -> Result<(), Difference> {
-    let mut world = World::new(TestStore::new(kind).await);
+/// Begins again if a store was unavailable: that is no difference, and what it did of a step is not known.
+async fn play(kinds: [Kind; 2], operations: &[Operation]) -> Result<(), String> {
+    until("the stores to answer", SOON, async || match try_to_play(kinds, operations).await {
+        Err(difference) if difference.unavailable => None,
+        played => Some(played.map_err(|difference| difference.text)),
+    })
+    .await
+}
+
+async fn try_to_play(kinds: [Kind; 2], operations: &[Operation]) -> Result<(), Difference> {
+    let mut world = World::new(kinds).await?;
     for (place, operation) in operations.iter().enumerate() {
-        world.step(operation).await.map_err(|Difference(text)| Difference(format!("step {}: {text}", place + 1)))?;
+        let step = |difference: Difference| Difference {
+            text: format!("step {}: {}", place + 1, difference.text),
+            ..difference
+        };
+        world.step(operation).await.map_err(step)?;
     }
-    Ok(())
+    world.end().await
 }
 
 /// One operation a line, as it would be written in a test.

@@ -3,6 +3,7 @@
 
 use gristmill::job::Priority;
 use gristmill::outcome::Reason;
+use gristmill::store::StateFilter;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -68,6 +69,18 @@ pub(super) enum Operation {
     },
     /// The store's process ends, and another one opens it.
     Reopen,
+    /// Goes on with the list that has been begun, by so many pages; begins one if there is none.
+    List {
+        topic: usize,
+        place: StateFilter,
+        limit: usize,
+        pages: usize,
+    },
+    Tokens(Vec<TokenChange>),
+    /// Some of the steps of a move to the other store.
+    Move(Move),
+    /// From here on everything is done to the other store.
+    Swap,
 }
 
 /// A job to be pushed.
@@ -127,6 +140,24 @@ pub(super) enum End {
     Expire,
 }
 
+/// Texts are numbered.
+#[derive(Debug, Clone)]
+pub(super) enum TokenChange {
+    Add { text: u8, tenant: Option<usize>, limited: bool, expires: Option<Ms>, made_by: Option<u8> },
+    Revoke { text: u8 },
+    Limit { text: u8, limited: bool },
+    LiftRequirement,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Move {
+    /// Reads so many jobs of the topic; none: the jobs that were read last, as they were then.
+    pub(super) export: Option<(usize, usize)>,
+    pub(super) import: bool,
+    pub(super) remove: bool,
+    pub(super) clear: bool,
+}
+
 pub(super) const TOPICS: usize = 3;
 pub(super) const TENANTS: usize = 2;
 pub(super) const WORKERS: usize = 3;
@@ -159,6 +190,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..TOPICS).prop_map(|topic| Operation::Forget { topic }),
         1 => (0..4u64, time()).prop_map(|(keep, retention)| Operation::Sweep { keep, retention }),
         1 => Just(Operation::Reopen),
+        4 => list(),
+        2 => vec(token(), 1..4).prop_map(Operation::Tokens),
+        3 => moves().prop_map(Operation::Move),
+        1 => Just(Operation::Swap),
     ]
 }
 
@@ -225,4 +260,39 @@ fn end() -> impl Strategy<Value = End> {
         3 => prop::sample::select(Reason::ALL).prop_map(End::Bury),
         1 => Just(End::Expire),
     ]
+}
+
+fn list() -> impl Strategy<Value = Operation> {
+    let place = prop::sample::select(StateFilter::ALL.to_vec());
+    (0..TOPICS, place, 1..4usize, 1..3usize).prop_map(|(topic, place, limit, pages)| Operation::List {
+        topic,
+        place,
+        limit,
+        pages,
+    })
+}
+
+fn token() -> impl Strategy<Value = TokenChange> {
+    let texts = 0..4u8;
+    let made_by = weighted(0.4, texts.clone());
+    let add = (texts.clone(), weighted(0.7, 0..TENANTS), any::<bool>(), weighted(0.4, time()), made_by).prop_map(
+        |(text, tenant, limited, expires, made_by)| TokenChange::Add { text, tenant, limited, expires, made_by },
+    );
+    prop_oneof![
+        5 => add,
+        1 => Just(TokenChange::LiftRequirement),
+        2 => texts.clone().prop_map(|text| TokenChange::Revoke { text }),
+        1 => (texts, any::<bool>()).prop_map(|(text, limited)| TokenChange::Limit { text, limited }),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    let export = weighted(0.7, (0..TOPICS, prop_oneof![3 => Just(1000usize), 1 => 0..3usize]));
+    let mostly = || prop::bool::weighted(0.8);
+    (export, mostly(), mostly(), mostly()).prop_map(|(export, import, remove, clear)| Move {
+        export,
+        import,
+        remove,
+        clear,
+    })
 }

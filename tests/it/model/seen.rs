@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gristmill::job::{Job, JobId, Name, TopicId};
-use gristmill::store::{DeadJob, JobState, JobView, StoredJob, StoredPlace, TopicCounts};
+use gristmill::store::{DeadJob, JobState, JobView, StateFilter, StoredJob, StoredPlace, TopicCounts};
+use gristmill::token::Token;
 
 use super::plain::{Key, Model};
 
@@ -77,7 +78,7 @@ impl Model {
 
     /// Topics that have ready jobs and are not paused; and those that a store may take for such.
     pub(super) fn ready(&self, tenant: &Name) -> (BTreeSet<TopicId>, BTreeSet<TopicId>) {
-        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && !topic.paused);
+        let going = self.topics.iter().filter(|(id, _)| id.tenant == *tenant);
         let perhaps: BTreeMap<_, _> = going.filter(|(_, topic)| topic.perhaps_ready).collect();
         let surely = perhaps.iter().filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
         (surely.map(|(id, _)| (*id).clone()).collect(), perhaps.keys().map(|id| (*id).clone()).collect())
@@ -90,12 +91,32 @@ impl Model {
         cancelled.map(|((_, id), _)| id.clone()).collect()
     }
 
+    /// The jobs of a place in the order of a list, without their results.
+    pub(super) fn list(&self, topic: &TopicId, place: StateFilter) -> Vec<JobView> {
+        let ids: Vec<JobId> = match place {
+            StateFilter::Ready => {
+                self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned()).collect()
+            }
+            StateFilter::Delayed => {
+                let delayed = self.delayed(&topic.tenant).into_iter();
+                delayed.filter(|(of, ..)| of == topic).map(|(.., id)| id).collect()
+            }
+            StateFilter::Running => {
+                let running = self.jobs.values().filter(|record| matches!(record.place, JobState::Running { .. }));
+                let of_topic = running.filter(|record| record.job.spec.topic == *topic);
+                of_topic.map(|record| record.job.spec.id.clone()).collect()
+            }
+            StateFilter::Dead => self.dead(topic).into_iter().map(|dead| dead.job.spec.id).collect(),
+        };
+        let views = ids.into_iter().filter_map(|id| self.view(&(topic.tenant.clone(), id)));
+        views.map(|view| JobView { result: None, ..view }).collect()
+    }
+
     /// Everything of a topic that is not running, in the order in which it would leave.
     pub(super) fn export(&self, topic: &TopicId) -> Vec<StoredJob> {
-        let ready = self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned());
-        let delayed = self.delayed(&topic.tenant).into_iter().filter(|(of, ..)| of == topic).map(|(.., id)| id);
-        let dead = self.dead(topic).into_iter().rev().map(|dead| dead.job.spec.id);
-        let stored = ready.chain(delayed).chain(dead).map(|id| {
+        let [ready, delayed, dead] =
+            [StateFilter::Ready, StateFilter::Delayed, StateFilter::Dead].map(|place| self.list(topic, place));
+        let stored = ready.into_iter().chain(delayed).chain(dead.into_iter().rev()).map(|JobView { id, .. }| {
             let record = self.jobs[&(topic.tenant.clone(), id)].clone();
             let unique_for = self.unique_for(&record.job);
             StoredJob {
@@ -121,5 +142,19 @@ impl Model {
         let (holder, until) = self.topics.get(&job.spec.topic)?.unique.get(value)?;
         let until = until.filter(|until| *holder == job.spec.id && self.now < *until)?;
         Some(until.since(self.now))
+    }
+
+    /// The tokens of a tenant, or all: the oldest first.
+    pub(super) fn tokens_of(&self, tenant: Option<&Name>) -> Vec<Token> {
+        let tokens = self.tokens.values().filter(|token| tenant.is_none() || token.tenant.as_ref() == tenant);
+        let mut tokens: Vec<Token> = tokens.cloned().collect();
+        tokens.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        tokens
+    }
+
+    /// The token with how long it is valid, unless it has expired.
+    pub(super) fn valid(&self, token: &Token) -> Option<(Token, Option<Duration>)> {
+        let left = token.expires_at.map(|end| end.since(self.now));
+        (left != Some(Duration::ZERO)).then(|| (token.clone(), left))
     }
 }

@@ -1,49 +1,35 @@
-//! A store and the model of one, to which the same happens.
+//! Two stores with their models, to which the same happens; jobs move between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::num::NonZero;
 use std::time::Duration;
 
 use gristmill::job::{Claim, Due, JobId, JobSpec, Lease, Name, NewJob, Payload, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Verdict};
-use gristmill::store::{ClaimFrom, DeadLimits, JobView, Migrated, Settlement, StoreError};
+use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, TokenAdded};
 use gristmill::time::Timestamp;
-use gristmill_tests::test_store::{DEAD_AFTER, TestStore};
+use gristmill::token::{NewToken, Rate, Scope, TokenHash, TokenLimits};
+use gristmill_tests::test_store::{DEAD_AFTER, Kind, TestStore};
 
-use super::operations::{Draft, End, Ending, Line, Ms, Operation, Pick, TENANTS, TOPICS, WORKERS, When};
-use super::plain::{Key, Model};
+use super::operations::{
+    Draft, End, Ending, Line, Move, Ms, Operation, Pick, TENANTS, TOPICS, TokenChange, WORKERS, When,
+};
+use super::plain::Key;
+use super::side::{Difference, Side, same};
 
 /// Longer than all that passes in a sequence: what ends by the server's own clock does not end in it.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) struct World {
-    queue: TestStore,
-    model: Model,
+    /// The store to which things happen.
+    here: Side,
+    /// The store to which jobs move.
+    there: Side,
     /// Every id ever pushed, the latest last; one that was pushed again is there again.
     pushed: Vec<Key>,
-    /// Every claim ever made, the latest last.
-    claims: Vec<Claim>,
     topics: [TopicId; TOPICS],
     tenants: [Name; TENANTS],
     workers: [WorkerId; WORKERS],
-}
-
-/// What was to be seen, and what was.
-#[derive(Debug)]
-pub(super) struct Difference(pub(super) String);
-
-impl From<StoreError> for Difference {
-    fn from(error: StoreError) -> Self {
-        Self(format!("the store failed: {error:?}"))
-    }
-}
-
-fn same<T: PartialEq + Debug>(what: &str, store: T, model: T) -> Result<(), Difference> {
-    if store == model {
-        return Ok(());
-    }
-    Err(Difference(format!("{what}\n  of the store: {store:?}\n  of the model: {model:?}")))
 }
 
 fn back<T>(list: &[T], back: usize) -> Option<&T> {
@@ -55,12 +41,14 @@ fn ms(ms: Ms) -> Duration {
 }
 
 impl World {
-    pub(super) fn new(queue: TestStore) -> Self {
-        let model = Model::new(queue.now());
+    pub(super) async fn new(kinds: [Kind; 2]) -> Result<Self, Difference> {
         let topics = ["acme/a", "acme/b", "other/a"].map(|topic| topic.parse().unwrap());
-        let tenants = ["acme", "other"].map(|tenant| tenant.parse().unwrap());
+        let tenants = ["acme", "other"].map(|tenant| tenant.parse::<Name>().unwrap());
         let workers = ["w0", "w1", "w2"].map(WorkerId::new);
-        Self { queue, model, pushed: Vec::new(), claims: Vec::new(), topics, tenants, workers }
+        let here = TestStore::new(kinds[0]).await;
+        let there = Side::new(here.another_of(kinds[1]).await, tenants.clone()).await?;
+        let here = Side::new(here, tenants.clone()).await?;
+        Ok(Self { here, there, pushed: Vec::new(), topics, tenants, workers })
     }
 
     /// Does the same to both, and holds the answers and all that can be seen against each other.
@@ -68,66 +56,161 @@ impl World {
         match operation {
             Operation::Push(drafts) => self.push(drafts).await?,
             Operation::Pass(ms) => {
-                self.queue.pass(*ms);
-                self.model.now = self.queue.now();
+                self.here.queue.pass(*ms);
+                let now = self.here.queue.now();
+                (self.here.model.now, self.there.model.now) = (now, now);
             }
             Operation::Migrate { tenant, limit } => self.migrate(&self.tenants[*tenant].clone(), *limit).await?,
             Operation::Claim { worker, lines, lease } => self.claim(*worker, lines, *lease).await?,
             Operation::Settle(endings) => self.settle(endings).await?,
             Operation::Extend { claim, by } => {
                 if let Some(claim) = self.pick(claim) {
-                    let extended = self.queue.store.extend(std::slice::from_ref(&claim.lease), ms(*by)).await?;
-                    same("extended", extended, vec![self.model.extend(&claim.lease, ms(*by))])?;
+                    let extended = self.here.queue.store.extend(std::slice::from_ref(&claim.lease), ms(*by)).await?;
+                    same("extended", extended, vec![self.here.model.extend(&claim.lease, ms(*by))])?;
                 }
             }
             Operation::Checkpoint { claim, state } => {
                 if let Some(claim) = self.pick(claim) {
-                    let saved = self.queue.store.checkpoint(&claim.lease, &[*state]).await?;
-                    same("saved", saved, self.model.checkpoint(&claim.lease, &[*state]))?;
+                    let saved = self.here.queue.store.checkpoint(&claim.lease, &[*state]).await?;
+                    same("saved", saved, self.here.model.checkpoint(&claim.lease, &[*state]))?;
                 }
             }
             Operation::Heartbeat { worker } => {
-                self.queue.store.heartbeat(&self.workers[*worker]).await?;
-                self.model.heartbeat(&self.workers[*worker]);
+                self.here.queue.store.heartbeat(&self.workers[*worker]).await?;
+                self.here.model.heartbeat(&self.workers[*worker]);
             }
             Operation::Retire { worker } => {
-                self.queue.store.retire(&self.workers[*worker]).await?;
-                self.model.retire(&self.workers[*worker]);
+                self.here.queue.store.retire(&self.workers[*worker]).await?;
+                self.here.model.retire(&self.workers[*worker]);
             }
             Operation::Reap { tenant, limit, verdict } => self.reap(*tenant, *limit, verdict).await?,
             Operation::Held { tenant, worker, except } => self.claims_of(*tenant, *worker, *except).await?,
             Operation::Cancel(jobs) => self.cancel(jobs).await?,
             Operation::Respawn(jobs) => {
                 for (topic, ids) in self.dead(jobs) {
-                    let respawned = self.queue.store.respawn(&topic, &ids).await?;
-                    same("respawned", respawned, ids.iter().map(|id| self.model.respawn(&topic, id)).collect())?;
+                    let respawned = self.here.queue.store.respawn(&topic, &ids).await?;
+                    same("respawned", respawned, ids.iter().map(|id| self.here.model.respawn(&topic, id)).collect())?;
                 }
             }
             Operation::DeleteDead(jobs) => {
                 for (topic, ids) in self.dead(jobs) {
-                    let deleted = self.queue.store.delete_dead(&topic, &ids).await?;
-                    same("deleted", deleted, ids.iter().map(|id| self.model.delete_dead(&topic, id)).collect())?;
+                    let deleted = self.here.queue.store.delete_dead(&topic, &ids).await?;
+                    same("deleted", deleted, ids.iter().map(|id| self.here.model.delete_dead(&topic, id)).collect())?;
                 }
             }
             Operation::Pause { topic, paused } => {
                 let topic = &self.topics[*topic];
-                let changed = self.queue.store.set_paused(topic, *paused).await?;
-                same("paused or not", changed, self.model.set_paused(topic, *paused))?;
+                let changed = self.here.queue.store.set_paused(topic, *paused).await?;
+                same("paused or not", changed, self.here.model.set_paused(topic, *paused))?;
             }
             Operation::Forget { topic } => {
                 let topic = &self.topics[*topic];
-                let forgotten = self.queue.store.forget_topic(topic).await?;
-                same("forgotten", forgotten, self.model.forget_topic(topic))?;
+                let forgotten = self.here.queue.store.forget_topic(topic).await?;
+                same("forgotten", forgotten, self.here.model.forget_topic(topic))?;
             }
             Operation::Sweep { keep, retention } => {
                 let limits = |topic| DeadLimits { topic, keep: *keep, retention: ms(*retention) };
                 let limits: Vec<DeadLimits> = self.topics.clone().into_iter().map(limits).collect();
-                let dropped = self.queue.store.sweep(&limits).await?;
-                same("dropped", dropped, limits.iter().map(|limits| self.model.sweep(limits)).collect())?;
+                let dropped = self.here.queue.store.sweep(&limits).await?;
+                same("dropped", dropped, limits.iter().map(|limits| self.here.model.sweep(limits)).collect())?;
             }
-            Operation::Reopen => self.queue.reopen().await,
+            Operation::Reopen => self.here.reopen().await?,
+            Operation::List { topic, place, limit, pages } => {
+                self.here.list(&self.topics[*topic], *place, *limit, *pages).await?
+            }
+            Operation::Tokens(changes) => {
+                for change in changes {
+                    self.change_token(change).await?;
+                }
+            }
+            Operation::Move(parts) => self.move_jobs(parts).await?,
+            Operation::Swap => std::mem::swap(&mut self.here, &mut self.there),
         }
-        self.compare().await
+        self.here.compare(&self.topics, &self.pushed).await
+    }
+
+    /// What is begun is ended.
+    pub(super) async fn end(mut self) -> Result<(), Difference> {
+        self.here.end().await?;
+        self.there.end().await?;
+        if self.here.watches_tokens() {
+            // No change that was not made comes before this one.
+            self.change_token(&TokenChange::Revoke { text: 0 }).await?;
+            let last = TokenChange::Add { text: 0, tenant: None, limited: false, expires: None, made_by: None };
+            self.change_token(&last).await?;
+        }
+        Ok(())
+    }
+
+    async fn move_jobs(&mut self, parts: &Move) -> Result<(), Difference> {
+        let Self { here, there, .. } = self;
+        if let Some((topic, limit)) = parts.export {
+            here.exported = here.queue.store.export(&self.topics[topic], limit).await?;
+            let expected = here.model.export(&self.topics[topic]).into_iter().take(limit).collect();
+            same("exported", &here.exported, &expected)?;
+        }
+        let Some(topic) = here.exported.first().map(|stored| stored.job.spec.topic.clone()) else { return Ok(()) };
+        let ids: Vec<JobId> = here.exported.iter().map(|stored| stored.job.spec.id.clone()).collect();
+        if parts.import {
+            let imported = there.queue.store.import(&here.exported).await?;
+            let expected: Vec<Imported> = here.exported.iter().map(|job| there.model.import(job)).collect();
+            same("imported", &imported, &expected)?;
+            // What is claimed of them from here on counts on from where they were.
+            there.claims.retain(|claim| !ids.contains(&claim.lease.job));
+        }
+        if parts.remove {
+            let removed = here.queue.store.remove_exported(&topic, &ids).await?;
+            same("removed", removed, ids.iter().map(|id| here.model.remove_exported(&topic, id)).collect())?;
+        }
+        if parts.clear {
+            there.queue.store.clear_move_marks(&topic.tenant, &ids).await?;
+            ids.iter().for_each(|id| there.model.clear_move_mark(&(topic.tenant.clone(), id.clone())));
+        }
+        there.compare(&self.topics, &self.pushed).await
+    }
+
+    async fn change_token(&mut self, change: &TokenChange) -> Result<(), Difference> {
+        self.here.watch_tokens().await?;
+        let Side { queue, model, .. } = &mut self.here;
+        let hash = |text: &u8| TokenHash::of(&format!("text {text}"));
+        let limits = |limited: bool| {
+            let most = NonZero::new(5).unwrap();
+            TokenLimits { requests: limited.then_some(Rate { per_second: most, burst: most }), throttle: None }
+        };
+        let changed = match change {
+            TokenChange::Add { text, tenant, limited, expires, made_by } => {
+                let new = NewToken {
+                    hash: hash(text),
+                    tenant: tenant.map(|tenant| self.tenants[tenant].clone()),
+                    scopes: BTreeSet::from([Scope::Push]),
+                    description: "for a test".into(),
+                    limits: limits(*limited),
+                    expires_in: expires.map(ms),
+                    made_by: made_by.as_ref().map(|text| hash(text).id()),
+                };
+                let added = queue.store.add_token(&new).await?;
+                same("added", &added, &model.add_token(&new))?;
+                matches!(added, TokenAdded::Added(_)).then(|| new.hash.id()).into_iter().collect()
+            }
+            TokenChange::Revoke { text } => {
+                let (id, revoked) = (hash(text).id(), queue.store.revoke_token(&hash(text).id()).await?);
+                let expected = model.revoke_token(&id);
+                same("revoked", revoked, expected.contains(&id))?;
+                expected
+            }
+            TokenChange::Limit { text, limited } => {
+                let id = hash(text).id();
+                let limited_now = queue.store.set_token_limits(&id, limits(*limited)).await?;
+                same("limited", limited_now, model.set_token_limits(&id, limits(*limited)))?;
+                limited_now.then_some(id).into_iter().collect()
+            }
+            TokenChange::LiftRequirement => {
+                let lifted = queue.store.lift_token_requirement().await?;
+                same("lifted", lifted, model.lift_token_requirement())?;
+                BTreeSet::new()
+            }
+        };
+        self.here.compare_tokens(changed).await
     }
 
     /// A new job; with `again`, one of an id that was there before.
@@ -153,7 +236,7 @@ impl World {
             When::Now => Due::Now,
             When::After(wait) => Due::After(ms(wait)),
             When::At(from_now) => {
-                Due::At(Timestamp::from_millis(self.model.now.as_millis().saturating_add_signed(from_now)))
+                Due::At(Timestamp::from_millis(self.here.model.now.as_millis().saturating_add_signed(from_now)))
             }
         };
         NewJob { spec, due }
@@ -171,26 +254,26 @@ impl World {
 
     async fn push(&mut self, drafts: &[Draft]) -> Result<(), Difference> {
         let jobs = self.jobs(drafts, true);
-        let pushed = self.queue.store.push(&jobs).await?;
-        same("pushed", pushed, jobs.iter().map(|job| self.model.push(job)).collect())
+        let pushed = self.here.queue.store.push(&jobs).await?;
+        same("pushed", pushed, jobs.iter().map(|job| self.here.model.push(job)).collect())
     }
 
     /// Which topics' jobs go first is the store's affair, as long as each topic gets its share.
     async fn migrate(&mut self, tenant: &Name, limit: usize) -> Result<(), Difference> {
-        let due = self.model.due(tenant);
+        let due = self.here.model.due(tenant);
         let all: usize = due.values().sum();
-        let migrated = self.queue.store.migrate(tenant, limit).await?;
-        let counts = self.queue.store.counts(tenant).await?;
+        let migrated = self.here.queue.store.migrate(tenant, limit).await?;
+        let counts = self.here.queue.store.counts(tenant).await?;
         let topics = due.len();
         for (topic, due) in due {
             let delayed = counts.iter().find(|counts| counts.topic == topic).map_or(0, |counts| counts.delayed);
-            let moved = self.model.delayed_in(&topic).saturating_sub(delayed as usize);
+            let moved = self.here.model.delayed_in(&topic).saturating_sub(delayed as usize);
             if moved > due || moved < due.min(limit / topics) {
-                return Err(Difference(format!("{moved} of {due} due jobs of {topic} were migrated")));
+                return Err(Difference::new(format!("{moved} of {due} due jobs of {topic} were migrated")));
             }
-            self.model.migrate(&topic, moved);
+            self.here.model.migrate(&topic, moved);
         }
-        let next_due_in = self.model.next_due_in(tenant);
+        let next_due_in = self.here.model.next_due_in(tenant);
         same("migrated", migrated, Migrated { moved: limit.min(all), next_due_in })
     }
 
@@ -200,25 +283,27 @@ impl World {
             |(topic, max): (usize, usize)| ClaimFrom { topic: self.topics[topic].clone(), max, lease: ms(lease) };
         let lines: Vec<ClaimFrom> = by_topic.into_iter().map(from).collect();
         let worker = &self.workers[worker];
-        let mut claimed = self.queue.store.claim(worker, &lines).await?;
+        let mut claimed = self.here.queue.store.claim(worker, &lines).await?;
         let (mut claims, mut drained) = (Vec::new(), Vec::new());
         for line in &lines {
-            let (taken, empty) = self.model.claim(worker, line);
+            let (taken, empty) = self.here.model.claim(worker, line);
             claims.extend(taken);
             drained.extend(empty.then(|| line.topic.clone()));
         }
         claimed.drained.sort();
+        // Which topic's claims come first is not promised.
+        claimed.claims.sort_by(|a, b| a.lease.topic.cmp(&b.lease.topic));
         same("claims", &claimed.claims, &claims)?;
         same("drained topics and strays", (claimed.drained, claimed.strays), (drained, 0))?;
-        self.claims.extend(claims);
+        self.here.claims.extend(claims);
         Ok(())
     }
 
     /// A claim of a job that is over counts as long as its id was not pushed again: deliveries are counted from one for each
     /// job, not for each id.
     fn pick(&mut self, pick: &Pick) -> Option<Claim> {
-        let model = &mut self.model;
-        let claims = self.claims.iter().filter(|claim| model.is_of_this_life(claim));
+        let model = &mut self.here.model;
+        let claims = self.here.claims.iter().filter(|claim| model.is_of_this_life(claim));
         let (running, late): (Vec<_>, Vec<_>) = claims.cloned().partition(|claim| model.holds(&claim.lease));
         match pick {
             Pick::Running(place) => back(&running, *place).cloned(),
@@ -250,21 +335,21 @@ impl World {
     }
 
     async fn settle_all(&mut self, batch: &[Settlement]) -> Result<(), Difference> {
-        let settled = self.queue.store.settle(batch).await?;
-        same("settled", settled, batch.iter().map(|settlement| self.model.settle(settlement)).collect())
+        let settled = self.here.queue.store.settle(batch).await?;
+        same("settled", settled, batch.iter().map(|settlement| self.here.model.settle(settlement)).collect())
     }
 
     async fn reap(&mut self, tenant: usize, limit: usize, verdict: &End) -> Result<(), Difference> {
         let tenant = &self.tenants[tenant];
-        let mut found = self.queue.store.overdue(tenant, DEAD_AFTER, limit).await?;
-        let running = self.model.running(tenant, DEAD_AFTER);
+        let mut found = self.here.queue.store.overdue(tenant, DEAD_AFTER, limit).await?;
+        let running = self.here.model.running(tenant, DEAD_AFTER);
         let overdue = running.into_iter().filter(|(_, _, overdue)| *overdue).map(|(claim, died, _)| (claim, died));
         let overdue: Vec<(Claim, bool)> = overdue.collect();
         same("overdue jobs found", found.len(), limit.min(overdue.len()))?;
         for found in &mut found {
             let expected = overdue.iter().find(|(claim, _)| claim.lease == found.claim.lease).cloned();
             // When it was claimed need not be remembered.
-            found.claim.claimed_at = self.model.now;
+            found.claim.claimed_at = self.here.model.now;
             same("overdue job", Some((found.claim.clone(), found.worker_died)), expected)?;
         }
         let reap =
@@ -276,13 +361,13 @@ impl World {
     async fn claims_of(&mut self, tenant: usize, worker: usize, except: Option<usize>) -> Result<(), Difference> {
         let (tenant, worker) = (&self.tenants[tenant], &self.workers[worker]);
         let except: HashSet<JobId> = except
-            .and_then(|place| back(&self.claims, place))
+            .and_then(|place| back(&self.here.claims, place))
             .map(|claim| claim.lease.job.clone())
             .into_iter()
             .collect();
-        let mut held = self.queue.store.claims_of(tenant, worker, &except).await?;
+        let mut held = self.here.queue.store.claims_of(tenant, worker, &except).await?;
         held.sort_by(|a, b| a.job.cmp(&b.job));
-        let running = self.model.running(tenant, DEAD_AFTER).into_iter().map(|(claim, ..)| claim.lease);
+        let running = self.here.model.running(tenant, DEAD_AFTER).into_iter().map(|(claim, ..)| claim.lease);
         let expected: Vec<Lease> =
             running.filter(|lease| lease.worker == *worker && !except.contains(&lease.job)).collect();
         same("held", held, expected)
@@ -292,15 +377,15 @@ impl World {
         let keys: Vec<Key> = jobs.iter().filter_map(|place| back(&self.pushed, *place).cloned()).collect();
         let Some((tenant, _)) = keys.first().cloned() else { return Ok(()) };
         let ids: Vec<JobId> = keys.into_iter().map(|(_, id)| id).collect();
-        let cancelled = self.queue.store.cancel(&tenant, &ids).await?;
-        same("cancelled", cancelled, ids.iter().map(|id| self.model.cancel(&tenant, id)).collect())
+        let cancelled = self.here.queue.store.cancel(&tenant, &ids).await?;
+        same("cancelled", cancelled, ids.iter().map(|id| self.here.model.cancel(&tenant, id)).collect())
     }
 
     /// Dead jobs by topic, where there are any; else whatever job there is.
     fn dead(&self, jobs: &[usize]) -> BTreeMap<TopicId, Vec<JobId>> {
         let mut dead: Vec<(TopicId, JobId)> = Vec::new();
         for topic in &self.topics {
-            dead.extend(self.model.dead(topic).into_iter().map(|dead| (topic.clone(), dead.job.spec.id)));
+            dead.extend(self.here.model.dead(topic).into_iter().map(|dead| (topic.clone(), dead.job.spec.id)));
         }
         if dead.is_empty() {
             dead = self.pushed.iter().map(|(_, id)| (self.topics[0].clone(), id.clone())).collect();
@@ -310,55 +395,6 @@ impl World {
             by_topic.entry(topic.clone()).or_default().push(id.clone());
         }
         by_topic
-    }
-
-    /// Holds all that can be seen of the store against the model.
-    async fn compare(&self) -> Result<(), Difference> {
-        let store = &self.queue.store;
-        for tenant in &self.tenants {
-            let mut counts = store.counts(tenant).await?;
-            for counts in &mut counts {
-                counts.totals.retain(|_, n| *n > 0);
-            }
-            same("counts", counts, self.model.counts(tenant))?;
-            let wanted = store.poll_work(tenant, &[]).await?;
-            same("next due time", wanted.next_due_in, self.model.next_due_in(tenant))?;
-            same("cancelled jobs", wanted.cancelled.into_iter().collect(), self.model.cancelled(tenant))?;
-            let (named, (surely, perhaps)) = (BTreeSet::from_iter(wanted.ready), self.model.ready(tenant));
-            if !named.is_superset(&surely) || !named.is_subset(&perhaps) {
-                return Err(Difference(format!("ready: {named:?} is not between {surely:?} and {perhaps:?}")));
-            }
-        }
-        for topic in &self.topics {
-            same("dead jobs", store.dead(topic, 0, 1000).await?, self.model.dead(topic))?;
-            same("jobs at rest", store.export(topic, 1000).await?, self.model.export(topic))?;
-        }
-        self.compare_views().await
-    }
-
-    /// Asks for all jobs at once: one by one takes most of the time of a sequence.
-    async fn compare_views(&self) -> Result<(), Difference> {
-        let keys: BTreeSet<Key> = self.pushed.iter().cloned().collect();
-        let views = keys.into_iter().map(|key| {
-            let store = Arc::clone(&self.queue.store);
-            tokio::spawn(async move {
-                let view = store.job(&key.0, &key.1).await;
-                (key, view)
-            })
-        });
-        for view in views.collect::<Vec<_>>() {
-            let (key, seen) = view.await.expect("looking at a job does not panic");
-            let (mut seen, mut expected) = (seen?, self.model.view(&key));
-            if self.model.is_blurred(&key) {
-                let blur = |view: Option<JobView>| {
-                    let view = view.filter(|view| view.job.is_some());
-                    view.map(|view| JobView { result: None, ..view })
-                };
-                (seen, expected) = (blur(seen), blur(expected));
-            }
-            same("view of a job", seen, expected)?;
-        }
-        Ok(())
     }
 }
 

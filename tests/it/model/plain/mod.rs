@@ -1,6 +1,9 @@
 //! What a store is, said as plainly as can be: maps, queues and a clock. No store looks like this inside, and every one
 //! must look like this from outside.
 
+mod tokens;
+mod transfer;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -8,48 +11,58 @@ use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, Topi
 use gristmill::outcome::{Failure, Verdict};
 use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
+use gristmill::token::{Token, TokenId, TokenRequirement};
 
 /// Ids are known per tenant.
-pub(super) type Key = (Name, JobId);
+pub(in crate::model) type Key = (Name, JobId);
 
 #[derive(Debug, Clone)]
-pub(super) struct Record {
-    pub(super) job: Job,
-    pub(super) place: JobState,
-    pub(super) attempts: u32,
-    pub(super) deliveries: u64,
-    pub(super) failure: Option<Failure>,
-    pub(super) checkpoint: Option<Vec<u8>>,
+pub(in crate::model) struct Record {
+    pub(in crate::model) job: Job,
+    pub(in crate::model) place: JobState,
+    pub(in crate::model) attempts: u32,
+    pub(in crate::model) deliveries: u64,
+    pub(in crate::model) failure: Option<Failure>,
+    pub(in crate::model) checkpoint: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TopicState {
-    pub(super) held_a_job: bool,
-    pub(super) paused: bool,
+pub(in crate::model) struct TopicState {
+    pub(in crate::model) held_a_job: bool,
+    pub(in crate::model) paused: bool,
     /// Ready jobs in the order in which they became ready: high, normal, low.
-    pub(super) ready: [VecDeque<JobId>; 3],
+    pub(in crate::model) ready: [VecDeque<JobId>; 3],
     turns: usize,
-    pub(super) totals: BTreeMap<String, u64>,
-    /// Who holds which unique value; none: until it is set free.
-    pub(super) unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
-    /// No claim has found it empty since it last had ready jobs.
-    pub(super) perhaps_ready: bool,
+    pub(in crate::model) totals: BTreeMap<String, u64>,
+    /// Which job holds which unique value; none: until it is set free.
+    pub(in crate::model) unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
+    /// Subscribers know that it has ready jobs, and no claim has found it empty since. Never of a paused topic.
+    pub(in crate::model) perhaps_ready: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    pub(super) now: Timestamp,
-    pub(super) jobs: BTreeMap<Key, Record>,
-    pub(super) topics: BTreeMap<TopicId, TopicState>,
+pub(in crate::model) struct Model {
+    pub(in crate::model) now: Timestamp,
+    pub(in crate::model) jobs: BTreeMap<Key, Record>,
+    pub(in crate::model) topics: BTreeMap<TopicId, TopicState>,
     /// Results, and the attempts that were made.
-    pub(super) results: BTreeMap<Key, (u32, ResultView)>,
+    pub(in crate::model) results: BTreeMap<Key, (u32, ResultView)>,
     /// Ids that were pushed again while a result was kept: whether that is still shown is left open.
-    pub(super) blurred: BTreeSet<Key>,
+    pub(in crate::model) blurred: BTreeSet<Key>,
     heartbeats: BTreeMap<WorkerId, Timestamp>,
+    /// Jobs that ended and whose producers wait for it, since this was last looked at.
+    pub(in crate::model) finished: Vec<Key>,
+    /// Running jobs that were cancelled, since this was last looked at.
+    pub(in crate::model) stopping: Vec<Key>,
+    /// Jobs that came from another store, each with when it was enqueued.
+    moved: BTreeMap<Key, Timestamp>,
+    pub(in crate::model) tokens: BTreeMap<TokenId, Token>,
+    /// None: no token was ever added.
+    pub(in crate::model) token_requirement: Option<TokenRequirement>,
 }
 
 impl Model {
-    pub(super) fn new(now: Timestamp) -> Self {
+    pub(in crate::model) fn new(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
 
@@ -71,11 +84,11 @@ impl Model {
         topic.held_a_job = true;
         if ready {
             topic.ready[priority as usize].push_back(key.1.clone());
-            topic.perhaps_ready = true;
+            topic.perhaps_ready = !topic.paused;
         }
     }
 
-    pub(super) fn push(&mut self, new: &NewJob) -> Pushed {
+    pub(in crate::model) fn push(&mut self, new: &NewJob) -> Pushed {
         let spec = &new.spec;
         let key = (spec.topic.tenant.clone(), spec.id.clone());
         if self.jobs.contains_key(&key) {
@@ -106,7 +119,7 @@ impl Model {
         Pushed::Stored
     }
 
-    /// Who holds the value, if somebody does.
+    /// The job that holds the value.
     fn holder(&mut self, topic: &TopicId, value: &str) -> Option<JobId> {
         let now = self.now;
         let (holder, until) = self.topic(topic).unique.get(value)?;
@@ -122,7 +135,7 @@ impl Model {
     }
 
     /// Delayed jobs of the tenant: topic, due time, id, in that order.
-    pub(super) fn delayed(&self, tenant: &Name) -> Vec<(TopicId, Timestamp, JobId)> {
+    pub(in crate::model) fn delayed(&self, tenant: &Name) -> Vec<(TopicId, Timestamp, JobId)> {
         let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
         let mut delayed: Vec<_> = of_tenant
             .filter_map(|((_, id), record)| match record.place {
@@ -134,11 +147,11 @@ impl Model {
         delayed
     }
 
-    pub(super) fn delayed_in(&self, topic: &TopicId) -> usize {
+    pub(in crate::model) fn delayed_in(&self, topic: &TopicId) -> usize {
         self.delayed(&topic.tenant).iter().filter(|(of, ..)| of == topic).count()
     }
 
-    pub(super) fn due(&self, tenant: &Name) -> BTreeMap<TopicId, usize> {
+    pub(in crate::model) fn due(&self, tenant: &Name) -> BTreeMap<TopicId, usize> {
         let mut due = BTreeMap::new();
         for (topic, ..) in self.delayed(tenant).into_iter().filter(|(_, until, _)| *until <= self.now) {
             *due.entry(topic).or_default() += 1;
@@ -147,7 +160,7 @@ impl Model {
     }
 
     /// Moves the first so many jobs of a topic.
-    pub(super) fn migrate(&mut self, topic: &TopicId, moved: usize) {
+    pub(in crate::model) fn migrate(&mut self, topic: &TopicId, moved: usize) {
         let delayed = self.delayed(&topic.tenant);
         for (_, until, id) in delayed.into_iter().filter(|(of, ..)| of == topic).take(moved) {
             assert!(until <= self.now);
@@ -155,12 +168,12 @@ impl Model {
         }
     }
 
-    pub(super) fn next_due_in(&self, tenant: &Name) -> Option<Duration> {
+    pub(in crate::model) fn next_due_in(&self, tenant: &Name) -> Option<Duration> {
         self.delayed(tenant).iter().map(|(_, until, _)| until.since(self.now)).min()
     }
 
     /// The claims of one line, and whether its topic is drained.
-    pub(super) fn claim(&mut self, worker: &WorkerId, from: &ClaimFrom) -> (Vec<Claim>, bool) {
+    pub(in crate::model) fn claim(&mut self, worker: &WorkerId, from: &ClaimFrom) -> (Vec<Claim>, bool) {
         let (now, topic) = (self.now, self.topic(&from.topic));
         if topic.paused {
             return (Vec::new(), from.max > 0);
@@ -200,11 +213,11 @@ impl Model {
         record.is_held_by(lease).then_some(record)
     }
 
-    pub(super) fn holds(&self, lease: &Lease) -> bool {
+    pub(in crate::model) fn holds(&self, lease: &Lease) -> bool {
         self.record_of(lease).is_some_and(|record| record.is_held_by(lease))
     }
 
-    pub(super) fn has_job_of(&self, claim: &Claim) -> bool {
+    pub(in crate::model) fn has_job_of(&self, claim: &Claim) -> bool {
         self.record_of(&claim.lease).is_some()
     }
 
@@ -213,7 +226,7 @@ impl Model {
     }
 
     /// Whether no other job has had the id since.
-    pub(super) fn is_of_this_life(&self, claim: &Claim) -> bool {
+    pub(in crate::model) fn is_of_this_life(&self, claim: &Claim) -> bool {
         self.record_of(&claim.lease).is_none_or(|record| record.job.spec == claim.job.spec)
     }
 
@@ -222,7 +235,7 @@ impl Model {
         heartbeat.is_some_and(|heartbeat| heartbeat.plus(dead_after) <= self.now)
     }
 
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
+    pub(in crate::model) fn settle(&mut self, settlement: &Settlement) -> Settled {
         let (now, lease) = (self.now, &settlement.lease);
         let Some(record) = self.leased(lease) else { return Settled::LeaseLost };
         let JobState::Running { lease_until, cancelled, .. } = record.place else { unreachable!() };
@@ -281,14 +294,15 @@ impl Model {
     }
 
     fn keep(&mut self, settlement: &Settlement, result: ResultView) {
+        let key = (settlement.lease.topic.tenant.clone(), settlement.lease.job.clone());
+        self.finished.extend(settlement.notify.then(|| key.clone()));
         if !settlement.keep_result.is_zero() {
-            let key = (settlement.lease.topic.tenant.clone(), settlement.lease.job.clone());
             self.blurred.remove(&key);
             self.results.insert(key, (settlement.attempts, result));
         }
     }
 
-    pub(super) fn extend(&mut self, lease: &Lease, by: Duration) -> bool {
+    pub(in crate::model) fn extend(&mut self, lease: &Lease, by: Duration) -> bool {
         let until = self.now.plus(by);
         let Some(record) = self.leased(lease) else { return false };
         let JobState::Running { lease_until, .. } = &mut record.place else { unreachable!() };
@@ -296,20 +310,20 @@ impl Model {
         true
     }
 
-    pub(super) fn checkpoint(&mut self, lease: &Lease, state: &[u8]) -> bool {
+    pub(in crate::model) fn checkpoint(&mut self, lease: &Lease, state: &[u8]) -> bool {
         self.leased(lease).map(|record| record.checkpoint = Some(state.to_vec())).is_some()
     }
 
-    pub(super) fn heartbeat(&mut self, worker: &WorkerId) {
+    pub(in crate::model) fn heartbeat(&mut self, worker: &WorkerId) {
         self.heartbeats.insert(worker.clone(), self.now);
     }
 
-    pub(super) fn retire(&mut self, worker: &WorkerId) {
+    pub(in crate::model) fn retire(&mut self, worker: &WorkerId) {
         self.heartbeats.remove(worker);
     }
 
     /// Running jobs of the tenant by id, each with whether its worker died and whether it is overdue at all.
-    pub(super) fn running(&self, tenant: &Name, dead_after: Duration) -> Vec<(Claim, bool, bool)> {
+    pub(in crate::model) fn running(&self, tenant: &Name, dead_after: Duration) -> Vec<(Claim, bool, bool)> {
         let of_tenant = self.jobs.iter().filter(|((owner, _), _)| owner == tenant);
         let running = of_tenant.filter_map(|(_, record)| {
             let JobState::Running { worker, lease_until, .. } = &record.place else { return None };
@@ -320,12 +334,13 @@ impl Model {
         running.collect()
     }
 
-    pub(super) fn cancel(&mut self, tenant: &Name, id: &JobId) -> Cancelled {
+    pub(in crate::model) fn cancel(&mut self, tenant: &Name, id: &JobId) -> Cancelled {
         let key = (tenant.clone(), id.clone());
         match self.jobs.get_mut(&key).map(|record| &mut record.place) {
             None | Some(JobState::Dead { .. } | JobState::Finished) => return Cancelled::TooLate,
             Some(JobState::Running { cancelled, .. }) => {
                 *cancelled = true;
+                self.stopping.push(key);
                 return Cancelled::Stopping;
             }
             Some(JobState::Ready | JobState::Delayed { .. }) => {}
@@ -334,6 +349,7 @@ impl Model {
         let spec = record.job.spec;
         self.set_free(&spec.topic, spec.unique.as_ref().and_then(Unique::held_until_done), id);
         self.count(&spec.topic, "cancelled");
+        self.finished.extend(spec.keep_result.map(|_| key.clone()));
         if spec.keep_result.is_some_and(|keep| !keep.is_zero()) {
             self.blurred.remove(&key);
             self.results.insert(key, (record.attempts, ResultView::Cancelled));
@@ -350,7 +366,7 @@ impl Model {
         record
     }
 
-    pub(super) fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {
+    pub(in crate::model) fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {
         let record = self.jobs.get(&(topic.tenant.clone(), id.clone()))?;
         match record.place {
             JobState::Dead { since } if record.job.spec.topic == *topic => Some(since),
@@ -358,7 +374,7 @@ impl Model {
         }
     }
 
-    pub(super) fn respawn(&mut self, topic: &TopicId, id: &JobId) -> bool {
+    pub(in crate::model) fn respawn(&mut self, topic: &TopicId, id: &JobId) -> bool {
         if self.dead_since(topic, id).is_none() {
             return false;
         }
@@ -378,7 +394,7 @@ impl Model {
         true
     }
 
-    pub(super) fn delete_dead(&mut self, topic: &TopicId, id: &JobId) -> bool {
+    pub(in crate::model) fn delete_dead(&mut self, topic: &TopicId, id: &JobId) -> bool {
         let dead = self.dead_since(topic, id).is_some();
         if dead {
             self.remove(&(topic.tenant.clone(), id.clone()));
@@ -386,12 +402,17 @@ impl Model {
         dead
     }
 
-    pub(super) fn set_paused(&mut self, topic: &TopicId, paused: bool) -> bool {
-        std::mem::replace(&mut self.topic(topic).paused, paused) != paused
+    pub(in crate::model) fn set_paused(&mut self, topic: &TopicId, paused: bool) -> bool {
+        let topic = self.topic(topic);
+        let changed = std::mem::replace(&mut topic.paused, paused) != paused;
+        if changed {
+            topic.perhaps_ready = !paused && topic.ready.iter().any(|line| !line.is_empty());
+        }
+        changed
     }
 
     /// Unique values that are held for a time outlive the topic.
-    pub(super) fn forget_topic(&mut self, topic: &TopicId) -> bool {
+    pub(in crate::model) fn forget_topic(&mut self, topic: &TopicId) -> bool {
         if self.jobs.values().any(|record| record.job.spec.topic == *topic) {
             return false;
         }
@@ -400,7 +421,7 @@ impl Model {
         true
     }
 
-    pub(super) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
+    pub(in crate::model) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
         let dead = self.dead(&limits.topic).into_iter().enumerate();
         let over =
             dead.filter(|(place, dead)| *place as u64 >= limits.keep || dead.since.plus(limits.retention) <= self.now);
