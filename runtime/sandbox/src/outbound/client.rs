@@ -33,7 +33,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
-        let connector = Connector::new(Arc::clone(&grant), resolver, trust);
+        let connector = Connector::new(topic.clone(), Arc::clone(&grant), resolver, trust);
         Self { topic, grant, connector, pool: Arc::default() }
     }
 

@@ -24,6 +24,7 @@ use super::super::bindings::http::HttpError;
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
+use gristmill_core::job::TopicId;
 
 /// For one address, if there is another one to try.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
@@ -50,6 +51,7 @@ pub(super) struct Connection {
 
 /// Makes connections, to what one topic is granted.
 pub(super) struct Connector {
+    topic: TopicId,
     grant: Arc<HttpGrant>,
     resolver: Resolver,
     lookups: Arc<Semaphore>,
@@ -68,8 +70,8 @@ impl Origin {
 }
 
 impl Connector {
-    pub(super) fn new(grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
-        Self { grant, resolver, lookups: Arc::new(Semaphore::new(LOOKUPS)), trust, tls: OnceCell::new() }
+    pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
+        Self { topic, grant, resolver, lookups: Arc::new(Semaphore::new(LOOKUPS)), trust, tls: OnceCell::new() }
     }
 
     /// Connects to one of the origin's addresses that are granted; to no other, whatever the name says a second later.
@@ -96,10 +98,12 @@ impl Connector {
         let granted: Vec<_> = found.into_iter().filter(|address| self.grant.refuses(*address).is_none()).collect();
         match refused {
             _ if !granted.is_empty() => Ok(granted),
-            Some((address, kind)) => Err(HttpError::Denied(format!(
-                "the address {address} of `{host}` is {kind}: such are reached only if `networks` names them"
-            ))),
-            // The cause is left out: it would reveal the machine's resolver to the guest.
+            // What is left out here would reveal the machine's network to the guest.
+            Some((address, kind)) => {
+                let (topic, host) = (&self.topic, host.to_string());
+                tracing::info!(%topic, host, %address, kind, "request denied: only `networks` opens such an address");
+                Err(HttpError::Denied(format!("`{host}` has no address that this topic is granted")))
+            }
             None => Err(HttpError::Unreachable(format!("`{host}` has no address"))),
         }
     }

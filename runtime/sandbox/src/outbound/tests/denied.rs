@@ -56,7 +56,7 @@ async fn an_address_in_a_url_is_looked_at_in_every_form() {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:9/");
             let answer = send(&Outbound::new(), any(), get(&url)).await;
-            assert!(denial(answer).starts_with("the address"), "{url}");
+            assert!(denial(answer).ends_with("has no address that this topic is granted"), "{url}");
         }
     }
 }
@@ -65,7 +65,7 @@ async fn an_address_in_a_url_is_looked_at_in_every_form() {
 async fn this_machines_own_name_is_denied() {
     for name in ["localhost", "LOCALHOST", "localhost."] {
         let answer = send(&Outbound::new(), grant(&["*"], &[]), get(format!("https://{name}/"))).await;
-        assert!(denial(answer).contains("loopback"), "{name}");
+        assert!(denial(answer).ends_with("has no address that this topic is granted"), "{name}");
     }
 }
 
@@ -76,7 +76,8 @@ async fn of_several_addresses_only_granted_ones_are_connected_to() {
     let mixed = resolving(&["10.255.255.1", "169.254.169.254", "127.0.0.1", "192.168.255.1"]);
     assert_eq!(send(&mixed, local(), get(server.url("/"))).await.unwrap().body, b"hello");
     let none = resolving(&["10.255.255.1", "169.254.169.254"]);
-    assert!(denial(send(&none, local(), get(server.url("/"))).await).contains("10.255.255.1"));
+    let denial = denial(send(&none, local(), get(server.url("/"))).await);
+    assert!(denial.contains("granted") && !denial.contains("255") && !denial.contains("169"), "{denial}");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -93,7 +94,7 @@ async fn a_name_is_resolved_once_for_a_connection_and_looked_at_each_time() {
     let outbound = Outbound::with(rebinding, TrustedRoots::only(RootCertStore::empty()));
     assert_eq!(send(&outbound, local(), get(server.url("/"))).await.unwrap().status, 200);
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
-    assert!(denial(send(&outbound, local(), get(server.url("/"))).await).contains("169.254.169.254"));
+    assert!(denial(send(&outbound, local(), get(server.url("/"))).await).ends_with("that this topic is granted"));
 }
 
 #[tokio::test]
