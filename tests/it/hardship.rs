@@ -12,7 +12,7 @@ use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::FREE_PORT;
 use gristmill_tests::test_runner::{TestRunner, drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
-use puppet::{End, Script, Step};
+use puppet::{Cause, End, Script, Step};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -143,4 +143,20 @@ async fn a_redis_that_is_killed_in_mid_load_loses_nothing() {
     until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
     println!("given back: {}", total(&store, "puppet", "released").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_with_a_megabyte_of_text_is_a_short_log_line() {
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\nattempts = 2\nbackoff = \"10ms\"\n").await;
+    let cause = Cause { code: "long".into(), message: "x".repeat(900_000), ..Cause::default() };
+    for end in [End::Retry(cause.clone()), End::Reject(cause)] {
+        let body = Script::end(end).to_json();
+        store.push(&[NewJob { spec: spec("puppet", &body), due: Due::Now }]).await.unwrap();
+    }
+    let process = Process::run(&folder.path().join("gristmill.toml"));
+    until("both to be dead", SOON, async || (process.log().matches("dead: ").count() == 2).then_some(())).await;
+    let log = process.log();
+    assert!(log.contains("failed: xxx") && log.contains("(900000 bytes)"), "{log}");
+    assert!(log.lines().all(|line| line.len() < 6_000), "{}", log.len());
 }

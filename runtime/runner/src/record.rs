@@ -1,5 +1,6 @@
 //! What is written down about an attempt: its record, and what log, metrics and events make of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,9 @@ use gristmill_core::outcome::{Failure, OutcomeKind, Settled, Verdict};
 use gristmill_core::time::millis;
 use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
+
+/// Of a message or a backtrace in a log line.
+const LOGGED_BYTES_MAX: usize = 4 << 10;
 
 /// Called with every attempt that the store has settled as its verdict said. Must not block.
 pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
@@ -107,11 +111,11 @@ impl AttemptRecord {
                 tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
             }
             (Settled::Done, Verdict::Bury(Failure { reason, detail, backtrace })) => {
-                let backtrace = backtrace.as_deref().map(tracing::field::display);
-                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, backtrace, "dead: {}", detail.message);
+                let backtrace = backtrace.as_deref().map(cut).map(tracing::field::display);
+                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, backtrace, "dead: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Retry { failure: Failure { reason, detail, .. }, .. }) => {
-                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, ?again_in, "failed: {}", detail.message);
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, ?again_in, "failed: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Expire) => {
                 tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, "expired before it could start");
@@ -120,6 +124,14 @@ impl AttemptRecord {
                 tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, ?again_in, "{verdict}");
             }
         }
+    }
+}
+
+/// A text of the guest, for the log: as long as its output limit allows it is kept with the job.
+fn cut(text: &str) -> Cow<'_, str> {
+    match text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX)) {
+        Some(start) if start.len() < text.len() => format!("{start}... ({} bytes)", text.len()).into(),
+        _ => text.into(),
     }
 }
 
