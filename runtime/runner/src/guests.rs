@@ -7,18 +7,25 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::execute::{ExecutorContext, Work, execute};
 use super::run_queue::RunQueue;
+use super::slots::Slots;
+use crate::handlers::TopicHandler;
 
 /// Jobs that a thread takes at once: few, so that what comes into line meanwhile is not behind them all.
 const SHARE: usize = 8;
+
+/// A guest that keeps its thread for so long is named in the log. Guests yield after milliseconds.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// Hands work to the guest threads. Dropping it ends them once they have nothing left.
 #[derive(Debug)]
@@ -29,9 +36,11 @@ pub(super) struct Guests(Arc<Shared>);
 struct Shared {
     queue: Mutex<RunQueue<Work>>,
     ended: AtomicBool,
-    threads: Vec<Thread>,
+    threads: Vec<Arc<Thread>>,
     /// Which thread is asked first.
     turn: AtomicUsize,
+    /// There is work for the watchdog to look at.
+    watch: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +49,10 @@ struct Thread {
     called: Notify,
     /// It sleeps: none of its guests has anything to compute.
     parked: AtomicBool,
+    /// Counts when an attempt gets the thread, and when it gives it back: odd in between.
+    turns: AtomicU64,
+    /// Whose turn it is, or was last.
+    topic: Mutex<Option<Arc<TopicHandler>>>,
 }
 
 impl Guests {
@@ -49,8 +62,9 @@ impl Guests {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             ended: AtomicBool::new(false),
-            threads: (0..count).map(|_| Thread::default()).collect(),
+            threads: (0..count).map(|_| Arc::default()).collect(),
             turn: AtomicUsize::new(0),
+            watch: Notify::new(),
         });
         let guests = Self(Arc::clone(&shared));
         let handles = (0..count).map(|number| start(number, Arc::clone(&shared), Arc::clone(context)));
@@ -68,6 +82,14 @@ impl Guests {
         }
         drop(queue);
         self.0.call(jobs);
+        self.0.watch.notify_one();
+    }
+
+    /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], until `stop`. Sleeps while no
+    /// attempt is in flight.
+    pub(super) fn watchdog(&self, slots: Arc<Slots>, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let shared = Arc::clone(&self.0);
+        async move { stop.run_until_cancelled(shared.watch(&slots)).await.unwrap_or_default() }
     }
 }
 
@@ -90,11 +112,69 @@ impl Shared {
         }
     }
 
+    async fn watch(&self, slots: &Slots) {
+        let mut looks: Vec<Look> = self.threads.iter().map(|_| Look::default()).collect();
+        loop {
+            self.watch.notified().await;
+            while slots.running() > 0 {
+                tokio::time::sleep(STANDS_STILL).await;
+                for (number, (thread, look)) in self.threads.iter().zip(&mut looks).enumerate() {
+                    if let Some(entry) = thread.stands_still(look) {
+                        warn(number, &entry, look.same);
+                    }
+                }
+            }
+        }
+    }
+
     /// A share of what is in line, and no more than the thread's part of it.
     fn take(&self) -> Vec<Work> {
         let mut queue = self.queue.lock();
         let share = queue.len().div_ceil(self.threads.len()).min(SHARE);
         (0..share).map_while(|_| queue.next()).collect()
+    }
+}
+
+fn warn(thread: usize, entry: &TopicHandler, seconds: u32) {
+    let topic = &entry.topic.id;
+    let handler = entry.handler.as_ref().map(|handler| handler.name.as_str());
+    let version = entry.handler.as_ref().map(|handler| tracing::field::display(&handler.code));
+    tracing::warn!(
+        target: "gristmill::runner", thread, %topic, handler, version,
+        "a guest thread stands still: its guest has not yielded for {seconds} s",
+    );
+}
+
+impl Thread {
+    /// An attempt of this topic has the thread, until the answer is dropped.
+    fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> Turn<'_> {
+        self.topic.lock().clone_from(topic);
+        self.turns.fetch_add(1, Ordering::Release);
+        Turn(self)
+    }
+
+    /// Whose turn it is, if it has been the same turn for 1, 2, 4, ... looks.
+    fn stands_still(&self, last: &mut Look) -> Option<Arc<TopicHandler>> {
+        let turns = self.turns.load(Ordering::Acquire);
+        let is_same = turns == last.turns && turns % 2 == 1;
+        *last = Look { turns, same: if is_same { last.same.saturating_add(1) } else { 0 } };
+        if last.same.is_power_of_two() { self.topic.lock().clone() } else { None }
+    }
+}
+
+/// What the watchdog saw of a thread.
+#[derive(Debug, Default)]
+struct Look {
+    turns: u64,
+    /// Looks at the same turn before.
+    same: u32,
+}
+
+struct Turn<'a>(&'a Thread);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.turns.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -121,14 +201,15 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
     thread.spawn(move || runtime.block_on(tokio::task::LocalSet::new().run_until(serve())))
 }
 
-async fn serve(shared: &Shared, thread: &Thread, context: Arc<ExecutorContext>) {
+async fn serve(shared: &Shared, thread: &Arc<Thread>, context: Arc<ExecutorContext>) {
     let attempts = TaskTracker::new();
     loop {
         let work = shared.take();
         if !work.is_empty() {
             for work in work {
+                let (topic, thread) = (work.entry.clone(), Arc::clone(thread));
                 // In a box of its own: what is large is moved once, not from hand to hand.
-                attempts.spawn_local(give_way(Box::pin(execute(work, Arc::clone(&context)))));
+                attempts.spawn_local(give_way(thread, topic, Box::pin(execute(work, Arc::clone(&context)))));
             }
             // These run first; then, if the other threads have left any, there is more.
             tokio::task::yield_now().await;
@@ -145,13 +226,46 @@ async fn serve(shared: &Shared, thread: &Thread, context: Arc<ExecutorContext>) 
 /// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's
 /// answer would wait behind a guest that computes until the kernel ends its slice, some milliseconds. Costs a guest that
 /// computes less than a hundredth, and others nothing.
-async fn give_way(mut attempt: Pin<Box<impl Future<Output = ()>>>) {
+async fn give_way(
+    thread: Arc<Thread>,
+    topic: Option<Arc<TopicHandler>>,
+    mut attempt: Pin<Box<impl Future<Output = ()>>>,
+) {
     poll_fn(|context| {
+        let turn = thread.begin_turn(&topic);
         let poll = attempt.as_mut().poll(context);
+        drop(turn);
         if poll.is_pending() {
             std::thread::yield_now();
         }
         poll
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_config::Manifest;
+
+    #[test]
+    fn a_guest_that_keeps_its_thread_is_named_ever_more_rarely() {
+        let manifest = Manifest::parse("[topics.slow]\n", "gristmill.toml".as_ref()).unwrap();
+        let registry = crate::handlers::HandlerRegistry::new(&manifest, &Default::default(), &Default::default());
+        let slow = registry.get(&"slow".parse().unwrap()).cloned();
+        let (thread, mut look) = (Thread::default(), Look::default());
+        let mut names = |thread: &Thread| thread.stands_still(&mut look).map(|entry| entry.topic.id.to_string());
+        assert_eq!(names(&thread), None, "it is idle");
+        for _ in 0..2 {
+            let turn = thread.begin_turn(&slow);
+            let named: Vec<bool> = (0..9).map(|_| names(&thread).is_some()).collect();
+            assert_eq!(named, [false, true, true, false, true, false, false, false, true]);
+            assert_eq!((names(&thread), names(&thread)), (None, None));
+            drop(turn);
+            assert_eq!(names(&thread), None);
+        }
+        drop(thread.begin_turn(&slow));
+        let _another = thread.begin_turn(&slow);
+        assert_eq!(names(&thread), None, "it gave the thread back in between");
+    }
 }

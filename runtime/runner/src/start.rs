@@ -158,6 +158,7 @@ impl Runner {
             metrics: context.metrics.clone(),
         });
         let (guests, threads) = Guests::start(threads, &executor)?;
+        let watchdog = guests.watchdog(Arc::clone(&slots), give_up.clone());
         let (ready, hear_ready) = mpsc::channel(SIGNALS);
         let (due, hear_due) = mpsc::channel(SIGNALS);
         let mut bringing = JoinSet::new();
@@ -172,6 +173,7 @@ impl Runner {
         let mut reaping = JoinSet::new();
         let reaper = Reaper { context: Context { stop: give_up.clone(), ..context.clone() }, journal };
         reaping.spawn(reaper.run());
+        reaping.spawn(watchdog);
         Ok(Self { context, shutdown_grace, slots, ending, abort, give_up, bringing, settling, reaping, threads })
     }
 
