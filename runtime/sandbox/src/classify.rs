@@ -6,7 +6,8 @@ use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
 use wasmtime_wasi::I32Exit;
 
 use super::bindings::types::{self, PayloadResult};
-use super::state::{HostCallsUsedUp, State};
+use super::meter::{DeadlinePassed, HostCallsUsedUp};
+use super::state::State;
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
 use gristmill_core::topic::{Grants, Limits};
@@ -61,7 +62,9 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
         Stopped::Starting(error) => (error, error.downcast_ref::<WasmBacktrace>().is_some()),
         Stopped::Running(error) => (error, true),
     };
-    if error.is::<PoolConcurrencyLimitError>() {
+    if error.is::<DeadlinePassed>() {
+        Outcome::TimedOut { limit: limits.timeout }
+    } else if error.is::<PoolConcurrencyLimitError>() {
         Outcome::PoolFull
     } else if error.is::<wasmtime::OutOfMemory>() || error.is::<WasmtimeBug>() {
         host_fault(error)
@@ -129,10 +132,13 @@ fn trapped(error: &wasmtime::Error, last_words: &str) -> Outcome {
     Outcome::Trapped { message, backtrace }
 }
 
-/// One line per frame, innermost first, names demangled; wasmtime keeps at most 20. Without its headline.
+/// One line per frame, innermost first, names demangled and cut; wasmtime keeps at most 20. Without its headline.
 fn frames(backtrace: &WasmBacktrace) -> String {
+    /// Generic functions have names of some hundred bytes.
+    const FRAME_BYTES_MAX: usize = 1 << 10;
     let text = backtrace.to_string();
-    let lines: Vec<&str> = text.lines().skip(1).collect();
+    let cut = |line: &'_ str| line.get(..line.floor_char_boundary(FRAME_BYTES_MAX)).map(str::to_owned);
+    let lines: Vec<String> = text.lines().skip(1).filter_map(cut).collect();
     lines.join("\n").replace("<unknown>!", "")
 }
 

@@ -13,7 +13,7 @@ use super::error::LoadError;
 use super::host::allowed_imports;
 use super::idle::IdleInstances;
 use super::state::State;
-use super::validate::Kind;
+use super::validate::{Kind, Shape};
 use gristmill_core::topic::Capability;
 
 const HANDLER: &str = "gristmill:job/handler@0.1.0";
@@ -25,6 +25,7 @@ pub struct Component(pub(super) Arc<Loaded>);
 
 pub(super) struct Loaded {
     kind: Kind,
+    pub(super) is_composed: bool,
     pub(super) version: Version,
     pub(super) pre: InstancePre<State>,
     /// Type-checked when the component was loaded.
@@ -50,7 +51,7 @@ pub struct Needs {
 impl Component {
     /// Checks imports and exports by type; runs nothing of the guest.
     pub(super) fn link(
-        kind: Kind,
+        Shape { kind, is_composed }: Shape,
         version: Version,
         component: &component::Component,
         linker: &Linker<State>,
@@ -69,6 +70,7 @@ impl Component {
         let idle = Arc::clone(idle);
         Ok(Self(Arc::new(Loaded {
             kind,
+            is_composed,
             version,
             pre,
             handle,

@@ -18,6 +18,12 @@ const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
 /// with a million fields of nothing.
 const FIELD_BYTES: usize = 10;
 
+/// A line with more fields is dropped like one that is too long.
+const FIELDS_MAX: usize = 100;
+
+/// Of what a stream prints at once when the log is full, only the end is read: it may hold the guest's last words.
+const READ_WHEN_FULL: usize = 2 * LAST_WORDS_BYTES;
+
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
 pub(super) struct GuestLog {
@@ -25,6 +31,8 @@ pub(super) struct GuestLog {
     attempt: AttemptName,
     bytes_left: u64,
     dropped: u64,
+    /// Bytes of streams that the guest was not charged for yet.
+    pub(super) printed: u64,
     last_words: String,
     stdout: PartialLine,
     stderr: PartialLine,
@@ -64,6 +72,7 @@ impl GuestLog {
             },
             bytes_left: attempt.limits.log_bytes,
             dropped: 0,
+            printed: 0,
             last_words: String::new(),
             stdout: PartialLine::new(),
             stderr: PartialLine::new(),
@@ -84,21 +93,22 @@ impl GuestLog {
         if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
             self.add_last_words(&line.message);
         }
-        let fields = line.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_BYTES).sum::<usize>();
-        let bytes = fields + line.message.len();
+        let bytes = line.bytes();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
-            Some(left) => {
+            Some(left) if line.fields.len() <= FIELDS_MAX => {
                 self.bytes_left = left;
                 if bytes > 0 {
                     self.forward(line);
                 }
             }
-            None => self.dropped += 1,
+            _ => self.dropped += 1,
         }
     }
 
     /// Writes what goes to a stream, line by line; a line without an end waits for it.
     pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
+        self.printed = self.printed.saturating_add(bytes.len() as u64);
+        let bytes = if self.bytes_left == 0 { self.skip(stream, bytes) } else { bytes };
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
             for part in text.chunks(LINE_BYTES_MAX) {
@@ -111,6 +121,17 @@ impl GuestLog {
                 self.end_line(stream);
             }
         }
+    }
+
+    /// Counts the lines that a stream prints into a full log, and returns the end of them.
+    fn skip<'a>(&mut self, stream: Stream, bytes: &'a [u8]) -> &'a [u8] {
+        let (skipped, end) = bytes.split_at(bytes.len().saturating_sub(READ_WHEN_FULL));
+        let lines = memchr::memchr_iter(b'\n', skipped).count();
+        if lines > 0 {
+            self.dropped += lines as u64;
+            self.partial_line(stream).clear();
+        }
+        end
     }
 
     /// A last line without an end, such as the message of an abort, is a line too.
@@ -203,6 +224,12 @@ impl GuestLog {
 }
 
 impl LogLine {
+    /// What it takes of the log.
+    pub(super) fn bytes(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_BYTES);
+        self.message.len() + fields.sum::<usize>()
+    }
+
     /// `from=1600x1067 name="Ada L."`: a value that is more than one word is quoted.
     pub fn fields_in_words(&self) -> String {
         let is_word =

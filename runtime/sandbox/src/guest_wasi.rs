@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder};
 
 use super::attempt::store_time;
@@ -119,6 +119,9 @@ impl Pollable for GuestStream {
 
 impl OutputStream for GuestStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        if bytes.len() > WRITE_BYTES_MAX {
+            return Err(StreamError::trap("wrote more to a stream than `check-write` permits"));
+        }
         self.print(&bytes);
         Ok(())
     }

@@ -16,8 +16,10 @@ use super::attempt::{Attempt, Report, store_time};
 use super::bindings::types::Job;
 use super::classify::{self, Answer, Stopped};
 use super::component::Component;
+use super::engine::FUEL_PER_YIELD;
 use super::idle::{IdleInstances, PoolId};
 use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
+use super::meter;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
@@ -119,7 +121,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
-        GuestInstance { store: self.component.store(self.attempt), handle: None, jobs: 0 }
+        GuestInstance { store: self.component.store(self.attempt, self.started), handle: None, jobs: 0 }
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -151,9 +153,9 @@ pub(super) struct GuestInstance {
 impl GuestInstance {
     /// Makes it ready for another attempt.
     pub(super) fn renew(&mut self, run: &Run<'_>) -> Result<(), Stopped> {
-        self.store.data_mut().renew(run.attempt, run.component.version());
+        self.store.data_mut().renew(run.attempt, run.component.version(), run.started);
         limit_calls(&mut self.store, &run.attempt.limits, &run.attempt.grants);
-        self.store.set_fuel(run.attempt.limits.fuel).map_err(Stopped::Starting)
+        meter::set_fuel(&mut self.store, run.attempt.limits.fuel, FUEL_PER_YIELD).map_err(Stopped::Starting)
     }
 
     /// Runs the attempt to its end, or for as long as it may.

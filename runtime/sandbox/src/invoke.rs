@@ -11,6 +11,7 @@ use super::bindings::types::{Job, PayloadParam};
 use super::classify::{self, Stopped};
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
+use super::meter;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::time::Timestamp;
@@ -20,9 +21,15 @@ use gristmill_core::topic::{Grants, Limits};
 const HANDLES_MAX: usize = 1_000;
 
 impl Component {
-    pub(super) fn store(&self, attempt: &Attempt) -> Store<State> {
-        let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version()));
+    /// For an attempt that started at this time.
+    pub(super) fn store(&self, attempt: &Attempt, started: Instant) -> Store<State> {
+        let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version(), started));
         store.limiter(|state| &mut state.memory);
+        if self.0.is_composed {
+            store.call_hook_async(meter::CopyingHook);
+        } else {
+            store.call_hook(meter::on_change);
+        }
         limit_calls(&mut store, &attempt.limits, &attempt.grants);
         store.set_max_component_handles(HANDLES_MAX);
         store
@@ -46,8 +53,8 @@ impl Component {
 
     /// Fuel counts from here on: a guest's initialisation is its own expense.
     pub(super) async fn start(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
-        store.set_fuel(store.data().limits.fuel)?;
-        store.fuel_async_yield_interval(Some(FUEL_PER_YIELD))?;
+        let fuel = store.data().limits.fuel;
+        meter::set_fuel(&mut *store, fuel, FUEL_PER_YIELD)?;
         loop {
             match self.0.pre.instantiate_async(&mut *store).await {
                 // An instance that is kept for later must not be in the way of one that is wanted now.
@@ -74,7 +81,7 @@ pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Resu
 
 /// Takes the report of the attempt out of the store.
 pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
-    let fuel_left = store.get_fuel().unwrap_or(0);
+    let fuel_left = store.get_fuel().unwrap_or(0).saturating_sub(store.data().meter.owed());
     let state = store.data_mut();
     state.guest_log().end_lines();
     let outcome = judge(state);

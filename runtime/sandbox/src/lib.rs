@@ -23,6 +23,7 @@ mod idle;
 mod instance_pool;
 mod invoke;
 mod limiter;
+mod meter;
 mod outbound;
 #[doc(hidden)]
 pub mod parts;

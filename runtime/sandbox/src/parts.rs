@@ -11,8 +11,7 @@ use super::attempt::Version;
 use super::component::Component;
 use super::idle::{IdleInstances, IdleLimits};
 use super::outbound::Outbound;
-use super::validate::Kind;
-use super::{engine, host};
+use super::{engine, host, validate};
 
 pub use super::engine::FUEL_PER_YIELD;
 
@@ -36,7 +35,7 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     let compiled = Compiled::from_binary(&engine, wasm)?;
     let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(1))));
     Ok(Component::link(
-        Kind::Component,
+        validate::validate(wasm, wasm.len() as u64)?,
         Version(Sha256::digest(wasm).into()),
         &compiled,
         &host::linker(&engine, &Outbound::new())?,

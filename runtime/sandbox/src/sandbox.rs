@@ -16,7 +16,7 @@ use super::idle::{IdleInstances, IdleLimits};
 use super::outbound::Outbound;
 use super::settings::SandboxSettings;
 use super::state::State;
-use super::validate::Kind;
+use super::validate::Shape;
 use super::{engine, host, validate};
 
 /// One engine, one pool of instances, one artifact cache. Cheap to clone; clones share everything.
@@ -65,7 +65,7 @@ impl Sandbox {
     pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
         let wasm: Arc<[u8]> = wasm.into();
         let file = Arc::clone(&wasm);
-        let (kind, version, key, found) = self.blocking(move |inner| inner.find(&file)).await?;
+        let (shape, version, key, found) = self.blocking(move |inner| inner.find(&file)).await?;
         let compiled = match found {
             Some(component) => component,
             None => {
@@ -73,7 +73,7 @@ impl Sandbox {
                 self.blocking(move |inner| inner.keep(&key, &artifact)).await?
             }
         };
-        Component::link(kind, version, &compiled, &self.0.linker, &self.0.idle)
+        Component::link(shape, version, &compiled, &self.0.linker, &self.0.idle)
     }
 
     /// How many instances wait for their next job, and the bytes of their memories.
@@ -92,21 +92,21 @@ impl Sandbox {
 }
 
 /// What a file is, the key of its artifact, and its component if it was compiled before.
-type Found = (Kind, Version, String, Option<component::Component>);
+type Found = (Shape, Version, String, Option<component::Component>);
 
 impl Inner {
     /// Validates the file. An artifact that does not load (a damaged disk, a file from elsewhere) is ignored: it is
     /// replaced.
     fn find(&self, wasm: &[u8]) -> Result<Found, LoadError> {
-        let kind = validate::validate(wasm, self.compiler.component_bytes())?;
-        let key = artifact_key(&self.engine, kind, wasm);
+        let shape = validate::validate(wasm, self.compiler.component_bytes())?;
+        let key = artifact_key(&self.engine, shape.kind, wasm);
         let found = self.cache.load(&self.engine, &key).unwrap_or_else(|error| {
             let path = self.cache.path(&key);
             let error = format!("{error:#}");
             tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
             None
         });
-        Ok((kind, Version::of(wasm), key, found))
+        Ok((shape, Version::of(wasm), key, found))
     }
 
     /// Keeps an artifact and loads it from there: mapped from a file it costs memory only where it is touched.

@@ -1,14 +1,27 @@
 //! What a component is asked before it gets jobs: whether it starts, and its optional self-test.
+//!
+//! Both run its code, which may do anything that a guest does: on a thread of its own, since the caller's has others to serve.
 
 use std::time::Instant;
 
-use super::attempt::Attempt;
+use tokio::runtime;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use wasmtime::Store;
+use wasmtime::component::ComponentExportIndex;
+
+use super::attempt::{Attempt, Report};
 use super::classify::{self, Stopped};
 use super::component::Component;
 use super::invoke::{report, within};
+use super::state::State;
 use gristmill_core::job::{BadName, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::topic::Limits;
+
+/// What a self-test may say.
+const SAID_BYTES_MAX: usize = 4 << 10;
 
 /// What an instance has cost before it does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,53 +33,79 @@ pub struct Started {
 
 impl Component {
     /// Starts an instance and calls nothing. It runs like an attempt, with these limits, no grants and no topic to
-    /// enqueue to. Cancel-safe, like [`Component::invoke`].
+    /// enqueue to, on a thread of its own. Cancel-safe, like [`Component::invoke`].
     ///
     /// # Errors
     /// In words for its author: how it ended instead.
     pub async fn try_start(&self, limits: &Limits) -> Result<Started, String> {
-        let attempt = attempt(limits).map_err(|error| error.to_string())?;
-        let mut store = self.store(&attempt);
-        let start = async { self.start(&mut store).await.map_err(Stopped::Starting) };
-        let started = within(limits.timeout, start).await;
-        let report = report(&mut store, Instant::now(), |state| match started {
-            Ok(_) => Outcome::Complete(None),
-            Err(stopped) => classify::stopped(&stopped, state),
-        });
-        match report.outcome {
-            Outcome::Complete(_) => Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() }),
-            other => Err(format!("an instance does not start: it {}", in_words(&other))),
-        }
+        let (component, limits) = (self.clone(), *limits);
+        let started = apart(async move { component.start_here(&limits).await }).await?;
+        started.map_err(|outcome| format!("an instance does not start: it {}", in_words(&outcome)))
     }
 
     /// Asks the component whether it is well; fine if it has no self-test. It runs like an attempt, with these limits,
-    /// no grants and no topic to enqueue to. Cancel-safe, like [`Component::invoke`].
+    /// no grants and no topic to enqueue to, on a thread of its own. Cancel-safe, like [`Component::invoke`].
     ///
     /// # Errors
     /// In words for its author: what the component says, or how it ended instead.
     pub async fn self_test(&self, limits: &Limits) -> Result<(), String> {
-        let Some(check) = &self.0.self_test else { return Ok(()) };
-        let attempt = attempt(limits).map_err(|error| error.to_string())?;
-        let mut store = self.store(&attempt);
-        let answer = within(limits.timeout, self.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
-        let mut said = Ok(());
-        let report = report(&mut store, Instant::now(), |state| match answer {
-            Ok((answer,)) => {
-                said = answer;
-                Outcome::Complete(None)
-            }
-            Err(stopped) => classify::stopped(&stopped, state),
-        });
-        match report.outcome {
-            Outcome::Complete(_) => said.map_err(|problem| format!("the self-test says: {problem}")),
-            other => Err(format!("the self-test {}", in_words(&other))),
+        let Some(check) = self.0.self_test else { return Ok(()) };
+        let (component, limits) = (self.clone(), *limits);
+        match apart(async move { component.check_here(&check, &limits).await }).await? {
+            Ok(said) => said.map_err(|problem| format!("the self-test says: {}", cut(problem))),
+            Err(outcome) => Err(format!("the self-test {}", in_words(&outcome))),
         }
+    }
+
+    async fn start_here(&self, limits: &Limits) -> Result<Started, Outcome> {
+        let mut store = self.store(&attempt(limits)?, Instant::now());
+        let start = async { self.start(&mut store).await.map_err(Stopped::Starting) };
+        let started = within(limits.timeout, start).await.map(drop);
+        let (report, ()) = ended(&mut store, started)?;
+        Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() })
+    }
+
+    async fn check_here(&self, check: &ComponentExportIndex, limits: &Limits) -> Result<Result<(), String>, Outcome> {
+        let mut store = self.store(&attempt(limits)?, Instant::now());
+        let answer = within(limits.timeout, self.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
+        let (_, (said,)) = ended(&mut store, answer)?;
+        Ok(said)
     }
 }
 
+/// The report of a trial and what came of it, or how it was stopped.
+fn ended<T>(store: &mut Store<State>, answer: Result<T, Stopped>) -> Result<(Report, T), Outcome> {
+    let report = |store, outcome: &dyn Fn(&State) -> Outcome| report(store, Instant::now(), outcome);
+    match answer {
+        Ok(answer) => Ok((report(store, &|_| Outcome::Complete(None)), answer)),
+        Err(stopped) => Err(report(store, &|state| classify::stopped(&stopped, state)).outcome),
+    }
+}
+
+/// Runs a trial on a thread of its own. It ends with the caller's interest.
+async fn apart<T: Send + 'static>(trial: impl Future<Output = T> + Send + 'static) -> Result<T, String> {
+    let stop = CancellationToken::new();
+    let _stop_with_caller = stop.clone().drop_guard();
+    let run = move || {
+        let runtime =
+            runtime::Builder::new_current_thread().enable_time().build().map_err(|error| error.to_string())?;
+        let ended = runtime.block_on(stop.run_until_cancelled(trial));
+        ended.ok_or_else(|| "it was cancelled".to_owned())
+    };
+    let ended = spawn_blocking(run).await.unwrap_or_else(|error| Err(error.to_string()));
+    ended.map_err(|problem| format!("the component could not be run: {problem}"))
+}
+
 /// An attempt at a job that does not exist.
-fn attempt(limits: &Limits) -> Result<Attempt, BadName> {
-    Ok(Attempt::at(JobSpec::new("self-test".parse()?, Payload::default()), *limits))
+fn attempt(limits: &Limits) -> Result<Attempt, Outcome> {
+    let topic = "self-test".parse().map_err(|error: BadName| Outcome::HostFault(error.to_string()))?;
+    Ok(Attempt::at(JobSpec::new(topic, Payload::default()), *limits))
+}
+
+/// A guest's text may be as long as its output limit. This one goes to the log and to each client that asks for the handler.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(SAID_BYTES_MAX));
+    text
 }
 
 fn in_words(outcome: &Outcome) -> String {

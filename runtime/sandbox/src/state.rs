@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
@@ -10,6 +11,7 @@ use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, 
 use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
 use super::limiter::MemoryLimiter;
+use super::meter::Meter;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::time::Timestamp;
@@ -36,19 +38,15 @@ pub(super) struct State {
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
-    host_calls_left: u64,
+    pub(super) meter: Meter,
     pub(super) resources: ResourceTable,
     /// Made when the guest first calls WASI: many never do, and it costs more than everything else here together.
     pub(super) wasi: Option<GuestWasi>,
 }
 
-/// The guest called the host more often than it may. Ends the guest.
-#[derive(Debug, thiserror::Error)]
-#[error("the attempt's limit of {0} host calls is used up")]
-pub(super) struct HostCallsUsedUp(pub(super) u64);
-
 impl State {
-    pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
+    /// Of an attempt that started at this time.
+    pub(super) fn new(attempt: &Attempt, version: Version, started: Instant) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
         Self {
@@ -64,7 +62,7 @@ impl State {
             follow_ups_bytes: 0,
             guest_log: Arc::new(Mutex::new(GuestLog::new(attempt, version))),
             http_requests: 0,
-            host_calls_left: attempt.limits.host_calls,
+            meter: Meter::new(started),
             resources,
             wasi: None,
         }
@@ -72,8 +70,8 @@ impl State {
 
     /// Makes the state of a used instance another attempt's. The guest goes on with what it holds: its memories, and its
     /// handles to streams and clocks. Whatever is not named here is as in [`State::new`].
-    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version) {
-        let used = mem::replace(self, Self::new(attempt, version));
+    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version, started: Instant) {
+        let used = mem::replace(self, Self::new(attempt, version, started));
         // The streams lead to the old guest_log's place: the new content moves in there.
         mem::swap(&mut *self.guest_log(), &mut *used.guest_log());
         self.guest_log = used.guest_log;
@@ -87,17 +85,6 @@ impl State {
         self.memory = MemoryLimiter::new(self.limits.memory_bytes);
     }
 
-    /// Every function of `gristmill:job` begins with this.
-    pub(super) fn count_call(&mut self) -> wasmtime::Result<()> {
-        match self.host_calls_left.checked_sub(1) {
-            Some(left) => {
-                self.host_calls_left = left;
-                Ok(())
-            }
-            None => Err(HostCallsUsedUp(self.limits.host_calls).into()),
-        }
-    }
-
     /// The store's clock.
     pub(super) fn now(&self) -> Timestamp {
         store_time(self.clock_offset_ms)
@@ -105,6 +92,12 @@ impl State {
 
     pub(super) fn log(&self, line: LogLine) {
         self.guest_log().write(line);
+    }
+
+    /// Bytes that the guest printed since the last time.
+    pub(super) fn take_printed(&self) -> u64 {
+        // Only WASI prints.
+        if self.wasi.is_some() { mem::take(&mut self.guest_log().printed) } else { 0 }
     }
 
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
@@ -134,9 +127,9 @@ mod tests {
         Arc::make_mut(&mut next.grants).config.insert("a".into(), "new".into());
         next.clock_offset_ms = 7;
         next.limits.host_calls = 1;
-        state.renew(&next, version);
+        state.renew(&next, version, Instant::now());
 
-        assert!(state.count_call().is_ok() && state.count_call().is_err());
+        assert!(state.charge(0).is_ok() && state.charge(0).is_err());
         state.log(line("to the new attempt"));
         let State {
             topic,
@@ -151,7 +144,7 @@ mod tests {
             follow_ups_bytes,
             guest_log: renewed,
             http_requests,
-            host_calls_left: _,
+            meter,
             resources,
             wasi,
         } = state;
@@ -164,6 +157,7 @@ mod tests {
         assert_eq!(lines.lock().len(), 1);
         assert_eq!(guest_log.lock().close(), 0);
         assert_eq!((resources.is_empty(), wasi.is_none()), (false, true));
+        assert!(meter.owed() > 0, "what the next calls cost");
     }
 
     /// The state of an attempt that has used everything up.
@@ -171,9 +165,9 @@ mod tests {
         let mut first = attempt("first");
         (first.limits.log_bytes, first.limits.host_calls, first.limits.memory_bytes) = (0, 0, 10);
         first.cancellation.unwanted.store(true, std::sync::atomic::Ordering::Relaxed);
-        let mut state = State::new(&first, version);
+        let mut state = State::new(&first, version, Instant::now());
         state.log(line("dropped"));
-        assert!(state.count_call().is_err() && state.cancellation.is_cancelled());
+        assert!(state.charge(0).is_err() && state.cancellation.is_cancelled());
         assert!(state.memory.memory_growing(0, 10, None).unwrap());
         assert!(!state.memory.memory_growing(10, 11, None).unwrap());
         state.follow_ups.push(NewJob { spec: first.job.spec.clone(), due: gristmill_core::job::Due::Now });

@@ -1,6 +1,6 @@
 //! Checks a file before it is compiled, and says what is wrong with it in words that help its author.
 
-use wasmparser::{BinaryReaderError, Parser, Payload};
+use wasmparser::{BinaryReaderError, CanonicalFunction, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
 use super::core_module::HandlerSigns;
@@ -23,13 +23,22 @@ pub enum Kind {
     CoreModule,
 }
 
+/// What a file is, and what it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    /// There are components with code inside, which may pass values to each other.
+    pub(super) is_composed: bool,
+}
+
 /// Passes a file that looks like a component of bearable size, or like a core module that can be made into one. Reads
 /// every byte once; compiles and runs nothing.
-pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadError> {
+pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadError> {
     check_size(wasm.len() as u64, component_bytes)?;
     let kind = kind(wasm)?;
     let mut counts = Counts::default();
     let mut signs = HandlerSigns::default();
+    let mut nesting = Nesting::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(|error| unreadable(&error, wasm))?;
         if let Payload::UnknownSection { id, range, .. } = &payload {
@@ -38,8 +47,12 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Kind, LoadEr
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
         counts.check()?;
         signs.add(&payload);
+        nesting.add(&payload);
     }
-    if kind == Kind::CoreModule && !signs.is_handler() { Err(LoadError::CoreModule) } else { Ok(kind) }
+    if kind == Kind::CoreModule && !signs.is_handler() {
+        return Err(LoadError::CoreModule);
+    }
+    Ok(Shape { kind, is_composed: nesting.is_composed })
 }
 
 pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {
@@ -79,6 +92,28 @@ fn unreadable(error: &BinaryReaderError, wasm: &[u8]) -> LoadError {
         return LoadError::Truncated { bytes: wasm.len() as u64 };
     }
     LoadError::Malformed { offset: error.offset() as u64, problem: error.message().to_owned() }
+}
+
+/// Where the reader is in a component.
+#[derive(Default)]
+struct Nesting {
+    /// Components and modules that have begun and not ended.
+    depth: usize,
+    is_composed: bool,
+}
+
+impl Nesting {
+    fn add(&mut self, payload: &Payload<'_>) {
+        match payload {
+            Payload::Version { .. } => self.depth += 1,
+            Payload::End(_) => self.depth = self.depth.saturating_sub(1),
+            Payload::ComponentCanonicalSection(functions) if self.depth > 1 => {
+                let lifts = |function| matches!(function, CanonicalFunction::Lift { .. });
+                self.is_composed |= functions.clone().into_iter().flatten().any(lifts);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What the compiler's work grows with.

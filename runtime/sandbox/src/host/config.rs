@@ -5,12 +5,16 @@ use super::super::state::State;
 
 impl Host for State {
     fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        self.count_call()?;
-        Ok(self.grants.config.get(&name).cloned())
+        self.charge(name.len())?;
+        let value = self.grants.config.get(&name).cloned();
+        self.charge_bytes(value.as_ref().map_or(0, String::len));
+        Ok(value)
     }
 
     fn secret(&mut self, name: String) -> wasmtime::Result<Option<Vec<u8>>> {
-        self.count_call()?;
-        Ok(self.grants.secrets.get(&name).cloned())
+        self.charge(name.len())?;
+        let value = self.grants.secrets.get(&name).cloned();
+        self.charge_bytes(value.as_ref().map_or(0, Vec::len));
+        Ok(value)
     }
 }

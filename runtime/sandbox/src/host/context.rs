@@ -15,27 +15,28 @@ use super::super::state::State;
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut context = linker.instance("gristmill:job/context@0.1.0")?;
     context.func_wrap("fuel-remaining", |mut store: StoreContextMut<'_, State>, (): ()| {
-        store.data_mut().count_call()?;
+        store.data_mut().charge(0)?;
         Ok((store.get_fuel()?,))
     })?;
     context.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
-        store.data_mut().count_call()?;
+        store.data_mut().charge(0)?;
         Ok((store.data().now().as_millis(),))
     })?;
     context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
-        store.data_mut().count_call()?;
+        store.data_mut().charge(0)?;
         Ok((store.data().cancellation.is_cancelled(),))
     })?;
     context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
         Box::new(async move {
-            store.data_mut().count_call()?;
+            store.data_mut().charge(state.len())?;
             let State { limits, checkpoints, .. } = store.data_mut();
             Ok((checkpoint(state, limits.checkpoint_bytes, checkpoints.as_ref()).await,))
         })
     })?;
     context.func_wrap("progress", |mut store: StoreContextMut<'_, State>, progress: (u32, Option<String>)| {
-        store.data_mut().count_call()?;
-        store.data().log(progress_line(progress));
+        let line = progress_line(progress);
+        store.data_mut().charge(line.bytes())?;
+        store.data().log(line);
         Ok(())
     })
 }

@@ -18,8 +18,12 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> 
     http.func_wrap_async("send", move |mut store: StoreContextMut<'_, State>, (request,): (Request,)| {
         let outbound = outbound.clone();
         Box::new(async move {
-            store.data_mut().count_call()?;
-            Ok((send(store.data_mut(), &outbound, request).await,))
+            let headers = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            let body = request.body.as_ref().map_or(0, Vec::len);
+            store.data_mut().charge(request.url.len() + headers + body)?;
+            let answer = send(store.data_mut(), &outbound, request).await;
+            store.data_mut().charge_bytes(answer.as_ref().map_or(0, |response| response.body.len()));
+            Ok((answer,))
         })
     })
 }

@@ -6,13 +6,14 @@ use super::super::state::State;
 
 impl Host for State {
     fn emit(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
-        self.count_call()?;
-        self.log(LogLine { level: level.into(), source: "log", message, fields });
+        let line = LogLine { level: level.into(), source: "log", message, fields };
+        self.charge(line.bytes())?;
+        self.log(line);
         Ok(())
     }
 
     fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
-        self.count_call()?;
+        self.charge(0)?;
         Ok(self.guest_log().keeps(level.into()))
     }
 }

@@ -47,7 +47,9 @@ pub(super) fn allowed_imports() -> String {
 impl bindings::types::Host for State {}
 
 impl WasiView for State {
+    /// Each function of WASI begins with this. None of them can refuse a call: the meter does, when they return.
     fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.charge(0).ok();
         let Self { wasi, resources, guest_log, grants, clock_offset_ms, .. } = self;
         let wasi = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms));
         WasiCtxView { ctx: wasi.context(), table: resources }

@@ -14,7 +14,7 @@ const FOLLOW_UPS_BYTES_MAX: u64 = 16 << 20;
 
 impl Host for State {
     fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
-        self.count_call()?;
+        self.charge(bytes_of(&request))?;
         Ok(self.accept(request).map(|job| {
             let id = job.spec.id.as_str().to_owned();
             self.follow_ups_bytes += bytes(&job.spec);
@@ -58,6 +58,13 @@ fn new_job(topic: TopicId, request: Request) -> NewJob {
 
 fn bytes(spec: &JobSpec) -> u64 {
     spec.body.data.len() as u64 + admission::header_bytes(spec)
+}
+
+/// What it took to read the request.
+fn bytes_of(request: &Request) -> usize {
+    let metadata =
+        request.metadata.iter().map(|(name, value)| name.len() + value.len() + size_of::<(String, String)>());
+    request.body.data.len() + metadata.sum::<usize>()
 }
 
 const fn priority(asked: Asked) -> Priority {

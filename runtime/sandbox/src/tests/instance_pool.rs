@@ -7,7 +7,7 @@ use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen};
 use crate::idle::{IdleInstances, IdleLimits};
 use crate::outbound::Outbound;
-use crate::{Attempt, Component, InstancePool, Kind, Report, Version, engine, host};
+use crate::{Attempt, Component, InstancePool, Report, Version, engine, host, validate};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{Name, Payload};
 use gristmill_core::outcome::{LimitName, Outcome};
@@ -67,7 +67,7 @@ fn load(wasm: &[u8], limits: IdleLimits) -> Component {
     let engine = engine::running(1).unwrap();
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
     let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
-    Component::link(Kind::Component, Version::of(wasm), &compiled, &linker, &idle).unwrap()
+    Component::link(validate::validate(wasm, u64::MAX).unwrap(), Version::of(wasm), &compiled, &linker, &idle).unwrap()
 }
 
 fn kept(component: &Component) -> usize {
@@ -152,7 +152,9 @@ async fn an_instance_is_dropped_after_any_other_end() {
             for _ in 0..jobs_before {
                 run(&pool, &component, b"").await;
             }
-            let small = |limits: &mut Limits| (limits.fuel, limits.output_bytes) = (3_000_000, 50_000);
+            let small = |limits: &mut Limits| {
+                (limits.fuel, limits.host_calls, limits.output_bytes) = (3_000_000, 1_000, 50_000);
+            };
             let report = run_limited(&pool, &component, body.as_bytes(), small).await;
             assert!(ends(&report.outcome), "{body}: {report:?}");
             assert_eq!(kept(&component), 0, "{body}");

@@ -3,6 +3,7 @@
 mod core_modules;
 mod guest;
 mod host_calls;
+mod host_work;
 mod http;
 mod instance_pool;
 mod limits;
