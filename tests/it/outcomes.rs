@@ -186,7 +186,7 @@ async fn every_hostile_guest_gets_its_verdict_and_honest_work_goes_on(runner: Te
         ("puppet", Script::new([Step::HostCalls(u64::MAX)]), Reason::Limit, 1),
         ("puppet", Script::new([Step::LogFlood { lines: u64::MAX, bytes: 100 }]), Reason::Limit, 1),
         ("puppet", Script::new([Step::EnqueueIgnoringErrors(sink(Count::Forever))]), Reason::Limit, 1),
-        ("puppet", Script::new([Step::StdoutFlood { lines: u64::MAX, bytes: 100 }]), Reason::FuelExhausted, 1),
+        ("puppet", Script::new([Step::StdoutFlood { lines: u64::MAX, bytes: 100 }]), Reason::Limit, 1),
         ("hasty", Script::end(End::InfiniteLoop), Reason::Timeout, 3),
         ("hasty", Script::new([Step::SleepMs(3_600_000)]), Reason::Timeout, 3),
     ];
