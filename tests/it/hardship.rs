@@ -5,12 +5,13 @@ use std::time::Duration;
 use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{ClaimFrom, JobState};
+use gristmill::store::{ClaimFrom, JobState, Settled, Settlement};
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::FREE_PORT;
 use gristmill_tests::test_runner::{TestRunner, drop_in, spec, tenant, with_clock};
+use gristmill_tests::test_store::retry;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script, Step};
 use rustix::process::Signal;
@@ -159,4 +160,57 @@ async fn a_failure_with_a_megabyte_of_text_is_a_short_log_line() {
     let log = process.log();
     assert!(log.contains("failed: xxx") && log.contains("(900000 bytes)"), "{log}");
     assert!(log.lines().all(|line| line.len() < 6_000), "{}", log.len());
+}
+
+/// The outage is one of permissions, so that the test can look at the store meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_ends_in_an_outage_longer_than_its_lease_is_settled_after_it() {
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\ntimeout = \"5s\"\nattempts = 1\n").await;
+    let process = Process::run(&folder.path().join("gristmill.toml"));
+    let steps = [Step::SleepMs(3000), Step::Log("the end".into()), Step::End(End::Complete)];
+    let job = spec("puppet", &Script::new(steps).to_json());
+    let id = job.id.clone();
+    store.push(&[NewJob { spec: job, due: Due::Now }]).await.unwrap();
+    let running = async || Some(store.job(&tenant(), &id).await.unwrap()?.state);
+    until("the job to run", SOON, async || matches!(running().await, Some(JobState::Running { .. })).then_some(()))
+        .await;
+    redis.ask::<String>("ACL", &["SETUSER", "default", "-evalsha"]).await.unwrap();
+
+    until("the attempt to end", SOON, async || process.log().contains("the end").then_some(())).await;
+    until("the lease to run out", SOON, async || {
+        let lease: Vec<(String, f64)> = redis.ask("ZRANGE", &["gm:{default/0}:leases", "0", "0", "WITHSCORES"]).await?;
+        let (seconds, _): (f64, f64) = redis.ask("TIME", &[]).await?;
+        lease.first().is_some_and(|(_, end)| *end < seconds * 1000.0).then_some(())
+    })
+    .await;
+    assert!(process.log().contains("no permissions"), "the log does not say what the server refuses: {}", process.log());
+    redis.ask::<String>("ACL", &["SETUSER", "default", "+evalsha"]).await.unwrap();
+
+    until("the job to be done", SOON, async || (total(&store, "puppet", "acked").await == 1).then_some(())).await;
+    let (retried, dead) = (total(&store, "puppet", "retried").await, total(&store, "puppet", "dead").await);
+    assert_eq!((retried, dead), (0, 0), "{}", process.log());
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_publish_is_refused_at_the_connection_and_loses_no_job_later() {
+    let redis = Redis::start().await;
+    redis.ask::<String>("ACL", &["SETUSER", "mute", "on", ">pw", "~gm:*", "+@all", "resetchannels"]).await.unwrap();
+    let mute = redis.url() + "?user=mute&pass=pw";
+    let refused = RedisStore::connect(&mute, "gm").await.unwrap_err();
+    assert!(format!("{:#}", anyhow::Error::from(refused)).contains("channels"), "it names what is missing");
+
+    // Somebody takes the right away from users that are connected.
+    let (store, worker) = (RedisStore::connect(&redis.url(), "gm").await.unwrap(), WorkerId::new("w"));
+    redis.ask::<String>("ACL", &["SETUSER", "default", "resetchannels"]).await.unwrap();
+    let jobs: Vec<_> = (0..10).map(|_| NewJob { spec: spec("mail", b""), due: Due::Now }).collect();
+    store.push(&jobs).await.unwrap();
+    store.push(&[NewJob { spec: spec("mail", b""), due: Due::After(Duration::from_secs(60)) }]).await.unwrap();
+    let from = ClaimFrom { topic: "mail".parse().unwrap(), max: 20, lease: Duration::from_secs(60) };
+    let claimed = store.claim(&worker, &[from]).await.unwrap().claims;
+    let settle = |claim| Settlement::of(claim, retry(0), Duration::ZERO);
+    let settled = store.settle(&claimed.iter().map(settle).collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(settled, vec![Settled::Done; 10]);
+    let counts = store.counts(&tenant()).await.unwrap();
+    assert_eq!((counts[0].ready, counts[0].delayed, counts[0].running), (10, 1, 0));
 }

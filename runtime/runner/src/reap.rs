@@ -27,7 +27,7 @@ pub(super) struct Reaper {
     pub(super) journal: Option<Journal>,
 }
 
-/// Whether this worker can conclude from silence that others are dead.
+/// Whether this worker can conclude that others are dead, or that they let a lease run out.
 #[derive(Debug)]
 struct Hearing {
     /// The store's returns.
@@ -44,7 +44,7 @@ impl Hearing {
 
     /// A heartbeat has ended: whether the store took it.
     fn note(&mut self, heard: bool, now: Instant) {
-        // After an outage everybody's heartbeat is old: give them time to be heard before calling them dead.
+        // After an outage every heartbeat is old and many leases have run out: the other workers get time to return first.
         if !heard || self.returns.has_changed().unwrap_or_default() {
             self.returns.mark_unchanged();
             self.judge_from = now + DEAD_AFTER;
@@ -54,11 +54,10 @@ impl Hearing {
         }
     }
 
-    /// How long a silence means death, at this moment. Who could not make itself heard for a while must not conclude that
-    /// others are dead because it does not hear them.
-    fn dead_after(&self, now: Instant) -> Duration {
-        let is_fit = now >= self.judge_from && now.duration_since(self.heard_at) <= 2 * HEARTBEAT;
-        if is_fit { DEAD_AFTER } else { Duration::MAX }
+    /// A worker that could not reach the store for a while must not conclude from silence that others are dead, nor from a
+    /// lease that ran out meanwhile that its attempt is lost: those workers extend and settle as soon as they reach the store.
+    fn can_judge(&self, now: Instant) -> bool {
+        now >= self.judge_from && now.duration_since(self.heard_at) <= 2 * HEARTBEAT
     }
 }
 
@@ -71,7 +70,8 @@ impl Reaper {
             hearing.note(heard, Instant::now());
             let tenants = tenants::all(&self.context.registry.borrow(), &outside);
             for tenant in &tenants {
-                while self.reap(tenant, hearing.dead_after(Instant::now())).await && !self.context.stop.is_cancelled() {
+                while hearing.can_judge(Instant::now()) && self.reap(tenant).await && !self.context.stop.is_cancelled()
+                {
                 }
                 // A thousand tenants on a distant store take longer than a heartbeat may.
                 if hearing.heard_at.elapsed() > HEARTBEAT {
@@ -84,7 +84,7 @@ impl Reaper {
                 tokio::select! {
                     () = tokio::time::sleep_until(round) => break,
                     // Ends of leases that were given out over HTTP, where nobody beats.
-                    tenant = self.context.tenants.next_end() => while self.reap(&tenant, hearing.dead_after(Instant::now())).await {},
+                    tenant = self.context.tenants.next_end() => while hearing.can_judge(Instant::now()) && self.reap(&tenant).await {},
                     () = self.context.stop.cancelled() => return,
                 }
             }
@@ -104,9 +104,9 @@ impl Reaper {
     }
 
     /// True: there may be more, and it helps to go on.
-    async fn reap(&self, tenant: &Name, dead_after: Duration) -> bool {
+    async fn reap(&self, tenant: &Name) -> bool {
         // Not tried again: after an outage others must be given time to be heard.
-        let mut overdue = match self.context.store.overdue(tenant, dead_after, AT_ONCE).await {
+        let mut overdue = match self.context.store.overdue(tenant, DEAD_AFTER, AT_ONCE).await {
             Ok(overdue) => overdue,
             Err(error) => {
                 self.put_off(tenant, error);
@@ -119,7 +119,7 @@ impl Reaper {
         if overdue.is_empty() {
             return false;
         }
-        let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue, dead_after)).collect();
+        let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue)).collect();
         let answers = match self.context.store.settle(&settlements).await {
             Ok(answers) => answers,
             Err(error) => {
@@ -154,11 +154,11 @@ impl Reaper {
         }
     }
 
-    fn decide(&self, overdue: &Overdue, dead_after: Duration) -> Settlement {
+    fn decide(&self, overdue: &Overdue) -> Settlement {
         let entry = self.context.registry.borrow().get(&overdue.claim.lease.topic).cloned();
         let topic = entry.as_deref().map(|entry| &entry.topic);
         let settlement = decide(&overdue.claim, topic, outcome(overdue), Vec::new());
-        Settlement { only_if_overdue: Some(dead_after), ..settlement }
+        Settlement { only_if_overdue: Some(DEAD_AFTER), ..settlement }
     }
 }
 
@@ -177,26 +177,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_not_heard_judges_nobody_until_the_others_had_time() {
+    fn a_worker_that_could_not_reach_the_store_waits_for_the_others_before_it_judges() {
         let (store, returns) = watch::channel(0);
         let mut now = Instant::now();
         let mut hearing = Hearing::new(returns, now);
-        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        assert!(hearing.can_judge(now));
         // This process, or its store, stood still.
         now += 3 * HEARTBEAT;
-        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        assert!(!hearing.can_judge(now));
         hearing.note(true, now);
-        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        assert!(hearing.can_judge(now));
         // The store was away, whichever loop saw it.
         store.send_replace(1);
         hearing.note(true, now);
-        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        assert!(!hearing.can_judge(now));
         for _ in 0..4 {
             now += HEARTBEAT;
             hearing.note(true, now);
         }
-        assert_eq!(hearing.dead_after(now), DEAD_AFTER);
+        assert!(hearing.can_judge(now));
         hearing.note(false, now);
-        assert_eq!(hearing.dead_after(now), Duration::MAX);
+        assert!(!hearing.can_judge(now));
     }
 }

@@ -1,10 +1,14 @@
-//! Which of Redis' errors mean that it is away, and which that it refused.
+//! Which of Redis' errors mean that the server is unavailable, and which that it refused this one request.
 
 use std::io;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::StoreError;
+
+/// Codes of errors with which the server refuses everything, or everything that writes, until its state passes or an operator
+/// changes it: a script that blocks it, too few replicas, a failover, a disk that takes no snapshot, a changed password.
+const OF_THE_SERVER: [&str; 6] = ["BUSY", "NOREPLICAS", "UNBLOCKED", "MISCONF", "NOAUTH", "WRONGPASS"];
 
 /// An error as the store's callers see it. `doing` completes "refused to".
 pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError) -> StoreError {
@@ -18,21 +22,28 @@ pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError)
 
 pub(super) fn is_unavailable(error: &RedisError) -> bool {
     match error.kind() {
-        ErrorKind::Io => true,
+        ErrorKind::Io | ErrorKind::AuthenticationFailed => true,
         ErrorKind::Server(kind) => match kind {
             ServerErrorKind::BusyLoading
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly => true,
-            // Before version 7, errors inside a script come as text behind `ERR Error running script`.
-            ServerErrorKind::ResponseError => error.detail().is_some_and(|text| text.contains("READONLY")),
+            | ServerErrorKind::ReadOnly
+            | ServerErrorKind::NoPerm => true,
+            ServerErrorKind::ResponseError => error.detail().is_some_and(is_of_the_server),
             _ => false,
         },
-        // A script of somebody else's blocks the server; too few replicas are connected; a failover is under way.
-        ErrorKind::Extension => matches!(error.code(), Some("BUSY" | "NOREPLICAS" | "UNBLOCKED")),
+        ErrorKind::Extension => error.code().is_some_and(|code| OF_THE_SERVER.contains(&code)),
         _ => false,
     }
+}
+
+/// Whether the text of an error without a code means the server as a whole. Before version 7, errors inside a script come as text
+/// behind `ERR Error running script`.
+fn is_of_the_server(text: &str) -> bool {
+    text.contains("max number of clients")
+        || (text.contains("running script")
+            && ["READONLY", "MISCONF", "NOREPLICAS", "NOPERM"].iter().any(|code| text.contains(code)))
 }
 
 /// Whether the connection must be replaced. A timeout is one of the reasons: a half-open connection answers nothing
@@ -72,6 +83,13 @@ mod tests {
             "MASTERDOWN Link with MASTER is down",
             "BUSY Redis is busy running a script.",
             "TRYAGAIN Multiple keys request during rehashing of slot",
+            "MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR max number of clients reached",
+            "ERR Error running script (call to f_0): @user_script:1: -MISCONF Redis is configured to save RDB snapshots",
             "ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write against a read only replica.",
         ] {
             assert!(store_error("here", "push jobs", from_server(line)).is_unavailable(), "{line}");
@@ -94,8 +112,6 @@ mod tests {
         for line in [
             "OOM command not allowed when used memory > 'maxmemory'.",
             "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "NOAUTH Authentication required.",
-            "NOPERM this user has no permissions",
             "ERR unknown command",
         ] {
             let error = store_error("here", "push jobs", from_server(line));

@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub(super) client: redis::Client,
     /// Where the server is, without user and password.
     pub(super) address: String,
+    /// Below it are the channels of all wake-ups.
+    channel: String,
     live: ArcSwapOption<Live>,
     /// Held while connecting, so that a hundred callers make one connection and not a hundred.
     connecting: Mutex<()>,
@@ -51,13 +53,14 @@ impl Link {
     ///
     /// # Errors
     /// [`StoreError::BadAddress`] if the URL makes no sense or needs what is not compiled in.
-    pub(super) fn new(url: &str) -> Result<Self, StoreError> {
+    pub(super) fn new(url: &str, prefix: &str) -> Result<Self, StoreError> {
         let client = redis::Client::open(url).map_err(|error| StoreError::BadAddress {
             address: without_password(url),
             problem: format!("{error}; use redis://[[user]:password@]host[:port][/db] or unix:/path"),
         })?;
         let address = client.get_connection_info().addr().to_string();
-        Ok(Self { client, address, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
+        let channel = format!("{prefix}:connected");
+        Ok(Self { client, address, channel, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
     }
 
     /// Runs scripts in the order given, in one round trip. Answers in the same order.
@@ -129,7 +132,9 @@ impl Link {
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(CONNECT_TIMEOUT))
                 .set_response_timeout(Some(RESPONSE_TIMEOUT));
-            let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
+            redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut connection).await?;
             let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default() });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
@@ -196,16 +201,16 @@ mod tests {
         for (url, shown) in
             [("nonsense", "nonsense"), ("amqp://u:secret@host", "amqp://***@host"), ("rediss://host", "rediss://host")]
         {
-            let error = Link::new(url).unwrap_err();
+            let error = Link::new(url, "gm").unwrap_err();
             assert!(matches!(&error, StoreError::BadAddress { address, .. } if address == shown), "{error}");
         }
-        assert_eq!(Link::new("redis://u:secret@host/3").unwrap().address, "host:6379");
+        assert_eq!(Link::new("redis://u:secret@host/3", "gm").unwrap().address, "host:6379");
     }
 
     #[tokio::test]
     async fn a_refused_connection_is_away() {
         let folder = tempfile::tempdir().unwrap();
-        let link = Link::new(&format!("unix:{}", folder.path().join("none").display())).unwrap();
+        let link = Link::new(&format!("unix:{}", folder.path().join("none").display()), "gm").unwrap();
         assert!(link.connect().await.unwrap_err().is_unavailable());
     }
 }

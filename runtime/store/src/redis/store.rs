@@ -63,7 +63,7 @@ impl RedisStore {
             let problem = "braces in the prefix of the keys would hide the tenant's hash tag".into();
             return Err(StoreError::BadAddress { address: prefix.into(), problem });
         }
-        let link = Link::new(url)?;
+        let link = Link::new(url, prefix)?;
         Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own, due_next: Arc::default() })
     }
 

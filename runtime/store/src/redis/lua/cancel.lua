@@ -18,7 +18,7 @@ local function cancel(id, topic, unique, keep, notify, result)
   local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))
   if worker ~= '' then
     redis.call('SADD', cancelled, id)
-    redis.call('PUBLISH', at.wake, 'cancel ' .. id)
+    publish(at.wake, 'cancel ' .. id)
     return 2
   end
   if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end

@@ -38,5 +38,5 @@ local function finish(stored, topics, ids, as, asked)
     local cancelled = as == 'cancelled' and cmsgpack.pack({ attempts = asked.attempts, ['end'] = 'cancelled' })
     redis.call('SET', asked.result_key, cancelled or asked.result, 'PX', asked.keep)
   end
-  if asked.notify ~= '' then redis.call('PUBLISH', asked.done, id) end
+  if asked.notify ~= '' then publish(asked.done, id) end
 end

@@ -20,6 +20,12 @@ local function despite_full_memory(zset)
   redis.call('ZREM', zset, '')
 end
 
+-- Publishes, or goes on without: a script that stopped here would leave a job in no place. A server refuses this to a user
+-- without the channel. Whoever waits for the message finds out by its next poll.
+local function publish(channel, message)
+  redis.pcall('PUBLISH', channel, message)
+end
+
 -- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
 -- even number so that pairs stay together.
 local function many(command, key, list)

@@ -11,5 +11,5 @@ redis.call('SET', KEYS[4], ARGV[6])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 redis.call('SADD', KEYS[3], ARGV[1])
-redis.call('PUBLISH', ARGV[5], ARGV[1])
+publish(ARGV[5], ARGV[1])
 return 1

@@ -6,5 +6,5 @@
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('SREM', KEYS[3], ARGV[1])
-redis.call('PUBLISH', ARGV[2], ARGV[1])
+publish(ARGV[2], ARGV[1])
 return 1

@@ -44,7 +44,7 @@ local function wake(at, topic)
   if redis.call('SISMEMBER', at.paused, topic.name) == 1 then
     redis.call('SREM', at.active, topic.name)
   else
-    redis.call('PUBLISH', at.wake, 'ready ' .. topic.name)
+    publish(at.wake, 'ready ' .. topic.name)
   end
 end
 
@@ -53,7 +53,7 @@ local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
   redis.call('SADD', at.topics, topic.name)
   if redis.call('ZCOUNT', at.due, '-inf', due) == 1 then
-    redis.call('PUBLISH', at.wake, string.format('due %.3f', math.max(0, due - exact)))
+    publish(at.wake, string.format('due %.3f', math.max(0, due - exact)))
   end
 end
 
