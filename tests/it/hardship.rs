@@ -184,7 +184,11 @@ async fn an_attempt_that_ends_in_an_outage_longer_than_its_lease_is_settled_afte
         lease.first().is_some_and(|(_, end)| *end < seconds * 1000.0).then_some(())
     })
     .await;
-    assert!(process.log().contains("no permissions"), "the log does not say what the server refuses: {}", process.log());
+    assert!(
+        process.log().contains("no permissions"),
+        "the log does not say what the server refuses: {}",
+        process.log()
+    );
     redis.ask::<String>("ACL", &["SETUSER", "default", "+evalsha"]).await.unwrap();
 
     until("the job to be done", SOON, async || (total(&store, "puppet", "acked").await == 1).then_some(())).await;
