@@ -34,18 +34,15 @@ pub struct Builder {
 
 impl Default for Builder {
     fn default() -> Self {
-        Self {
-            manifest: Manifest::default_at(Path::new("")),
-            insecure: false,
-            compiler: CompilerProcess::This,
-            native: BTreeMap::new(),
-        }
+        let mut manifest = Manifest::default_at(Path::new(""));
+        manifest.file = None;
+        Self { manifest, insecure: false, compiler: CompilerProcess::This, native: BTreeMap::new() }
     }
 }
 
 impl Builder {
     /// Takes every setting and topic from a manifest, such as [`Manifest::load`] reads. Call it first: it replaces what was
-    /// set before.
+    /// set before. The topics change with the manifest's [`file`](Manifest::file), if it has one.
     pub fn manifest(self, manifest: Manifest) -> Self {
         Self { manifest, ..self }
     }
@@ -140,15 +137,15 @@ impl Builder {
             shutdown_grace: manifest.server.shutdown_grace,
             observer: None,
             metrics: metrics.clone(),
-            tenants,
+            tenants: tenants.clone(),
             journal: journal.clone(),
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone()));
         let store = Arc::new(Timed::new(opened.store, metrics.clone()));
 
         let folder = manifest.handlers.folder.clone();
-        let reloader = Reloader::start(manifest, sandbox, metrics).await;
-        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?.with_native(self.native);
+        let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
+        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?;
         let registry = reloader.registry();
         let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
         status.send_modify(|status| status.handlers = Some(handlers));
@@ -156,16 +153,16 @@ impl Builder {
         tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
-        let reloader = Background::spawn(|stop| reloader.run(stop));
+        let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);
-        Ok(Gristmill { store: pushes, registry, server, status, runner, journal, reloader, tenant_mover })
+        Ok(Gristmill { store: pushes, tenants, registry, server, status, runner, journal, reloader, tenant_mover })
     }
 }
 
 /// Moves tenants between stores, where there are several.
 fn start_tenant_mover(opened: &Opened, worker: &WorkerId) -> Option<Background> {
     let stores = opened.sharded.clone()?;
-    Some(Background::spawn(|stop| stores.migrate_tenants(worker.clone(), stop)))
+    Some(Background::spawn("move tenants", |stop| stores.migrate_tenants(worker.clone(), stop)))
 }
 
 /// Settings of a sandbox for `concurrency` attempts at once.

@@ -1,17 +1,17 @@
 //! A whole Gristmill in this process, from its start to its end.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::builder::Builder;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_runner::handlers::HandlerRegistry;
-use gristmill_runner::{Journal, Runner};
+use gristmill_runner::{Broken, Journal, Runner, Tasks, Tenants};
 use gristmill_server::{HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
 
@@ -22,6 +22,8 @@ use gristmill_store::{Pushed, Store, StoreError};
 pub struct Gristmill {
     /// Counts and announces what is pushed.
     pub(crate) store: Arc<dyn Store>,
+    /// Whose jobs the runner looks after.
+    pub(crate) tenants: Tenants,
     pub(crate) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(crate) server: Option<HttpServer>,
     /// What the server knows of the runner.
@@ -48,21 +50,23 @@ pub enum PushError {
 #[derive(Debug)]
 pub(crate) struct Background {
     stop: DropGuard,
-    task: JoinHandle<()>,
+    task: Tasks,
 }
 
 impl Background {
     /// Spawns what `run` makes of the token that ends it.
-    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(CancellationToken) -> F) -> Self {
-        let stop = CancellationToken::new();
-        Self { task: tokio::spawn(run(stop.clone())), stop: stop.drop_guard() }
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        name: &'static str,
+        run: impl FnOnce(CancellationToken) -> F,
+    ) -> Self {
+        let (stop, mut task) = (CancellationToken::new(), Tasks::default());
+        task.spawn(name, run(stop.clone()));
+        Self { task, stop: stop.drop_guard() }
     }
 
-    async fn end(self) {
+    async fn end(mut self) {
         drop(self.stop);
-        if self.task.await.is_err() {
-            tracing::error!("a background task had panicked");
-        }
+        self.task.end().await;
     }
 }
 
@@ -93,6 +97,7 @@ impl Gristmill {
         if let Some(unknown) = unknown {
             tracing::warn!("{unknown}");
         }
+        self.tenants.note(&job.spec.topic.tenant);
         let id = job.spec.id.clone();
         Ok(match self.store.push(&[job]).await?.into_iter().next() {
             Some(Pushed::Duplicate(holder)) => holder,
@@ -100,10 +105,27 @@ impl Gristmill {
         })
     }
 
-    /// Waits until a part of the runner has ended by itself: a fault, after which the process should be started anew.
-    /// Cancel-safe.
-    pub async fn broken(&mut self) {
-        self.runner.broken().await;
+    /// Waits until a task of the runner, the HTTP server or the reloading of handlers has ended by itself, and says which.
+    /// Part of the work is not done any more then: end the process with an error. Cancel-safe.
+    pub async fn broken(&mut self) -> Broken {
+        let server = async {
+            match &mut self.server {
+                Some(server) => server.broken().await,
+                None => pending().await,
+            }
+        };
+        let tenant_mover = async {
+            match &mut self.tenant_mover {
+                Some(mover) => mover.task.broken().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            broken = self.runner.broken() => broken,
+            broken = self.reloader.task.broken() => broken,
+            broken = server => broken,
+            broken = tenant_mover => broken,
+        }
     }
 
     /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
@@ -124,5 +146,23 @@ impl Gristmill {
             tenant_mover.end().await;
         }
         tracing::info!("ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_config::Listen;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_task_that_panics_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = Gristmill::builder().store("sqlite::memory:").unwrap().listen(Listen::Off);
+        let mut gristmill = builder.handlers(folder.path()).start().await.unwrap();
+        gristmill.reloader.task.spawn("fall", async { panic!("over a stone") });
+        let broken = gristmill.broken().await;
+        assert_eq!(broken.task, "fall");
+        assert!(broken.to_string().contains("over a stone"), "{broken}");
+        gristmill.shutdown(CancellationToken::new()).await;
     }
 }

@@ -39,6 +39,7 @@ pub mod cli;
 pub use builder::Builder;
 pub use error::StartError;
 pub use gristmill::{Gristmill, PushError};
+pub use gristmill_runner::Broken;
 
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;

@@ -7,6 +7,7 @@ mod admission;
 mod cli;
 mod conformance;
 mod crash;
+mod embed;
 mod fairness;
 mod grants;
 mod hardship;

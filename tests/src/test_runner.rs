@@ -101,7 +101,7 @@ impl TestRunner {
     async fn run(&mut self) {
         let manifest = Manifest::load(&self.manifest()).unwrap_or_else(|error| panic!("{error}"));
         let metrics = Arc::<Metrics>::default();
-        let reloader = Reloader::start(manifest, sandbox(), metrics.clone()).await.unwrap();
+        let reloader = Reloader::start(manifest, BTreeMap::new(), sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let handlers = Handlers { registry: reloader.registry(), uploads: reloader.uploads() };

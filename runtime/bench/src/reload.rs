@@ -1,5 +1,6 @@
 //! New components: how soon one that is renamed into the folder does jobs, and how soon a runner with many is ready.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ pub async fn reload(bed: &TestBed, sandbox: &Sandbox, compiled: bool, reloads: u
     let folder = Folder::new()?;
     let bytes = read(&bed.settings.handler)?;
     folder.put(bed, &bytes)?;
-    let reloader = Reloader::start(folder.manifest(), sandbox.clone(), Arc::default()).await?;
+    let reloader = Reloader::start(folder.manifest(), BTreeMap::new(), sandbox.clone(), Arc::default()).await?;
     let (sender, mut records) = mpsc::unbounded_channel();
     let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
     let runner = bed.observed(reloader.registry(), observer)?;
@@ -100,7 +101,7 @@ pub async fn start(
     for _ in 0..starts {
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
-        let reloader = Reloader::start(folder.manifest(), sandbox, Arc::default()).await?;
+        let reloader = Reloader::start(folder.manifest(), BTreeMap::new(), sandbox, Arc::default()).await?;
         let loaded = reloader.registry().borrow().entries().filter(|entry| entry.handler.is_some()).count();
         let runner = bed.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());

@@ -25,7 +25,10 @@ const SHOWN: usize = 20;
 /// A validated manifest. Every path in it is relative to the manifest's folder, or absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
+    /// As errors name it; what is relative in it is relative to its folder.
     pub path: PathBuf,
+    /// The file that a runner reads again when it changes or appears. None: the settings do not come from a file.
+    pub file: Option<PathBuf>,
     pub server: Server,
     /// The home store.
     pub store: StoreSettings,
@@ -67,7 +70,7 @@ impl Manifest {
     /// # Errors
     /// The file cannot be read, or says something that makes no sense: then every mistake is listed.
     pub fn load(path: &Path) -> Result<Self, ManifestError> {
-        Self::parse(&text_of(path)?, path)
+        Self::load_with(Secrets::Read, path)
     }
 
     /// Like [`Self::load`], but leaves every topic's secrets out: for whoever runs no handlers and may not see them.
@@ -75,10 +78,15 @@ impl Manifest {
     /// # Errors
     /// Those of [`Self::load`].
     pub fn load_without_secrets(path: &Path) -> Result<Self, ManifestError> {
-        Self::parse_with(Secrets::Skip, &text_of(path)?, path)
+        Self::load_with(Secrets::Skip, path)
     }
 
-    /// Like [`Self::load`], of a text that was read from `path`: what is relative is relative to its folder.
+    fn load_with(secrets: Secrets, path: &Path) -> Result<Self, ManifestError> {
+        let manifest = Self::parse_with(secrets, &text_of(path)?, path)?;
+        Ok(Self { file: Some(path.to_owned()), ..manifest })
+    }
+
+    /// Like [`Self::load`], of a text that errors call `path`: what is relative is relative to its folder.
     ///
     /// # Errors
     /// [`ManifestError::Invalid`].
@@ -100,7 +108,7 @@ impl Manifest {
         if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid { problems }) }
     }
 
-    /// What holds where there is no manifest: every setting at its default, no topics but those that files make.
+    /// What holds until there is a manifest in the folder: every setting at its default, no topics but those that files make.
     pub fn default_at(folder: &Path) -> Self {
         let path = folder.join("gristmill.toml");
         Self {
@@ -117,6 +125,7 @@ impl Manifest {
             template: topics::template(),
             source: Source { path: path.as_path().into(), text: "".into() },
             places: BTreeMap::new(),
+            file: Some(path.clone()),
             path,
         }
     }
@@ -137,6 +146,7 @@ impl Manifest {
         root.finish();
         Self {
             path: source.path.to_path_buf(),
+            file: None,
             server,
             store,
             stores,

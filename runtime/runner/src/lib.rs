@@ -35,10 +35,12 @@ mod slots;
 mod start;
 mod store_retry;
 mod sweep;
+mod tasks;
 mod tenants;
 
 pub use decide::decide;
 pub use journal::{Journal, JournalError};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
+pub use tasks::{Broken, Tasks};
 pub use tenants::Tenants;

@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::Claimer;
@@ -21,6 +20,7 @@ use super::record::Observer;
 use super::settle::Settler;
 use super::slots::Slots;
 use super::store_retry::StoreRetry;
+use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::{lease_extender, migrate, sweep};
 use crate::handlers::HandlerRegistry;
@@ -73,9 +73,9 @@ pub struct Runner {
     /// The store is given up.
     give_up: CancellationToken,
     /// The loops that bring new work; one of them owns the guests.
-    bringing: JoinSet<()>,
-    settling: JoinSet<()>,
-    reaping: JoinSet<()>,
+    bringing: Tasks,
+    settling: Tasks,
+    reaping: Tasks,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -142,12 +142,12 @@ impl Runner {
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
-        let mut settling = JoinSet::new();
+        let mut settling = Tasks::default();
         let settler = Settler { context: context.clone(), observer, journal: journal.clone() };
-        settling.spawn(settler.run(to_settle));
+        settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        settling.spawn(lease_extender::checkpoints(context.store.clone(), to_save, abort.clone()));
-        settling.spawn(lease_extender::extensions(context.clone(), to_extend));
+        settling.spawn("checkpoint", lease_extender::checkpoints(context.store.clone(), to_save, abort.clone()));
+        settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
         let executor = Arc::new(ExecutorContext {
             finished,
@@ -161,19 +161,22 @@ impl Runner {
         let watchdog = guests.watchdog(Arc::clone(&slots), give_up.clone());
         let (ready, hear_ready) = mpsc::channel(SIGNALS);
         let (due, hear_due) = mpsc::channel(SIGNALS);
-        let mut bringing = JoinSet::new();
-        bringing.spawn(Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run());
-        bringing.spawn(migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
-        bringing.spawn(sweep::run(context.clone()));
-        bringing.spawn(context.tenants.clone().run(context.clone()));
+        let mut bringing = Tasks::default();
+        bringing.spawn(
+            "listen",
+            Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run(),
+        );
+        bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
+        bringing.spawn("sweep", sweep::run(context.clone()));
+        bringing.spawn("tenants", context.tenants.clone().run(context.clone()));
         let claimer = Claimer { context: context.clone(), slots: slots.clone(), guests, executor, ready: hear_ready };
-        bringing.spawn(claimer.run());
+        bringing.spawn("claim", claimer.run());
 
         // Goes on until everything else has ended: this worker must not be found dead meanwhile.
-        let mut reaping = JoinSet::new();
+        let mut reaping = Tasks::default();
         let reaper = Reaper { context: Context { stop: give_up.clone(), ..context.clone() }, journal };
-        reaping.spawn(reaper.run());
-        reaping.spawn(watchdog);
+        reaping.spawn("reap", reaper.run());
+        reaping.spawn("watchdog", watchdog);
         Ok(Self { context, shutdown_grace, slots, ending, abort, give_up, bringing, settling, reaping, threads })
     }
 
@@ -182,13 +185,12 @@ impl Runner {
         self.slots.running()
     }
 
-    /// Waits until a part of the runner has ended by itself: a fault, for which the process had better
-    /// be started anew. Cancel-safe.
-    pub async fn broken(&mut self) {
+    /// Waits until a task of the runner has ended by itself, and says which. Cancel-safe.
+    pub async fn broken(&mut self) -> Broken {
         tokio::select! {
-            Some(_) = self.bringing.join_next() => {}
-            Some(_) = self.settling.join_next() => {}
-            Some(_) = self.reaping.join_next() => {}
+            broken = self.bringing.broken() => broken,
+            broken = self.settling.broken() => broken,
+            broken = self.reaping.broken() => broken,
         }
     }
 
@@ -205,7 +207,7 @@ impl Runner {
         }
         // A claim that is still on its way may have had its effect: then this worker must be found dead and reaped.
         let claim_lost = !self.bringing.is_empty();
-        self.bringing.shutdown().await;
+        self.bringing.abort().await;
         let given_back = self.slots.running();
         if given_back > 0 {
             tracing::info!(
@@ -222,14 +224,14 @@ impl Runner {
             give_back_lost(&self.context, registry.tenants()).await;
         }
         self.give_up.cancel();
-        while self.reaping.join_next().await.is_some() {}
+        self.reaping.end().await;
         if settled && !claim_lost {
             self.retire().await;
         }
     }
 
     async fn finish(&mut self) {
-        while self.bringing.join_next().await.is_some() {}
+        self.bringing.end().await;
         while self.slots.running() > 0 {
             self.slots.wait_for(self.slots.ended() + self.slots.running() as u64).await;
         }
@@ -255,11 +257,10 @@ impl Runner {
     /// Returns `false` if the store did not take everything. The last senders of what is to be settled have ended with the
     /// guests and the claimer.
     async fn end_settling(&mut self) -> bool {
-        let settled = async { while self.settling.join_next().await.is_some() {} };
-        let in_time = tokio::time::timeout(LAST_SETTLE, settled).await.is_ok();
+        let in_time = tokio::time::timeout(LAST_SETTLE, self.settling.end()).await.is_ok();
         if !in_time {
             self.give_up.cancel();
-            while self.settling.join_next().await.is_some() {}
+            self.settling.end().await;
         }
         in_time
     }

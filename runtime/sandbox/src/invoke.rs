@@ -1,6 +1,5 @@
 //! The steps of an attempt: a store, an instance, a call within limits, and the report.
 
-use std::mem;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
@@ -86,7 +85,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
     state.guest_log().end_lines();
     let outcome = judge(state);
     let follow_ups = match outcome {
-        Outcome::Complete(_) | Outcome::Snooze(_) => mem::take(&mut state.follow_ups),
+        Outcome::Complete(_) | Outcome::Snooze(_) => state.follow_ups.take(),
         _ => Vec::new(),
     };
     let log_lines_dropped = state.guest_log().close();

@@ -12,8 +12,8 @@ use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
-use gristmill_core::admission::Targets;
-use gristmill_core::job::{NewJob, TopicId};
+use gristmill_core::admission::{FollowUps, Targets};
+use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
@@ -31,9 +31,7 @@ pub(super) struct State {
     pub(super) cancellation: Cancellation,
     pub(super) checkpoints: Option<CheckpointSender>,
     pub(super) memory: MemoryLimiter,
-    pub(super) follow_ups: Vec<NewJob>,
-    /// Bodies and headers of `follow_ups`.
-    pub(super) follow_ups_bytes: u64,
+    pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
     /// Requests over HTTP that were made.
@@ -58,8 +56,7 @@ impl State {
             cancellation: attempt.cancellation.clone(),
             checkpoints: attempt.checkpoints.clone(),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
-            follow_ups: Vec::new(),
-            follow_ups_bytes: 0,
+            follow_ups: FollowUps::default(),
             guest_log: Arc::new(Mutex::new(GuestLog::new(attempt, version))),
             http_requests: 0,
             meter: Meter::new(started),
@@ -112,6 +109,8 @@ mod tests {
     use super::super::attempt::LogSink;
     use super::super::tests::attempt;
     use super::*;
+    use gristmill_core::admission::{FollowUpRules, Rules};
+    use gristmill_core::job::{Due, NewJob};
 
     /// No field is left out here: who adds one says what becomes of it when an instance is used again.
     #[test]
@@ -141,7 +140,6 @@ mod tests {
             checkpoints,
             memory,
             follow_ups,
-            follow_ups_bytes,
             guest_log: renewed,
             http_requests,
             meter,
@@ -152,7 +150,7 @@ mod tests {
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
-        assert_eq!((follow_ups.len(), follow_ups_bytes, http_requests), (0, 0, 0));
+        assert_eq!((follow_ups.is_empty(), http_requests), (true, 0));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
         assert_eq!(guest_log.lock().close(), 0);
@@ -170,8 +168,11 @@ mod tests {
         assert!(state.charge(0).is_err() && state.cancellation.is_cancelled());
         assert!(state.memory.memory_growing(0, 10, None).unwrap());
         assert!(!state.memory.memory_growing(10, 11, None).unwrap());
-        state.follow_ups.push(NewJob { spec: first.job.spec.clone(), due: gristmill_core::job::Due::Now });
-        state.follow_ups_bytes = 5;
+        let follow_up = NewJob { spec: first.job.spec.clone(), due: Due::Now };
+        let targets = Targets::from([(first.job.spec.topic.topic.clone(), Rules::default())]);
+        let tenant = &first.job.spec.topic.tenant;
+        let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1 };
+        state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
         state.resources.push(()).unwrap();
         state

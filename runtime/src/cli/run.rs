@@ -36,12 +36,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         () = end.first.cancelled() => return Ok(Exit::Done),
     };
     let broken = tokio::select! {
-        () = end.first.cancelled() => false,
-        () = gristmill.broken() => true,
+        () = end.first.cancelled() => None,
+        broken = gristmill.broken() => Some(broken),
     };
     gristmill.shutdown(end.second).await;
-    anyhow::ensure!(!broken, "a part of the runner has broken; the log says which: start it again, and report it");
-    Ok(Exit::Done)
+    broken.map_or(Ok(Exit::Done), |broken| Err(broken.into()))
 }
 
 struct EndSignals {

@@ -65,37 +65,38 @@ impl Reloader {
     /// Loads the folder once, and counts and emits what becomes of its files. What is refused is logged and does not keep
     /// the rest from serving.
     ///
+    /// Each of the `native` handlers makes a topic of its name, unless the manifest has it, and takes the place of a component of
+    /// that name, whatever happens to files.
+    ///
     /// # Errors
     /// The folder cannot be made or read.
-    pub async fn start(manifest: Manifest, sandbox: Sandbox, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+    pub async fn start(
+        manifest: Manifest,
+        native: BTreeMap<Name, NativeHandler>,
+        sandbox: Sandbox,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
         let (instances, memories) = (sandbox.clone(), sandbox.clone());
         let help = "Instances that wait for their next job.";
         metrics.register("gristmill_node_kept_instances", MetricType::Gauge, help, move || instances.kept().0);
         let help = "Memory of the instances that wait for their next job.";
         metrics.register("gristmill_node_kept_bytes", MetricType::Gauge, help, move || memories.kept().1);
-        let mut folder = Folder::new(manifest.handlers.folder.clone());
+        let folder = Folder::new(manifest.handlers.folder.clone());
         std::fs::create_dir_all(folder.path())?;
-        report(&folder.look(&sandbox)?, &manifest, &metrics);
-        while folder.is_loading() {
-            report(&folder.loaded().await, &manifest, &metrics);
-        }
-        let manifest_text = std::fs::read_to_string(&manifest.path).ok();
+        let manifest_text = manifest.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);
-        let (native, registry) = (BTreeMap::new(), watch::Sender::default());
-        let reloader = Self { sandbox, manifest, manifest_text, fixed, folder, native, registry, metrics };
+        let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
+        let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
+        let mut reloader = Self { sandbox, manifest, manifest_text, fixed, folder, native, registry, metrics };
+        let changes = reloader.folder.look(&reloader.sandbox)?;
+        reloader.report(&changes);
+        while reloader.folder.is_loading() {
+            let changes = reloader.folder.loaded().await;
+            reloader.report(&changes);
+        }
         reloader.swap();
         Ok(reloader)
-    }
-
-    /// Registers handlers of this program. Each makes a topic of its name, unless the manifest has it, and takes the place
-    /// of a component of that name, whatever happens to files.
-    #[must_use]
-    pub fn with_native(mut self, handlers: BTreeMap<Name, NativeHandler>) -> Self {
-        let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
-        self.native = handlers.into_iter().map(handler).collect();
-        self.swap();
-        self
     }
 
     pub fn registry(&self) -> watch::Receiver<Arc<HandlerRegistry>> {
@@ -129,7 +130,7 @@ impl Reloader {
             if changes.any() || self.folder.refusals() != *self.registry.borrow().refusals() {
                 self.swap();
             }
-            report(&changes, &self.manifest, &self.metrics);
+            self.report(&changes);
             // Sooner, never later: the end of one load must not put off the look that another file waits for.
             if changes.unsettled {
                 next_look = next_look.min(Instant::now() + LOOK_AGAIN);
@@ -149,26 +150,28 @@ impl Reloader {
     fn watched(&self) -> Vec<PathBuf> {
         // The parent of a bare file name is the empty path, which means here.
         let here = |folder: &Path| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() };
-        let manifest_folder = self.manifest.path.parent().map(here);
+        let manifest_folder = self.manifest.file.as_ref().and_then(|file| file.parent()).map(here);
         manifest_folder.into_iter().chain([self.folder.path().to_owned()]).filter(|path| path.is_dir()).collect()
     }
 
     fn reload_manifest(&mut self) {
-        let text = std::fs::read_to_string(&self.manifest.path).ok();
+        let Some(file) = self.manifest.file.clone() else { return };
+        let text = std::fs::read_to_string(&file).ok();
         if text == self.manifest_text {
             return;
         }
         self.manifest_text.clone_from(&text);
         let Some(text) = text else {
-            tracing::warn!(manifest = %self.manifest.path.display(), "is gone: the last good one keeps ruling");
+            tracing::warn!(manifest = %file.display(), "is gone: the last good one stays in force");
             return;
         };
-        match Manifest::parse(&text, &self.manifest.path) {
-            Ok(manifest) => {
-                tracing::info!(manifest = %manifest.path.display(), topics = manifest.topics.len(), "manifest reloaded");
+        match Manifest::parse(&text, &file) {
+            Ok(mut manifest) => {
+                tracing::info!(manifest = %file.display(), topics = manifest.topics.len(), "manifest reloaded");
+                manifest.file = Some(file);
                 self.take_manifest(manifest);
             }
-            Err(error) => tracing::error!("manifest refused, the last good one keeps ruling:\n{error}"),
+            Err(error) => tracing::error!("manifest refused, the last good one stays in force:\n{error}"),
         }
     }
 
@@ -187,11 +190,7 @@ impl Reloader {
 
     fn swap(&self) {
         let mut handlers = self.folder.handlers().clone();
-        for (name, native) in &self.native {
-            if handlers.insert(name.clone(), native.clone()).is_some() {
-                tracing::warn!(handler = %name, "a native handler has this name: the component in the folder is not used");
-            }
-        }
+        handlers.extend(self.native.iter().map(|(name, native)| (name.clone(), native.clone())));
         let registry = HandlerRegistry::new(&self.manifest, &handlers, &self.registry.borrow());
         let registry = registry.with_refusals(self.folder.refusals());
         warn_of_idle_topics(&self.manifest, &registry, &handlers);
@@ -203,35 +202,40 @@ impl Reloader {
         let old = self.registry.send_replace(Arc::new(registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
     }
-}
 
-fn report(changes: &Changes, manifest: &Manifest, metrics: &Metrics) {
-    for (name, component) in &changes.loaded {
-        let made = match component.kind() {
-            Kind::Component => "",
-            Kind::CoreModule => ": its core module was made a component",
-        };
-        tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
-        let (reload, kind) = if changes.replaced.contains(name) {
-            (Reload::Replaced, metrics::EventKind::HandlerReplaced)
-        } else {
-            (Reload::Loaded, metrics::EventKind::HandlerLoaded)
-        };
-        metrics.reload(name, reload, Some(changes.took));
-        let version = Some(component.version().to_string());
-        metrics.emit(|| Event { version, ..event(kind, name, manifest) });
-    }
-    for name in &changes.removed {
-        tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
-        metrics.reload(name, Reload::Removed, None);
-        metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
-    }
-    for Refusal { handler, path, reason, serving } in &changes.refused {
-        let serving = serving.as_deref().unwrap_or("none");
-        tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
-        metrics.reload(handler, Reload::Refused, None);
-        let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);
-        metrics.emit(|| Event { reason, ..event(kind, handler, manifest) });
+    fn report(&self, changes: &Changes) {
+        let Self { manifest, metrics, native, .. } = self;
+        for (name, component) in &changes.loaded {
+            let made = match component.kind() {
+                Kind::Component => "",
+                Kind::CoreModule => ": its core module was made a component",
+            };
+            if native.contains_key(name) {
+                tracing::warn!(handler = %name, "a native handler has this name: the component in the folder is not used");
+            } else {
+                tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
+            }
+            let (reload, kind) = if changes.replaced.contains(name) {
+                (Reload::Replaced, metrics::EventKind::HandlerReplaced)
+            } else {
+                (Reload::Loaded, metrics::EventKind::HandlerLoaded)
+            };
+            metrics.reload(name, reload, Some(changes.took));
+            let version = Some(component.version().to_string());
+            metrics.emit(|| Event { version, ..event(kind, name, manifest) });
+        }
+        for name in &changes.removed {
+            tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
+            metrics.reload(name, Reload::Removed, None);
+            metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
+        }
+        for Refusal { handler, path, reason, serving } in &changes.refused {
+            let serving = serving.as_deref().unwrap_or("none");
+            tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
+            metrics.reload(handler, Reload::Refused, None);
+            let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);
+            metrics.emit(|| Event { reason, ..event(kind, handler, manifest) });
+        }
     }
 }
 

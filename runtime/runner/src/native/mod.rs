@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,10 +16,13 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use gristmill_core::admission::{self, NoTarget, Refused};
-use gristmill_core::job::{JobId, JobSpec, NewJob, Payload, TopicId};
+use crate::tasks::message_of;
+use gristmill_core::admission::{FollowUpRules, FollowUps};
+use gristmill_core::job::{JobId, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
 use gristmill_sandbox::{Attempt, CheckpointRequest, Report};
+
+pub use gristmill_core::admission::NoFollowUp;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
 
@@ -101,24 +103,11 @@ pub enum CheckpointError {
     NotSaved(String),
 }
 
-/// Why a follow-up was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EnqueueError {
-    #[error("the topic is not granted to enqueue to `{0}`")]
-    Denied(TopicId),
-    #[error("the tenant has no topic `{0}`")]
-    UnknownTopic(TopicId),
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error("an attempt at the topic enqueues at most {0} jobs: see its `follow-ups`")]
-    TooMany(u32),
-}
-
 /// One attempt at a job, as a native handler gets it.
 #[derive(Debug)]
 pub struct NativeJob {
     attempt: Attempt,
-    follow_ups: Arc<Mutex<Vec<NewJob>>>,
+    follow_ups: Arc<Mutex<FollowUps>>,
 }
 
 impl NativeJob {
@@ -172,24 +161,12 @@ impl NativeJob {
     /// The topic's `ttl` holds for a job that brings none.
     ///
     /// # Errors
-    /// [`EnqueueError`]: the target does not exist, is of another tenant, or is not granted; or a limit is reached.
-    pub fn enqueue(&self, job: NewJob) -> Result<JobId, EnqueueError> {
+    /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; or a limit is reached.
+    pub fn enqueue(&self, job: NewJob) -> Result<JobId, NoFollowUp> {
         let Attempt { grants, targets, limits, .. } = &self.attempt;
-        let (topic, tenant) = (&job.spec.topic, &self.spec().topic.tenant);
-        if topic.tenant != *tenant {
-            return Err(EnqueueError::Denied(topic.clone()));
-        }
-        let (_, rules) = admission::target(topic.topic.as_str(), grants, targets).map_err(|no| match no {
-            NoTarget::Denied => EnqueueError::Denied(topic.clone()),
-            NoTarget::Unknown => EnqueueError::UnknownTopic(topic.clone()),
-        })?;
-        let job = rules.admit(job)?;
-        let mut follow_ups = self.follow_ups.lock();
-        if follow_ups.len() as u64 >= u64::from(limits.follow_ups) {
-            return Err(EnqueueError::TooMany(limits.follow_ups));
-        }
+        let rules = FollowUpRules { tenant: &self.spec().topic.tenant, grants, targets, count: limits.follow_ups };
         let id = job.spec.id.clone();
-        follow_ups.push(job);
+        self.follow_ups.lock().add(job, &rules)?;
         Ok(id)
     }
 }
@@ -213,7 +190,7 @@ impl NativeHandler {
     /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
     pub(super) async fn invoke(&self, attempt: Attempt) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
-        let follow_ups = Arc::<Mutex<Vec<NewJob>>>::default();
+        let follow_ups = Arc::<Mutex<FollowUps>>::default();
         let outcome = if attempt.job.spec.body.data.len() as u64 > limits.payload_bytes {
             Outcome::LimitExceeded { limit: LimitName::Payload, allowed: limits.payload_bytes }
         } else {
@@ -229,7 +206,7 @@ impl NativeHandler {
             }
         };
         let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
-        let follow_ups = std::mem::take(&mut *follow_ups.lock());
+        let follow_ups = follow_ups.lock().take();
         Report {
             outcome,
             follow_ups: if kept { follow_ups } else { Vec::new() },
@@ -260,10 +237,4 @@ fn outcome(answer: Result<Output, HandlerError>, output_bytes: u64) -> Outcome {
         Err(HandlerError::Retry { detail, after }) => Outcome::Retry { detail, after },
         Err(HandlerError::Reject(detail)) => Outcome::Reject(detail),
     }
-}
-
-/// What `panic!` was called with.
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "the handler panicked".into())
 }

@@ -128,10 +128,24 @@ async fn results_and_follow_ups_are_held_to_the_limits_of_the_topic() {
             due: Due::After(Duration::from_secs(60)),
         };
         job.enqueue(follow_up("work"))?;
-        assert!(matches!(job.enqueue(follow_up("nowhere")), Err(EnqueueError::UnknownTopic(_))));
-        assert!(matches!(job.enqueue(follow_up("acme/work")), Err(EnqueueError::Denied(_))));
+        assert!(matches!(job.enqueue(follow_up("nowhere")), Err(NoFollowUp::UnknownTopic(_))));
+        assert!(matches!(job.enqueue(follow_up("acme/work")), Err(NoFollowUp::Denied(_))));
         Ok(())
     }))
     .await;
     assert_eq!(attempts[0].run.map(|run| run.follow_ups), Some(1));
+
+    // Each is within the topic's `payload-limit`; together they are over the bound in bytes.
+    let attempts = run(NativeHandler::new(async |job: NativeJob| {
+        let body = || Payload { data: vec![7; 1 << 20], content_type: None };
+        let follow_up =
+            || NewJob { spec: JobSpec::new("work".parse().unwrap(), body()), due: Due::After(Duration::from_secs(60)) };
+        for _ in 0..16 {
+            job.enqueue(follow_up())?;
+        }
+        assert_eq!(job.enqueue(follow_up()), Err(NoFollowUp::TooLarge));
+        Ok(())
+    }))
+    .await;
+    assert_eq!(attempts[0].run.map(|run| run.follow_ups), Some(16));
 }

@@ -17,7 +17,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, Extended};
-use gristmill_core::admission;
+use gristmill_core::admission::{FollowUpRules, FollowUps, NoFollowUp};
 use gristmill_core::job::{Claim, Lease, Name, NewJob};
 use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
@@ -86,7 +86,7 @@ async fn settle(
         let entry = topics.get(&lease.claim.lease.topic);
         let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
         let (outcome, follow_ups) = read(asked, &limits).map_err(named)?;
-        let follow_ups = admit_follow_ups(&lease.claim, entry, &limits, follow_ups).map_err(named)?;
+        let follow_ups = admit_follow_ups(&lease.claim, entry, follow_ups).map_err(named)?;
         let claim = claim_to_settle(&*state.store, lease, &outcome).await?;
         decided.push(decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups));
     }
@@ -156,31 +156,30 @@ fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Pr
     Ok(FailureDetail { code, message, context })
 }
 
-/// Holds follow-ups to the rules that a handler's follow-ups keep, too.
+/// Holds follow-ups to the rules that a handler's follow-ups keep, too. Without its topic nothing is a target.
 fn admit_follow_ups(
     claim: &Claim,
     entry: Option<&Arc<TopicHandler>>,
-    limits: &Limits,
-    follow_ups: Vec<NewJob>,
+    jobs: Vec<NewJob>,
 ) -> Result<Vec<NewJob>, Problem> {
-    if follow_ups.len() as u64 > u64::from(limits.follow_ups) {
-        let problem = format!("{} follow-ups; the topic allows {}", follow_ups.len(), limits.follow_ups);
-        return Err(Problem::new(Code::TooLarge, problem));
-    }
-    let admit = |(index, job): (usize, NewJob)| {
-        let id = &job.spec.topic;
-        let of_tenant = entry.filter(|_| id.tenant == claim.lease.topic.tenant);
-        let target = of_tenant.map(|entry| admission::target(id.topic.as_str(), &entry.topic.grants, &entry.targets));
-        let Some(Ok((_, rules))) = target else {
-            let problem = format!("a follow-up to `{id}`, to which its topic may not enqueue, or which is none");
-            return Err(Problem::new(Code::BadRequest, problem));
-        };
-        rules.admit(job).map_err(|refused| {
-            let problem = Problem::from(refused);
-            Problem { detail: format!("follow_ups[{index}]: {}", problem.detail), ..problem }
-        })
+    let (limits, grants, targets) = match entry {
+        Some(entry) => (entry.topic.limits, entry.topic.grants.clone(), Arc::clone(&entry.targets)),
+        None => Default::default(),
     };
-    follow_ups.into_iter().enumerate().map(admit).collect()
+    let tenant = &claim.lease.topic.tenant;
+    let rules = FollowUpRules { tenant, grants: &grants, targets: &targets, count: limits.follow_ups };
+    let mut follow_ups = FollowUps::default();
+    for (index, job) in jobs.into_iter().enumerate() {
+        follow_ups.add(job, &rules).map_err(|no| {
+            let problem = match no {
+                NoFollowUp::Refused(refused) => Problem::from(refused),
+                NoFollowUp::TooMany(_) | NoFollowUp::TooLarge => Problem::new(Code::TooLarge, no.to_string()),
+                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) => Problem::new(Code::BadRequest, no.to_string()),
+            };
+            Problem { detail: format!("follow_ups[{index}]: {}", problem.detail), ..problem }
+        })?;
+    }
+    Ok(follow_ups.take())
 }
 
 fn within(what: &str, bytes: usize, limit: u64) -> Result<(), Problem> {

@@ -9,7 +9,6 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
@@ -28,6 +27,7 @@ use crate::state::AppState;
 use crate::stream::{events, signals};
 use crate::{lmstfy, pull, wire};
 use gristmill_core::token::TokenText;
+use gristmill_runner::{Broken, Tasks};
 use gristmill_store::{Store, Timed};
 
 /// The most that a request may bring, if its route does not say otherwise.
@@ -43,7 +43,7 @@ pub struct HttpServer {
     secret: TokenText,
     lmstfy_admin: Option<SocketAddr>,
     state: AppState,
-    serving: JoinSet<()>,
+    serving: Tasks,
 }
 
 /// The server does not begin.
@@ -97,8 +97,8 @@ impl HttpServer {
         let state = AppState::new(store, store_name, auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
         let router = router(state.clone(), lmstfy.clone());
-        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: JoinSet::new() };
-        server.serving.spawn(server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
+        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: Tasks::default() };
+        server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         if let Some(listener) = admin {
             let router = lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone());
             server.serve(listener, router, HttpLimits::default(), None);
@@ -112,7 +112,7 @@ impl HttpServer {
 
     fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
         let (metrics, stop) = (self.state.metrics.clone(), self.state.stop.clone());
-        self.serving.spawn(accept::run(listener, router, limits, tls, metrics, stop));
+        self.serving.spawn("accept", accept::run(listener, router, limits, tls, metrics, stop));
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -134,13 +134,17 @@ impl HttpServer {
         self.lmstfy_admin
     }
 
+    /// Waits until a task of the server has ended by itself, and says which. Cancel-safe.
+    pub async fn broken(&mut self) -> Broken {
+        self.serving.broken().await
+    }
+
     /// Ends: no new requests; streams end now, what else has begun within two seconds. The store is let go of.
     pub async fn shutdown(mut self) {
         self.state.stop.cancel();
-        let end = async { while self.serving.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_REQUESTS, end).await.is_err() {
+        if tokio::time::timeout(LAST_REQUESTS, self.serving.end()).await.is_err() {
             tracing::warn!("some requests were still going on at the end of the server: they are cut off");
-            self.serving.abort_all();
+            self.serving.abort().await;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Admission: the rules that every new job keeps, whichever way it comes in. Pure: no I/O and no clock.
 
+mod follow_ups;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,7 +9,9 @@ use std::time::Duration;
 use crate::job::{Claim, Due, JobSpec, Name, NewJob, TopicId};
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
-use crate::topic::{Grants, Limits, Topic};
+use crate::topic::{Limits, Topic};
+
+pub use follow_ups::{FOLLOW_UPS_BYTES, FollowUpRules, FollowUps, NoFollowUp};
 
 /// Bytes of a body, at most: no `payload-limit` is larger.
 pub const BODY_BYTES: u64 = 64 << 20;
@@ -73,15 +77,6 @@ pub struct UnknownTopic {
     pub topic: TopicId,
     /// The topic that was perhaps meant.
     pub near: Option<String>,
-}
-
-/// Why a topic is no target of a follow-up job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoTarget {
-    /// The topic is not granted, whether it exists or not.
-    Denied,
-    /// The tenant has no such topic.
-    Unknown,
 }
 
 impl Refused {
@@ -187,18 +182,6 @@ pub fn before_attempt(claim: &Claim, topic: Option<&Topic>) -> Option<Outcome> {
     is_too_large.then_some(Outcome::LimitExceeded { limit: LimitName::Payload, allowed })
 }
 
-/// The topic of a follow-up job, and its rules.
-///
-/// # Errors
-/// The topic is not granted, or is none of `targets`.
-pub fn target<'t>(topic: &str, grants: &Grants, targets: &'t Targets) -> Result<(&'t Name, &'t Rules), NoTarget> {
-    if grants.enqueue.as_ref().is_some_and(|granted| granted.iter().all(|name| name.as_str() != topic)) {
-        return Err(NoTarget::Denied);
-    }
-    let name: Name = topic.parse().map_err(|_| NoTarget::Unknown)?;
-    targets.get_key_value(&name).ok_or(NoTarget::Unknown)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -290,17 +273,5 @@ mod tests {
         let other = Topic { raw_producers: false, ..topic.clone() };
         assert_eq!(before_attempt(&claim(5, 1101), Some(&other)), None, "other jobs got theirs when they were pushed");
         assert_eq!(before_attempt(&claim(6, 1101), None), None);
-    }
-
-    #[test]
-    fn a_target_that_is_not_granted_is_denied_whether_or_not_it_exists() {
-        let targets = Targets::from([("mail".parse().unwrap(), RULES)]);
-        let none = Grants::default();
-        assert_eq!(target("mail", &none, &targets).unwrap().1, &RULES);
-        assert_eq!(target("other", &none, &targets), Err(NoTarget::Unknown));
-        assert_eq!(target("no name", &none, &targets), Err(NoTarget::Unknown));
-        let some = Grants { enqueue: Some(vec!["other".parse().unwrap()]), ..Grants::default() };
-        assert_eq!(target("mail", &some, &targets), Err(NoTarget::Denied));
-        assert_eq!(target("other", &some, &targets), Err(NoTarget::Unknown));
     }
 }
