@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::background::Background;
 use crate::error::StartError;
-use crate::gristmill::{Background, Gristmill};
+use crate::gristmill::Gristmill;
 use crate::http;
-use crate::open::{Layout, Opened, open_patiently};
+use crate::open::{Layout, move_tenants, open_patiently, placements};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
 use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
@@ -19,7 +20,6 @@ use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::Timed;
-use gristmill_store::sharded::TenantPlacements;
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
 /// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
@@ -124,12 +124,12 @@ impl Builder {
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),
-            moves: opened.sharded.clone().map(|stores| Arc::new(stores) as Arc<dyn TenantPlacements>),
+            moves: opened.sharded.clone().map(placements),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
         let server = http::open(&manifest, &settings, &opened).await?;
-        let tenant_mover = start_tenant_mover(&opened, &worker);
+        let tenant_mover = opened.sharded.clone().map(|stores| move_tenants(stores, worker.clone()));
         let settings = RunnerSettings {
             worker,
             concurrency: manifest.server.concurrency as usize,
@@ -157,12 +157,6 @@ impl Builder {
         status.send_modify(|status| status.phase = Phase::Ready);
         Ok(Gristmill { store: pushes, tenants, registry, server, status, runner, journal, reloader, tenant_mover })
     }
-}
-
-/// Moves tenants between stores, where there are several.
-fn start_tenant_mover(opened: &Opened, worker: &WorkerId) -> Option<Background> {
-    let stores = opened.sharded.clone()?;
-    Some(Background::spawn("move tenants", |stop| stores.migrate_tenants(worker.clone(), stop)))
 }
 
 /// Settings of a sandbox for `concurrency` attempts at once.

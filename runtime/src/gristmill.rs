@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
+use crate::background::Background;
 use crate::builder::Builder;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_runner::handlers::HandlerRegistry;
-use gristmill_runner::{Broken, Journal, Runner, Tasks, Tenants};
+use gristmill_runner::{Broken, Journal, Runner, Tenants};
 use gristmill_server::{HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
 
@@ -44,30 +45,6 @@ pub enum PushError {
     /// The store is unavailable or refuses.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// A task that runs until it is stopped or dropped.
-#[derive(Debug)]
-pub(crate) struct Background {
-    stop: DropGuard,
-    task: Tasks,
-}
-
-impl Background {
-    /// Spawns what `run` makes of the token that ends it.
-    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
-        name: &'static str,
-        run: impl FnOnce(CancellationToken) -> F,
-    ) -> Self {
-        let (stop, mut task) = (CancellationToken::new(), Tasks::default());
-        task.spawn(name, run(stop.clone()));
-        Self { task, stop: stop.drop_guard() }
-    }
-
-    async fn end(mut self) {
-        drop(self.stop);
-        self.task.end().await;
-    }
 }
 
 impl Gristmill {

@@ -23,16 +23,40 @@
 //! Each layer is a crate, so that the compiler holds them apart; this one exports them as modules. [`job`], [`topic`],
 //! [`outcome`], [`retry`], [`time`], [`token`] and [`http_grant`] are facts without I/O. [`config`] reads the manifest, [`metrics`]
 //! counts. [`store`] keeps jobs and knows no WebAssembly; [`sandbox`] runs components and knows no store. [`runner`] joins
-//! them, [`server`] answers over HTTP, [`bench`] measures.
+//! them, [`server`] answers over HTTP, `bench` measures.
+//!
+//! # Features
+//!
+//! All are on by default. A program that embeds Gristmill takes those that it needs:
+//!
+//! ```toml
+//! gristmill = { version = "0.1", default-features = false, features = ["embedded"] }
+//! ```
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `embedded` | the store in a SQLite file or in memory |
+//! | `redis` | the store in Redis |
+//! | `sharding` | several stores, and moving tenants between them |
+//! | `pull` | the HTTP routes of pull workers |
+//! | `lmstfy` | lmstfy's API |
+//! | `cli` | the command line, which needs every store |
+//! | `bench` | the benchmarks, and the command `bench` |
 
 #![warn(missing_docs)]
+#![cfg_attr(
+    not(all(feature = "cli", feature = "sharding")),
+    allow(dead_code, reason = "what the command line and several stores need is not used by each program")
+)]
 
+mod background;
 mod builder;
 mod error;
 mod gristmill;
 mod http;
 mod open;
 
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 
@@ -41,6 +65,7 @@ pub use error::StartError;
 pub use gristmill::{Gristmill, PushError};
 pub use gristmill_runner::Broken;
 
+#[cfg(feature = "bench")]
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;
 pub use gristmill_core::{admission, http_grant, job, outcome, retry, time, token, topic};

@@ -15,8 +15,8 @@ use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSett
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::sharded::{ShardedStore, TenantPlacements};
-use gristmill::store::{JobState, JobView, Store, Timed};
+use gristmill::store::sharded::ShardedStore;
+use gristmill::store::{JobState, JobView, Store, TenantPlacements, Timed};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;

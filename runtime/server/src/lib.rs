@@ -16,6 +16,11 @@
 //! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
 //! loopback, or one with `insecure`, allows every client everything; any other refuses.
 
+#![cfg_attr(
+    not(all(feature = "lmstfy", feature = "pull")),
+    allow(dead_code, unused_imports, reason = "what both APIs share is not used by each of them")
+)]
+
 mod admission;
 mod api;
 mod auth;
@@ -23,8 +28,16 @@ mod claims;
 mod client;
 mod extract;
 mod limits;
+#[cfg(feature = "lmstfy")]
+mod lmstfy;
+#[cfg(not(feature = "lmstfy"))]
+#[path = "without_lmstfy.rs"]
 mod lmstfy;
 mod problem;
+#[cfg(feature = "pull")]
+mod pull;
+#[cfg(not(feature = "pull"))]
+#[path = "without_pull.rs"]
 mod pull;
 mod routes;
 mod serve;

@@ -9,7 +9,7 @@ use gristmill_config::{LmstfySettings, TlsSettings};
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
-use gristmill_store::sharded::TenantPlacements;
+use gristmill_store::TenantPlacements;
 
 /// Everything that a server is started with. What is known later comes through `runner`.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
 use gristmill_store::Store;
-use gristmill_store::sharded::TenantPlacements;
+use gristmill_store::TenantPlacements;
 
 /// Every layer between the socket and a route clones it several times a request: one count, and not one for each part.
 #[derive(Debug, Clone)]

@@ -7,11 +7,11 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
+#[cfg(feature = "bench")]
+use super::bench;
 use super::exit::{self, Exit};
 use super::global::Global;
-use super::{
-    bench, check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, tenant, token, topics,
-};
+use super::{check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, tenant, token, topics};
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -44,6 +44,7 @@ enum Command {
     Tenant(tenant::Args),
     Token(token::Args),
     Invoke(invoke::Args),
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
     /// Compiles one component; the sandbox calls it.
     #[command(name = COMPILE_SUBCOMMAND, hide = true)]
@@ -100,6 +101,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(global, args).await,
         Command::CompileComponent { .. } => Ok(Exit::Usage),
     }

@@ -1,5 +1,6 @@
 //! The command line: the only place that wires rooms. Reference for people: `docs/cli.md`.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod command;

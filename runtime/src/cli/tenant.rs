@@ -16,7 +16,7 @@ use super::table::Table;
 use gristmill_bench::Progress;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_store::TopicCounts;
-use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
+use gristmill_store::{TenantPlacement, TenantPlacements};
 
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

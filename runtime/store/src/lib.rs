@@ -12,8 +12,16 @@
 //! Cancel-safety of every call: a dropped future may or may not have had its effect, never half of it. A lost claim is
 //! a lease that reap finds; a lost push may be repeated with the same ids, a lost settle with the same lease.
 
+#![cfg_attr(
+    not(all(feature = "embedded", feature = "redis", feature = "sharding")),
+    allow(dead_code, reason = "what the stores share is not used by each of them")
+)]
+
+#[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "sharding")]
 pub mod sharded;
 
 mod announcer;
@@ -44,7 +52,7 @@ pub use inspect::{
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_jobs::{Kept, MovedJob, TopicMove};
-pub use placement::{Placement, PlacementRegistry};
+pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use purge::{Purged, purge};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};

@@ -17,6 +17,7 @@ macro_rules! operations {
             )*
         }
     ) => {
+        #[cfg(feature = "sharding")]
         #[async_trait::async_trait]
         impl $Trait for crate::sharded::ShardedStore {
             $(
@@ -68,6 +69,7 @@ macro_rules! operations {
             )*
         }
 
+        #[cfg(feature = "sharding")]
         #[async_trait::async_trait]
         impl $Trait for crate::sharded::Shard {
             $(

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
+use super::inspect::TopicCounts;
 use gristmill_core::job::{Name, WorkerId};
 
 /// Where a tenant lives.
@@ -86,4 +87,37 @@ mod tests {
         assert_eq!(back.behind().map(Name::as_str).collect::<Vec<_>>(), ["c", "b"]);
         assert_eq!(back.moved().moved().formerly, [name("c"), name("b")]);
     }
+}
+
+/// Where a tenant is placed, and what is left elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantPlacement {
+    pub tenant: Name,
+    /// The store that takes new jobs.
+    pub store: Name,
+    /// The store that the tenant is moving out of.
+    pub from: Option<Name>,
+    /// Stores that the tenant was in before.
+    pub formerly: Vec<Name>,
+    /// Topics that still have jobs in a store that the tenant has left or is leaving.
+    pub left: Vec<TopicCounts>,
+    /// Stores that do not answer, so that it is not known what is left there.
+    #[serde(rename = "away")]
+    pub unavailable: Vec<Name>,
+}
+
+/// Reads and changes where tenants are placed.
+#[async_trait]
+pub trait TenantPlacements: std::fmt::Debug + Send + Sync + 'static {
+    /// Every tenant that has or had jobs, ordered by name.
+    async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError>;
+
+    /// One tenant. An unknown one is placed in the primary store.
+    async fn placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError>;
+
+    /// Begins to move a tenant: from now on it is placed in `to`, and its jobs follow. Does nothing if it is placed there.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`]: there is no such store, or another process changes the tenant's placement at this moment.
+    async fn move_tenant(&self, tenant: &Name, to: &Name) -> Result<(), StoreError>;
 }

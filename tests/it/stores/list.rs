@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use gristmill::job::JobId;
+use gristmill::store::TenantPlacements;
 use gristmill::store::prelude::*;
-use gristmill::store::sharded::TenantPlacements;
 use gristmill::store::{Cursor, Inspect, StateFilter, TokenAdded};
 use gristmill::token::{NewToken, TokenLimits, TokenRequirement, TokenText};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
+use gristmill::store::TenantPlacements;
 use gristmill::store::prelude::*;
-use gristmill::store::sharded::TenantPlacements;
 use gristmill::store::{ClaimFrom, Placement, Pushed, Settled, Settlement, Signal};
 use gristmill_tests::wait::{SOON, until};
 

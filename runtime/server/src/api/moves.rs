@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_store::StoreError;
-use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
+use gristmill_store::{TenantPlacement, TenantPlacements};
 
 pub(crate) fn routes() -> Routes {
     Routes::new()

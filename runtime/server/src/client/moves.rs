@@ -7,7 +7,7 @@ use super::store::RemoteStore;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_store::StoreError;
-use gristmill_store::sharded::{TenantPlacement, TenantPlacements};
+use gristmill_store::{TenantPlacement, TenantPlacements};
 
 #[async_trait]
 impl TenantPlacements for RemoteStore {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use gristmill_core::job::{JobId, Name, NewJob};
 use gristmill_core::json;
 use gristmill_core::json::object;
-use gristmill_store::sharded::TenantPlacement;
+use gristmill_store::TenantPlacement;
 use gristmill_store::{Cancelled, DeadJob, JobView, Pushed, TopicCounts};
 
 pub(super) use pull::{

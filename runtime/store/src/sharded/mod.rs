@@ -26,7 +26,6 @@ mod tenant_migrator;
 mod transfer;
 mod work;
 
-pub use placement::{TenantPlacement, TenantPlacements};
 pub(crate) use shard::Shard;
 pub use shard::ShardSpec;
 pub use store::ShardedStore;

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use super::ask::if_available;
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{Control, Placement, Query, StoreError, TopicCounts};
+use crate::{Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
@@ -20,39 +19,6 @@ const PROBE: &str = "gristmill-probe-of-a-move";
 /// How long to wait until the process that moves the tenant's jobs releases the lock, and how often to try.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
-
-/// Where a tenant is placed, and what is left elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantPlacement {
-    pub tenant: Name,
-    /// The store that takes new jobs.
-    pub store: Name,
-    /// The store that the tenant is moving out of.
-    pub from: Option<Name>,
-    /// Stores that the tenant was in before.
-    pub formerly: Vec<Name>,
-    /// Topics that still have jobs in a store that the tenant has left or is leaving.
-    pub left: Vec<TopicCounts>,
-    /// Stores that do not answer, so that it is not known what is left there.
-    #[serde(rename = "away")]
-    pub unavailable: Vec<Name>,
-}
-
-/// Reads and changes where tenants are placed.
-#[async_trait]
-pub trait TenantPlacements: std::fmt::Debug + Send + Sync + 'static {
-    /// Every tenant that has or had jobs, ordered by name.
-    async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError>;
-
-    /// One tenant. An unknown one is placed in the primary store.
-    async fn placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError>;
-
-    /// Begins to move a tenant: from now on it is placed in `to`, and its jobs follow. Does nothing if it is placed there.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`]: there is no such store, or another process changes the tenant's placement at this moment.
-    async fn move_tenant(&self, tenant: &Name, to: &Name) -> Result<(), StoreError>;
-}
 
 #[async_trait]
 impl TenantPlacements for ShardedStore {

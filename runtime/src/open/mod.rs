@@ -1,5 +1,21 @@
 //! Opens the stores that a manifest names; this process then owns their files.
 
+#[cfg(feature = "embedded")]
+mod embedded;
+#[cfg(not(feature = "embedded"))]
+#[path = "without_embedded.rs"]
+mod embedded;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(not(feature = "redis"))]
+#[path = "without_redis.rs"]
+mod redis;
+#[cfg(feature = "sharding")]
+mod sharded;
+#[cfg(not(feature = "sharding"))]
+#[path = "without_sharding.rs"]
+mod sharded;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,12 +24,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use gristmill_config::{Durability, HOME, Manifest, StoreAddress, StoreSettings};
+use gristmill_config::{Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
-use gristmill_store::embedded::{self, EmbeddedStore};
-use gristmill_store::redis::RedisStore;
-use gristmill_store::sharded::{ShardSpec, ShardedStore};
 use gristmill_store::{PlacementRegistry, StoreError, Transfer};
+
+use embedded::EmbeddedStore;
+pub(crate) use sharded::{ShardedStore, move_tenants, placements};
 
 /// Which stores there are, and who lives where, as the manifest says.
 #[derive(Debug, Clone)]
@@ -104,13 +120,10 @@ pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
         }
         let one = One::open(settings, false).await?;
         owned.extend(one.owned.iter().cloned());
-        others.push(one.spec(name.clone()));
+        others.push((name.clone(), one));
     }
-    let registry = Arc::clone(&home.registry);
-    let problem = |_| StoreError::BadAddress { address: HOME.into(), problem: "it is no name".into() };
-    let home = home.spec(HOME.parse().map_err(problem)?);
-    let sharded = ShardedStore::open(home, registry, others, layout.placements.clone()).await?;
-    Ok(Opened { store: Arc::new(sharded.clone()), sharded: Some(sharded), owned })
+    let (store, sharded) = sharded::open(home, others, layout.placements.clone()).await?;
+    Ok(Opened { store, sharded: Some(sharded), owned })
 }
 
 /// One store by its address.
@@ -124,38 +137,19 @@ struct One {
 
 impl One {
     async fn open(settings: &StoreSettings, must_answer: bool) -> Result<Self, StoreError> {
-        Ok(match &settings.address {
-            StoreAddress::Redis(url) => {
-                let store = if must_answer {
-                    RedisStore::connect(url, &settings.prefix).await?
-                } else {
-                    RedisStore::at(url, &settings.prefix)?
-                };
-                Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_remote: true }
-            }
-            StoreAddress::File(path) => {
-                let store = open_file(path, settings.durability).await?;
-                Self { owned: Some(store.clone()), ..Self::embedded(store) }
-            }
-            StoreAddress::Memory => Self::embedded(EmbeddedStore::in_memory().await?),
-        })
-    }
-
-    fn embedded(store: EmbeddedStore) -> Self {
-        Self { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_remote: false }
-    }
-
-    fn spec(self, name: Name) -> ShardSpec {
-        ShardSpec { name, store: self.store, is_remote: self.is_remote }
+        match &settings.address {
+            StoreAddress::Redis(url) => redis::open(url, &settings.prefix, must_answer).await,
+            StoreAddress::File(path) => embedded::open(path, settings.durability).await,
+            StoreAddress::Memory => embedded::in_memory().await,
+        }
     }
 }
 
-async fn open_file(path: &Path, durability: Durability) -> Result<EmbeddedStore, StoreError> {
-    let durability = match durability {
-        Durability::Power => embedded::Durability::Power,
-        Durability::Process => embedded::Durability::Process,
-    };
-    EmbeddedStore::open(path, durability).await
+/// The feature of this crate that an address needs, where the program is built without it.
+#[cfg(not(all(feature = "embedded", feature = "redis", feature = "sharding")))]
+fn not_built_in(address: impl ToString, feature: &str) -> StoreError {
+    let problem = format!("this program is built without the feature `{feature}` of gristmill");
+    StoreError::BadAddress { address: address.to_string(), problem }
 }
 
 /// How long to wait before asking an unavailable store again at the start.
@@ -190,5 +184,5 @@ pub(crate) async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError
 
 /// Returns whether the owner of one of the stores is a server, which will not release it soon.
 fn is_served(layout: &Layout) -> bool {
-    layout.files().any(|path| embedded::owner(path).is_ok_and(|owner| owner.is_some_and(|owner| owner.http.is_some())))
+    layout.files().any(embedded::is_served)
 }

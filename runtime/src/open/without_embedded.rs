@@ -1,0 +1,34 @@
+//! In place of the embedded store, which this program is built without.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::{One, not_built_in};
+use gristmill_config::{Durability, StoreAddress};
+use gristmill_store::StoreError;
+
+/// There is none.
+#[derive(Debug, Clone)]
+pub(crate) enum EmbeddedStore {}
+
+impl EmbeddedStore {
+    pub(super) fn announce(&self, _: SocketAddr, _: &str) -> Result<(), StoreError> {
+        match *self {}
+    }
+
+    pub(super) async fn presume_workers_dead(&self) -> Result<(), StoreError> {
+        match *self {}
+    }
+}
+
+pub(super) async fn open(path: &Path, _: Durability) -> Result<One, StoreError> {
+    Err(not_built_in(StoreAddress::File(path.to_owned()), "embedded"))
+}
+
+pub(super) async fn in_memory() -> Result<One, StoreError> {
+    Err(not_built_in(StoreAddress::Memory, "embedded"))
+}
+
+pub(super) fn is_served(_: &Path) -> bool {
+    false
+}

@@ -1,0 +1,9 @@
+//! In place of Redis, which this program is built without.
+
+use super::{One, not_built_in};
+use gristmill_config::StoreAddress;
+use gristmill_store::StoreError;
+
+pub(super) async fn open(url: &str, _: &str, _: bool) -> Result<One, StoreError> {
+    Err(not_built_in(StoreAddress::Redis(url.to_owned()), "redis"))
+}
