@@ -32,13 +32,6 @@ impl Progress {
         self.0.inc(done as u64);
     }
 
-    /// So many of so many are done.
-    pub fn show(&self, what: impl Into<String>, done: u64, of: u64) {
-        self.0.set_message(what.into());
-        self.0.set_length(of);
-        self.0.set_position(done);
-    }
-
     /// Takes the bar off the screen, so that something can be printed in its place.
     pub fn clear(&self) {
         self.0.finish_and_clear();

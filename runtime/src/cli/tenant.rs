@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,6 @@ use super::global::Global;
 use super::screen;
 use super::store::{Reached, Way};
 use super::table::Table;
-use gristmill_bench::Progress;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_store::TopicCounts;
 use gristmill_store::{TenantPlacement, TenantPlacements};
@@ -138,17 +138,20 @@ async fn said(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) -> a
 /// Until the move is over.
 async fn follow(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) -> anyhow::Result<()> {
     let is_shown = screen::is_watched() && !global.quiet && !global.json;
-    let bar = if is_shown { Progress::shown() } else { Progress::hidden() };
+    let bar = if is_shown { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    bar.set_style(ProgressStyle::with_template("{msg:32} {wide_bar} {human_pos}/{human_len}")?);
     let mut most = 0;
     loop {
         let placement = moves.placement(tenant).await?;
         if placement.from.is_none() {
-            bar.clear();
+            bar.finish_and_clear();
             return Ok(());
         }
         let left = left(&placement);
         most = left.max(most);
-        bar.show(message(&placement), most - left, most);
+        bar.set_message(message(&placement));
+        bar.set_length(most);
+        bar.set_position(most - left);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
