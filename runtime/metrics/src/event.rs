@@ -54,7 +54,7 @@ impl EventKind {
             End::Released => Some(Self::JobReleased),
             End::Expired => Some(Self::JobExpired),
             End::Cancelled => Some(Self::JobCancelled),
-            End::Dead(_) => Some(Self::JobDead),
+            End::Dead => Some(Self::JobDead),
             End::LeaseLost | End::Unsettled => None,
         }
     }

@@ -215,9 +215,9 @@ const MEMORY_PEAK: &str = "The most memory that an attempt had.";
 #[cfg(test)]
 mod tests {
     use super::super::exposition::Format;
-    use super::super::topic::{Attempt, End, Usage};
+    use super::super::topic::{Attempt, Usage};
     use super::*;
-    use gristmill_core::outcome::OutcomeKind;
+    use gristmill_core::outcome::{OutcomeKind, Settled, Verdict};
 
     #[test]
     fn every_counted_number_is_in_the_exposition() {
@@ -227,7 +227,8 @@ mod tests {
         let time = Some(Duration::from_millis(3));
         meter.attempt(&Attempt {
             outcome: OutcomeKind::Complete,
-            end: End::Acked,
+            verdict: &Verdict::Ack(None),
+            settled: Some(Settled::Done),
             waited: time,
             usage: Some(usage),
             latency: time,

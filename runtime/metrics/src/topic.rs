@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::exposition::Measured;
 use super::histogram::{Histogram, Scale};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 /// One attempt that has ended, as far as it is counted.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct Attempt<'a> {
     pub outcome: OutcomeKind,
-    pub end: End,
+    pub verdict: &'a Verdict,
+    /// `None` if the store refused, or did not answer.
+    pub settled: Option<Settled>,
     /// From due to start; `None` unless this was the job's first delivery.
     pub waited: Option<Duration>,
     /// `None` if no guest ran, or if its usage is not known.
@@ -29,8 +31,9 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
 }
 
-/// What followed for the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What followed for the job. In kebab case it is the label `event`, which is the store's word where it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum End {
     Acked,
     Retried,
@@ -38,7 +41,7 @@ pub enum End {
     Released,
     Expired,
     Cancelled,
-    Dead(Reason),
+    Dead,
     /// The attempt came too late and changed nothing.
     LeaseLost,
     /// The store refused, or did not answer.
@@ -56,43 +59,8 @@ impl End {
             (Some(Settled::Done), Verdict::Retry { .. }) => Self::Retried,
             (Some(Settled::Done), Verdict::Snooze(_)) => Self::Snoozed,
             (Some(Settled::Done), Verdict::Release(_)) => Self::Released,
-            (Some(Settled::Done), Verdict::Bury(failure)) => Self::Dead(failure.reason),
+            (Some(Settled::Done), Verdict::Bury(_)) => Self::Dead,
             (Some(Settled::Done), Verdict::Expire) => Self::Expired,
-        }
-    }
-
-    const ALL: [Self; 17] = [
-        Self::Acked,
-        Self::Retried,
-        Self::Snoozed,
-        Self::Released,
-        Self::Expired,
-        Self::Cancelled,
-        Self::LeaseLost,
-        Self::Unsettled,
-        Self::Dead(Reason::Failed),
-        Self::Dead(Reason::Rejected),
-        Self::Dead(Reason::FuelExhausted),
-        Self::Dead(Reason::MemoryExceeded),
-        Self::Dead(Reason::Timeout),
-        Self::Dead(Reason::Trap),
-        Self::Dead(Reason::Limit),
-        Self::Dead(Reason::LeaseExpired),
-        Self::Dead(Reason::WorkerDied),
-    ];
-
-    /// The labels `event`, which is the store's word where it has one, and `reason`.
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Acked => ("acked", ""),
-            Self::Retried => ("retried", ""),
-            Self::Snoozed => ("snoozed", ""),
-            Self::Released => ("released", ""),
-            Self::Expired => ("expired", ""),
-            Self::Cancelled => ("cancelled", ""),
-            Self::Dead(reason) => ("dead", reason.as_str()),
-            Self::LeaseLost => ("lease-lost", ""),
-            Self::Unsettled => ("unsettled", ""),
         }
     }
 }
@@ -103,7 +71,9 @@ pub struct TopicMeter {
     tenant: Box<str>,
     topic: Box<str>,
     outcomes: [AtomicU64; OutcomeKind::VARIANTS.len()],
-    ends: [AtomicU64; End::ALL.len()],
+    ends: [AtomicU64; End::VARIANTS.len()],
+    /// Of [`End::Dead`], by reason.
+    dead: [AtomicU64; Reason::VARIANTS.len()],
     pushed: AtomicU64,
     pub(super) wait: Histogram,
     pub(super) duration: Histogram,
@@ -119,6 +89,7 @@ impl TopicMeter {
             topic: topic.into(),
             outcomes: Default::default(),
             ends: Default::default(),
+            dead: Default::default(),
             pushed: AtomicU64::new(0),
             wait: Histogram::new(&Scale::JOB_TIMES),
             duration: Histogram::new(&Scale::JOB_TIMES),
@@ -134,9 +105,9 @@ impl TopicMeter {
     }
 
     /// Counts an attempt by a dozen relaxed additions: it never waits or allocates.
-    pub fn attempt(&self, attempt: &Attempt) {
+    pub fn attempt(&self, attempt: &Attempt<'_>) {
         add(self.outcomes.get(attempt.outcome as usize));
-        self.ended(attempt.end);
+        self.ended(attempt.verdict, attempt.settled);
         if let Some(waited) = attempt.waited {
             self.wait.observe_time(waited);
         }
@@ -151,8 +122,12 @@ impl TopicMeter {
     }
 
     /// Counts the end of an attempt that another process made, about which nothing else is known.
-    pub fn ended(&self, end: End) {
-        add(End::ALL.iter().position(|known| *known == end).and_then(|end| self.ends.get(end)));
+    pub fn ended(&self, verdict: &Verdict, settled: Option<Settled>) {
+        let end = End::of(verdict, settled);
+        add(match verdict {
+            Verdict::Bury(failure) if end == End::Dead => self.dead.get(failure.reason as usize),
+            _ => self.ends.get(end as usize),
+        });
     }
 
     /// Counts jobs that were stored through this process's HTTP server.
@@ -166,8 +141,10 @@ impl TopicMeter {
 
     /// The labels `event` and `reason`, with their numbers.
     pub(super) fn events(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
-        let ends = End::ALL.into_iter().map(End::words).zip(self.ends.iter().map(read));
-        ends.chain([(("pushed", ""), read(&self.pushed))])
+        let ends = End::VARIANTS.iter().zip(&self.ends).filter(|(end, _)| **end != End::Dead);
+        let ends = ends.map(|(end, count)| ((end.into(), ""), read(count)));
+        let dead = Reason::ALL.iter().zip(&self.dead).map(|(reason, count)| (("dead", reason.as_str()), read(count)));
+        ends.chain(dead).chain([(("pushed", ""), read(&self.pushed))])
     }
 }
 
@@ -190,25 +167,40 @@ fn read(counter: &AtomicU64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gristmill_core::outcome::{Failure, FailureDetail};
 
     #[test]
     fn every_end_has_its_own_labels_and_counter() {
         let meter = TopicMeter::new("t", "a");
-        End::ALL.into_iter().for_each(|end| meter.ended(end));
+        let failure = |reason| Failure { reason, detail: FailureDetail::default(), backtrace: None };
+        let (zero, done) = (Duration::ZERO, Some(Settled::Done));
+        for verdict in [Verdict::Ack(None), Verdict::Snooze(zero), Verdict::Release(zero), Verdict::Expire] {
+            meter.ended(&verdict, done);
+        }
+        meter.ended(&Verdict::Retry { after: zero, failure: failure(Reason::Trap) }, done);
+        Reason::ALL.iter().for_each(|reason| meter.ended(&Verdict::Bury(failure(*reason)), done));
+        // What the store did not carry out has no reason.
+        let buried = Verdict::Bury(failure(Reason::Trap));
+        [Some(Settled::Cancelled), Some(Settled::LeaseLost), None].into_iter().for_each(|no| meter.ended(&buried, no));
         let mut words: Vec<_> = meter.events().filter(|((event, _), _)| *event != "pushed").collect();
         assert!(words.iter().all(|(_, count)| *count == 1), "{words:?}");
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 8 + Reason::ALL.len());
-        assert!(words.contains(&(("dead", "trap"), 1)));
+        assert!(words.contains(&(("dead", "trap"), 1)) && words.contains(&(("lease-lost", ""), 1)));
     }
 
     #[test]
     fn an_attempt_that_did_not_run_is_in_no_histogram() {
         let meter = TopicMeter::new("t", "a");
-        let attempt =
-            Attempt { outcome: OutcomeKind::Expired, end: End::Expired, waited: None, usage: None, latency: None };
-        meter.attempt(&attempt);
+        meter.attempt(&Attempt {
+            outcome: OutcomeKind::Expired,
+            verdict: &Verdict::Expire,
+            settled: Some(Settled::Done),
+            waited: None,
+            usage: None,
+            latency: None,
+        });
         assert!(meter.outcomes().any(|outcome| outcome == ("expired", 1)));
         for histogram in [&meter.wait, &meter.duration, &meter.latency, &meter.fuel, &meter.memory] {
             assert_eq!(histogram.count(), 0);

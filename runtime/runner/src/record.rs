@@ -53,15 +53,16 @@ pub struct Run {
 
 impl AttemptRecord {
     /// The attempt as it is counted.
-    pub(super) fn measured(&self) -> Attempt {
+    pub(super) fn measured(&self) -> Attempt<'_> {
         let end = End::of(&self.verdict, self.settled);
         let ran = self.run.filter(|run| run.ran);
         let waited = |run: Run| self.claim.claimed_at.since(self.claim.job.due_at) + run.queued;
         let first = ran.filter(|_| self.claim.lease.delivery == 1);
-        let last = ran.filter(|_| matches!(end, End::Acked | End::Dead(_)));
+        let last = ran.filter(|_| matches!(end, End::Acked | End::Dead));
         Attempt {
             outcome: self.outcome,
-            end,
+            verdict: &self.verdict,
+            settled: self.settled,
             waited: first.map(waited),
             latency: last.map(|run| waited(run) + run.duration),
             usage: ran.map(|Run { duration, fuel, memory_peak, .. }| Usage {

@@ -54,9 +54,8 @@ impl Announcer {
 
     pub(super) fn settled(&self, settlements: &[Settlement], answers: &[Settled]) {
         for (Settlement { lease, verdict, attempts, .. }, settled) in settlements.iter().zip(answers) {
-            let end = End::of(verdict, Some(*settled));
-            self.metrics.topic(&lease.topic).ended(end);
-            let Some(kind) = EventKind::of_end(end) else { continue };
+            self.metrics.topic(&lease.topic).ended(verdict, Some(*settled));
+            let Some(kind) = EventKind::of_end(End::of(verdict, Some(*settled))) else { continue };
             self.metrics.emit(|| Event {
                 attempt: Some(*attempts),
                 delivery: Some(lease.delivery),

@@ -1,11 +1,11 @@
-//! What counting an attempt costs, and telling nobody of it.
+//! What counting an attempt costs, and emitting an event while no stream is open.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::Criterion;
-use gristmill::metrics::{Attempt, End, Event, EventKind, Metrics, Usage};
-use gristmill::outcome::OutcomeKind;
+use gristmill::metrics::{Attempt, Event, EventKind, Metrics, Usage};
+use gristmill::outcome::{OutcomeKind, Settled, Verdict};
 
 pub(crate) fn bench(criterion: &mut Criterion) {
     let metrics = Metrics::default();
@@ -13,7 +13,8 @@ pub(crate) fn bench(criterion: &mut Criterion) {
     let attempt = || {
         let (waited, latency) = (Some(Duration::from_micros(700)), Some(Duration::from_micros(900)));
         let usage = Usage { duration: Duration::from_micros(30), fuel: 20_417, memory_peak_bytes: 1 << 20 };
-        Attempt { outcome: OutcomeKind::Complete, end: End::Acked, waited, usage: Some(usage), latency }
+        let (verdict, settled) = (&Verdict::Ack(None), Some(Settled::Done));
+        Attempt { outcome: OutcomeKind::Complete, verdict, settled, waited, usage: Some(usage), latency }
     };
     let mut group = criterion.benchmark_group("count");
     group.bench_function("attempt", |b| b.iter(|| meter.attempt(black_box(&attempt()))));
