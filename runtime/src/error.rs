@@ -22,7 +22,7 @@ pub enum StartError {
          with `insecure = true` in [http] or `gristmill run --insecure`"
     )]
     NoTokens(SocketAddr),
-    /// There is no room for the sandbox, or its cache is not safe.
+    /// There is no memory for the sandbox, or its cache is not safe.
     #[error("failed to set up the sandbox")]
     Sandbox(#[from] SandboxError),
     /// The journal cannot be written.

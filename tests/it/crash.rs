@@ -160,7 +160,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     let process = started(&load.manifest()).await;
     load.wait_for_acks(500).await;
     load.redis.stop();
-    until("the runner to notice", SOON, async || runner_says(&process, "is away", 1).then_some(())).await;
+    until("the runner to notice", SOON, async || runner_says(&process, "is unavailable", 1).then_some(())).await;
 
     load.redis.resume().await;
     let back = Instant::now();
@@ -173,7 +173,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     load.assert_all_done_once(JOBS as u64 + 1).await;
     let outages = until("the return of the store to be told", SOON, async || {
         let log = process.log();
-        let (away, back) = (log.matches("is away").count(), log.matches("the store is back").count());
+        let (away, back) = (log.matches("is unavailable").count(), log.matches("the store is back").count());
         (away == back).then_some(away)
     })
     .await;

@@ -51,7 +51,7 @@ async fn claims_with_a_lost_reply_are_released_after_the_outage() {
     assert_eq!(store.claim(&WorkerId::new(&worker), &[from]).await.unwrap().claims.len(), 1);
 
     redis.stop();
-    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    until("the runner to notice", SOON, async || process.log().contains("is unavailable").then_some(())).await;
     redis.resume().await;
     let work = NewJob { spec: spec("puppet", &Script::end(End::Complete).to_json()), due: Due::Now };
     until("the store", SOON, async || store.push(std::slice::from_ref(&work)).await.ok()).await;
@@ -121,7 +121,7 @@ async fn a_redis_that_stands_still_in_mid_load_loses_nothing() {
     let process = Process::run(&folder.path().join("gristmill.toml"));
     until("some work", SOON, async || (total(&store, "puppet", "acked").await > 1000).then_some(())).await;
     redis.signal(Signal::STOP);
-    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    until("the runner to notice", SOON, async || process.log().contains("is unavailable").then_some(())).await;
     redis.signal(Signal::CONT);
     until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");
@@ -139,7 +139,7 @@ async fn a_redis_that_is_killed_in_mid_load_loses_nothing() {
     let process = Process::run(&folder.path().join("gristmill.toml"));
     until("some work", SOON, async || (total(&store, "puppet", "acked").await > 1000).then_some(())).await;
     redis.kill();
-    until("the runner to notice", SOON, async || process.log().contains("is away").then_some(())).await;
+    until("the runner to notice", SOON, async || process.log().contains("is unavailable").then_some(())).await;
     redis.resume().await;
     until("all to be done", 4 * SOON, async || (total(&store, "puppet", "acked").await == JOBS).then_some(())).await;
     assert_eq!(total(&store, "puppet", "retried").await, 0, "nobody's lease ran out, nobody was called dead");

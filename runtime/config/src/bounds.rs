@@ -16,7 +16,7 @@ const WHOLE: [&str; 3] = ["env", "secrets", "config"];
 /// What a tenant's topics are held to.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// As a person would point at it.
+    /// As it is written.
     name: String,
     /// None: no bound.
     http: Option<Vec<HostPattern>>,

@@ -89,7 +89,7 @@ pub(super) fn env(topic: &mut Section<'_>, folder: &Path, secrets: Secrets) -> B
 }
 
 /// What `{ env = "NAME" }` or `{ file = "path" }` points at. A file's last line break is cut off, because most
-/// editors add one that nobody means.
+/// editors add one.
 pub(super) fn secret(key: &str, value: Value<'_>, folder: &Path, problems: &Problems) -> Option<Vec<u8>> {
     let table = value.get_ref().as_table();
     let only = table.filter(|table| table.len() == 1).and_then(|table| table.iter().next());

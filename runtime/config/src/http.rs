@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::read::Section;
 
-/// `[http]`: the server's door for commands, clients, and whoever watches over it.
+/// `[http]`: the HTTP server, for commands, clients and monitoring.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpSettings {
     pub listen: Listen,
-    /// Whether it opens on other addresses than loopback although there are no tokens: to everybody who can reach it.
+    /// Whether it listens on other addresses than loopback although there are no tokens, and accepts every client there.
     pub insecure: bool,
     /// None: plain HTTP.
     pub tls: Option<TlsSettings>,
@@ -26,7 +26,7 @@ pub struct TlsSettings {
 /// Where to listen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Listen {
-    /// Nobody said: at [`Listen::USUAL`], or at any free port if that one is taken.
+    /// Not set: at [`Listen::USUAL`], or at any free port if that one is taken.
     #[default]
     Usual,
     /// There and nowhere else. Port 0 is any free one.
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_may_be_opened_to_others() {
+    fn the_server_may_listen_for_others() {
         let http =
             parse("[http]\nlisten = \"0.0.0.0:443\"\n[http.tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").http;
         assert_eq!((http.listen, http.insecure), (Listen::At("0.0.0.0:443".parse().unwrap()), false));
@@ -91,10 +91,10 @@ mod tests {
         assert_eq!(http.tls, Some(tls));
         assert!(parse("[http]\ninsecure = true").http.insecure);
         for (missing, there) in [("key", "certificate"), ("certificate", "key")] {
-            let told = problems(&format!("[http.tls]\n{there} = \"a\""));
+            let problems = problems(&format!("[http.tls]\n{there} = \"a\""));
             assert!(
-                told.contains(&format!("does not say where its `{missing}` is")) && told.contains("1 problem"),
-                "{told}"
+                problems.contains(&format!("does not say where its `{missing}` is")) && problems.contains("1 problem"),
+                "{problems}"
             );
         }
     }

@@ -7,7 +7,7 @@ use super::ranges;
 use super::read::Section;
 use gristmill_core::http_grant::{BadPattern, HostPattern, HttpGrant, IpNet, parse_network};
 
-/// A grant, and where its parts stand: whoever bounds it points at them.
+/// A grant, and where its parts stand, for the errors of [`super::bounds`].
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) grant: Arc<HttpGrant>,

@@ -1,4 +1,4 @@
-//! `[tenants.NAME.limits]`, and `[limits]` for the default tenant: how much a tenant may ask for at the server's door.
+//! `[tenants.NAME.limits]`, and `[limits]` for the default tenant: how much a tenant may ask of the server.
 
 use super::ranges;
 use super::read::Section;

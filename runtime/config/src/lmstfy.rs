@@ -1,4 +1,4 @@
-//! `[lmstfy]`: the door for clients of lmstfy.
+//! `[lmstfy]`: the API for clients of lmstfy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct LmstfySettings {
     pub enabled: bool,
     /// None: there is no admin API.
     pub admin: Option<SocketAddr>,
-    /// Who may ask the admin API for more than it tells everybody. None at all: whoever can reach it.
+    /// Who may use the protected part of the admin API. If empty, every client that can reach it may.
     pub accounts: BTreeMap<String, Password>,
 }
 
@@ -27,7 +27,7 @@ pub struct LmstfySettings {
 pub struct Password([u8; 32]);
 
 impl Default for LmstfySettings {
-    /// `/api` lets nobody do what `/v1` would not, so it is there; the admin API is only for who asks for it.
+    /// `/api` allows no client more than `/v1` does, so it is on; the admin API has to be asked for.
     fn default() -> Self {
         Self { enabled: true, admin: None, accounts: BTreeMap::new() }
     }
@@ -64,7 +64,8 @@ pub(super) fn lmstfy(root: &mut Section<'_>, folder: &Path, secrets: Secrets) ->
             lmstfy.admin = Some(address);
         } else {
             let title = "`admin` in [lmstfy] is not a loopback address, and there are no accounts";
-            let help = "whoever could reach it could make tokens: use 127.0.0.1 or [::1], or name [lmstfy.accounts]";
+            let help =
+                "every client that reaches it could make tokens: use 127.0.0.1 or [::1], or name [lmstfy.accounts]";
             section.problems().report(span, title, help);
         }
     }
@@ -82,7 +83,7 @@ fn admin(section: &mut Section<'_>) -> Option<(SocketAddr, super::diagnostic::Sp
     section.text("admin", value, must, read)?.map(|address| (address, value.span()))
 }
 
-/// Names and passwords, and whether any are written down; passwords are not read for whoever runs no server.
+/// Names and passwords, and whether any are written down; passwords are not read by commands that run no server.
 fn accounts(section: &mut Section<'_>, folder: &Path, secrets: Secrets) -> (BTreeMap<String, Password>, bool) {
     let mut accounts = BTreeMap::new();
     let Some(inner) = section.section("accounts") else { return (accounts, false) };

@@ -19,7 +19,7 @@ use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Capability, Topic};
 
-/// How many mistakes are shown; whoever has more has one that causes the others.
+/// How many mistakes are shown; if there are more, one of these causes them.
 const SHOWN: usize = 20;
 
 /// A validated manifest. Every path in it is relative to the manifest's folder, or absolute.
@@ -73,7 +73,7 @@ impl Manifest {
         Self::load_with(Secrets::Read, path)
     }
 
-    /// Like [`Self::load`], but leaves every topic's secrets out: for whoever runs no handlers and may not see them.
+    /// Like [`Self::load`], but leaves every topic's secrets out: for programs that run no handlers and may not read them.
     ///
     /// # Errors
     /// Those of [`Self::load`].

@@ -50,7 +50,7 @@ impl Problems {
 /// A table that is being read. Every key asked for counts as known; [`Section::finish`] reports the others.
 #[derive(Debug, Clone)]
 pub(super) struct Section<'t> {
-    /// As a person would point at it: `[topics.resize-image]`.
+    /// As it is written: `[topics.resize-image]`.
     name: String,
     table: &'t DeTable<'t>,
     known: Vec<&'static str>,
@@ -66,7 +66,7 @@ impl<'t> Section<'t> {
         self.problems
     }
 
-    /// As a person would point at it.
+    /// As it is written.
     pub(super) fn title(&self) -> &str {
         &self.name
     }
@@ -283,7 +283,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were not asked for.
     pub(super) fn finish(self) {
         for (key, _) in self.table {
             let written: &str = key.get_ref();
@@ -327,7 +327,7 @@ fn base(bounds: &Bounds, value: &DeValue<'_>) -> Written {
             Ok(number) => u64::try_from(number).map_or(Written::OutOfRange, Written::Base),
             Err(_) => Written::OutOfRange,
         },
-        // A number with no units has no business in quotes: `"32"` is a string that somebody else would have to guess at.
+        // A number without units does not stand in quotes: a reader would have to guess what the string `"32"` means.
         DeValue::String(text) if bounds.scale.has_units() => {
             bounds.scale.parse(text).map_or_else(|bad| Written::Bad(bad.problem), Written::Base)
         }

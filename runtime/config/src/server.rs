@@ -15,7 +15,7 @@ pub struct Server {
     pub concurrency: u32,
     /// Threads that run guests.
     pub threads: usize,
-    /// How long running attempts may go on once the runner has been told to stop.
+    /// How long running attempts may go on once the runner shuts down.
     pub shutdown_grace: Duration,
     /// Where compiled components are kept; none: wherever the command line keeps caches.
     pub cache: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct HandlerSettings {
     pub auto_topics: bool,
     /// What happens to a new job of a topic that nothing makes one.
     pub unknown_topics: UnknownTopics,
-    /// How often the folder is read even if no event told of a change.
+    /// How often the folder is read even without an event of a change.
     pub rescan: Duration,
     /// Bytes of a component's file.
     pub component_bytes: u64,

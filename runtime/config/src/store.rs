@@ -1,4 +1,4 @@
-//! `[store]`: where jobs are. An address is read once, here; everybody else sees what kind of store it names.
+//! `[store]`: where jobs are. An address is read once, here; all other code sees which kind of store it names.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -7,15 +7,15 @@ use super::grants;
 use super::read::Section;
 use gristmill_core::job::Name;
 
-/// The file that holds the jobs where nobody says otherwise.
+/// The file that holds the jobs unless the manifest says otherwise.
 const DEFAULT_FILE: &str = "gristmill.db";
 
 /// `[store]`: where jobs are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
     pub address: StoreAddress,
-    /// Redis only: what every key begins with, so that several installations can share a server. A file is nobody
-    /// else's, and goes without.
+    /// Redis only: what every key begins with, so that several installations can share a server. A file has one
+    /// owner, and no prefix.
     pub prefix: String,
     /// Files only.
     pub durability: Durability,
@@ -53,7 +53,7 @@ impl StoreSettings {
         Self { address, prefix: "gm".into(), durability: Durability::default() }
     }
 
-    /// Whether both name the same jobs, as far as their texts tell. Two stores in memory are two.
+    /// Whether both name the same jobs, as far as their texts show. Two stores in memory are two.
     pub fn is_same_store(&self, other: &Self) -> bool {
         match (&self.address, &other.address) {
             (StoreAddress::File(one), StoreAddress::File(other)) => plain(one) == plain(other),
@@ -92,7 +92,7 @@ fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Which database of which server an address names, whoever comes and however the usual is left out.
+/// Which database of which server an address names: without the user, and with the defaults filled in.
 fn server(url: &str) -> String {
     let Ok(url) = url::Url::parse(url) else { return url.to_owned() };
     let path = url.path().trim_matches('/');
@@ -219,9 +219,9 @@ mod tests {
             ("me:hunter2@db://x", "begins with the kind"),
             ("", "begins with the kind"),
         ];
-        for (text, told) in bad {
+        for (text, part) in bad {
             let problem = parse(text).unwrap_err();
-            assert!(problem.contains(told) && !problem.contains("hunter2"), "{text}: {problem}");
+            assert!(problem.contains(part) && !problem.contains("hunter2"), "{text}: {problem}");
         }
     }
 

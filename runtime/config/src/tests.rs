@@ -305,8 +305,8 @@ fn the_reference_tells_every_range() {
     let reference = include_str!("../../../docs/manifest.md");
     for &bounds in ranges::ALL {
         let (start, range) = (format!("| `{}` |", bounds.key), format!("| {} |", bounds.range()));
-        let told = reference.lines().any(|line| line.starts_with(&start) && line.contains(&range));
-        assert!(told, "docs/manifest.md has no line `{start} … {range} …`");
+        let is_there = reference.lines().any(|line| line.starts_with(&start) && line.contains(&range));
+        assert!(is_there, "docs/manifest.md has no line `{start} … {range} …`");
     }
 }
 

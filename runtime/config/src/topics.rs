@@ -193,7 +193,7 @@ pub(super) fn section_of(id: &TopicId) -> String {
     }
 }
 
-/// Keys that would say the same of every topic, which nobody can mean.
+/// Keys that make no sense in defaults: they would be the same for every topic.
 fn only_for_topics(section: &mut Section<'_>) {
     for key in ["handler", "config", "env", "secrets", "http"] {
         section.misplaced(key, "it belongs to one topic: write it in [topics.NAME]");

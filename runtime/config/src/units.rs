@@ -169,7 +169,7 @@ impl Scale {
 
     /// Writes a value for the eye: two leading parts of a long duration, else one decimal place.
     pub fn about(&self, value: u64) -> String {
-        // Between one and ten seconds, tenths are read more easily than milliseconds; beyond, nobody needs either.
+        // Between one and ten seconds, tenths are read more easily than milliseconds; beyond, neither is needed.
         if self.compound && value >= 10_000 {
             return self.show_parts(value - value % 1000, 2);
         }

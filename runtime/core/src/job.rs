@@ -246,7 +246,7 @@ impl Priority {
     pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
 
     /// Whose turn it is while high or low jobs are ready: of eight jobs taken, five go to high, two to normal, one to low,
-    /// so that none starves. Where nobody waits whose turn it is, the highest that waits is taken.
+    /// so that none starves. If no job of that priority is ready, the highest that is ready is taken.
     ///
     /// Each topic counts its turns in the store. The count goes on by one for each job that a claim takes from a topic
     /// that had ready jobs of high or low priority when the claim began; with normal jobs alone there is nothing to count.
@@ -333,7 +333,7 @@ impl WorkerId {
         Self(id.into())
     }
 
-    /// A client that claims over HTTP: nobody hears it beat, so its leases alone say that it lives.
+    /// A client that claims over HTTP: it has no heartbeat, so only its leases show that it lives.
     pub fn pull(name: &str) -> Self {
         Self([PULL, name].concat().into())
     }
@@ -357,7 +357,7 @@ pub struct Lease {
     pub topic: TopicId,
     pub worker: WorkerId,
     /// How often the job has been claimed, this time included. Unlike the attempt it never goes down. A new job that has
-    /// the id of one that is over begins anew: nothing tells its first delivery from that of the earlier job to the same
+    /// the id of one that is over begins anew: nothing distinguishes its first delivery from that of the earlier job to the same
     /// worker.
     pub delivery: u64,
 }

@@ -39,7 +39,7 @@ pub enum Outcome {
     LimitExceeded { limit: LimitName, allowed: u64 },
     /// The job's time to live had run out before the attempt began.
     Expired,
-    /// Found by reap: the lease ran out with nothing heard.
+    /// Found by reap: the lease ran out, and the worker had not settled.
     LeaseExpired,
     /// Found by reap: the worker's heartbeat stopped.
     WorkerDied,

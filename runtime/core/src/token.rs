@@ -54,7 +54,7 @@ pub struct TokenText(String);
 #[serde(try_from = "String", into = "String")]
 pub struct TokenHash([u8; 32]);
 
-/// The first 16 hex digits of a token's hash: enough for people to tell tokens apart, and no secret.
+/// The first 16 hex digits of a token's hash: enough for people to distinguish tokens, and no secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenId(Arc<str>);

@@ -145,7 +145,7 @@ impl fmt::Debug for Grants {
 }
 
 impl Default for Limits {
-    /// Room for a real job (an image of some megapixels), and an end within seconds for a runaway one.
+    /// Enough for a real job (an image of some megapixels), and an end within seconds for a runaway one.
     fn default() -> Self {
         Self {
             fuel: 2_000_000_000,
@@ -162,7 +162,7 @@ impl Default for Limits {
 }
 
 impl Default for DeadPolicy {
-    /// What Sidekiq keeps, and nobody has complained about in ten years.
+    /// What Sidekiq keeps, and has kept for ten years.
     fn default() -> Self {
         Self { keep: 10_000, retention: Duration::from_secs(180 * 24 * 3600) }
     }

@@ -1,5 +1,5 @@
-//! What happens on this node, told to whoever listens at that moment. While nobody does, an event costs one look at a
-//! number; nobody who listens is ever waited for.
+//! What happens on this node, for the streams that are open at that moment. While there is none, an event costs one read
+//! of a number. No stream is ever waited for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use super::event::{Event, EventKind};
 use gristmill_core::job::{JobId, Name};
 
-/// Who may listen at once, in all and of one tenant.
+/// Streams that may be open at once, in all and of one tenant.
 const STREAMS: usize = 64;
 const STREAMS_PER_TENANT: usize = 16;
-/// Events that wait for a listener; what is over is missed, and counted.
+/// Events that wait for a stream; more are missed, and counted.
 const QUEUED: usize = 1024;
 
-/// What somebody wants to hear.
+/// The events that a stream shows.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// None: every tenant's, and what concerns none.
@@ -28,21 +28,21 @@ pub struct Filter {
     pub kinds: Option<Vec<EventKind>>,
 }
 
-/// What a listener hears.
+/// What a stream receives.
 #[derive(Debug, Clone)]
 pub enum Received {
-    /// Numbered by the listener's own count, missed ones included: what others hear shows in no number.
+    /// Numbered by the stream's own count, missed ones included: no number shows what other streams receive.
     Event { number: u64, event: Arc<Event> },
-    /// So many events were missed here.
+    /// This many events were missed here.
     Lagged(u64),
 }
 
-/// Too many listen already.
+/// Too many streams are open.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} streams of events are open already, which is the most; close one")]
 pub struct TooManyStreams(usize);
 
-/// Tells what happens.
+/// Emits what happens.
 #[derive(Debug, Default)]
 pub struct Events(Arc<Shared>);
 
@@ -51,11 +51,11 @@ struct Shared {
     /// As many as there are subscribers, to be read without a lock.
     count: AtomicUsize,
     subscribers: Mutex<Vec<Subscriber>>,
-    /// Events that somebody missed, since the process began.
+    /// Events that streams have missed since the process began.
     missed: AtomicU64,
 }
 
-/// The near end of a listener.
+/// The sending end of a stream.
 #[derive(Debug)]
 struct Subscriber {
     filter: Filter,
@@ -65,7 +65,7 @@ struct Subscriber {
     offered: u64,
 }
 
-/// Hears events from its making on, until it is dropped.
+/// Receives events from its creation on, until it is dropped.
 #[derive(Debug)]
 pub struct EventStream {
     queue: mpsc::Receiver<Received>,
@@ -74,7 +74,7 @@ pub struct EventStream {
 }
 
 impl Events {
-    /// Tells those who want to hear it. The event is made only if somebody listens.
+    /// Emits an event to the streams that want it. The event is only made if a stream is open.
     pub fn emit(&self, event: impl FnOnce() -> Event) {
         if self.has_subscribers() {
             let event = Arc::new(event());
@@ -90,13 +90,13 @@ impl Events {
         }
     }
 
-    /// Whether anybody listens: for who would have to gather what to tell.
+    /// Whether a stream is open: for callers that would have to gather what to emit.
     pub fn has_subscribers(&self) -> bool {
         self.0.count.load(Ordering::Relaxed) > 0
     }
 
     /// # Errors
-    /// So many listen already, or so many of this tenant.
+    /// Too many streams are open, in all or of this tenant.
     pub fn subscribe(&self, filter: Filter) -> Result<EventStream, TooManyStreams> {
         let (sender, queue) = mpsc::channel(QUEUED);
         let missed = Arc::<AtomicU64>::default();
@@ -115,18 +115,16 @@ impl Events {
         Ok(EventStream { queue, missed, shared: Arc::clone(&self.0) })
     }
 
-    /// How many listen.
+    /// How many streams are open.
     pub(super) fn streams(&self) -> usize {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// How many events listeners have missed because they were too slow.
+    /// How many events streams have missed because their readers were too slow.
     pub(super) fn missed(&self) -> u64 {
         self.0.missed.load(Ordering::Relaxed)
     }
 }
-
-impl Shared {}
 
 impl Filter {
     fn wants(&self, event: &Event) -> bool {
@@ -139,13 +137,13 @@ impl Filter {
 }
 
 impl Subscriber {
-    /// False: it wants to hear this, and has no room for it.
+    /// Returns `false` if it wants this event and its queue is full.
     fn offer(&mut self, event: &Arc<Event>) -> bool {
         if !self.filter.wants(event) {
             return true;
         }
         self.offered += 1;
-        // Where something is missing, that is said first.
+        // Missed events are reported first.
         let missed = self.missed.load(Ordering::Relaxed);
         let whole = missed == 0 || self.queue.try_send(Received::Lagged(missed)).is_ok();
         if whole {
@@ -161,11 +159,11 @@ impl Subscriber {
 }
 
 impl EventStream {
-    /// What is heard next, in the order in which it happened. Cancel-safe.
+    /// The next event, in the order in which they happened. Cancel-safe.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Received> {
         match self.queue.poll_recv(context) {
             Poll::Ready(Some(item)) => Poll::Ready(item),
-            // The subscriber is there for as long as we are.
+            // The subscriber exists as long as this stream.
             Poll::Ready(None) => Poll::Pending,
             Poll::Pending if self.missed.load(Ordering::Relaxed) > 0 => self.poll_missed(),
             Poll::Pending => Poll::Pending,
@@ -205,10 +203,10 @@ mod tests {
 
     async fn next(listener: &mut EventStream) -> Received {
         let next = poll_fn(|context| listener.poll_next(context));
-        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("to be told")
+        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("an event")
     }
 
-    /// The number and the job of the event that is told next.
+    /// The number and the job of the next event.
     async fn job(listener: &mut EventStream) -> (u64, String) {
         match next(listener).await {
             Received::Event { number, event } => (number, event.job.as_ref().unwrap().to_string()),
@@ -217,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_hears_what_it_asked_for_and_nothing_of_another_tenant() {
+    async fn a_stream_has_what_its_filter_wants_and_nothing_of_another_tenant() {
         let events = Events::default();
         let of = |tenant: &str| Filter { tenant: Some(tenant.parse().unwrap()), ..Filter::default() };
         let mut all = events.subscribe(Filter::default()).unwrap();
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_listener_is_told_how_many_it_missed_in_their_place() {
+    async fn a_slow_stream_gets_the_number_of_missed_events_in_their_place() {
         let events = Events::default();
         let mut listener = events.subscribe(Filter::default()).unwrap();
         let emit = |numbers: std::ops::Range<usize>| numbers.for_each(|number| events.emit(|| pushed("a", number)));
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_missed_is_told_although_nothing_comes_behind_it() {
+    async fn missed_events_are_reported_although_no_event_follows() {
         let events = Events::default();
         let mut listener = events.subscribe(Filter::default()).unwrap();
         (0..=QUEUED).for_each(|number| events.emit(|| pushed("a", number)));
@@ -267,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_while_nobody_listens() {
+    fn no_event_is_made_while_no_stream_is_open() {
         let events = Events::default();
         drop(events.subscribe(Filter::default()).unwrap());
-        events.emit(|| panic!("nobody listens any more"));
+        events.emit(|| panic!("no stream is open"));
         assert!(!events.has_subscribers());
     }
 
     #[test]
-    fn so_many_may_listen_and_no_more() {
+    fn the_number_of_streams_is_bounded() {
         let events = Events::default();
         let of = |tenant: &str| Filter { tenant: Some(tenant.parse().unwrap()), ..Filter::default() };
         let ours: Vec<_> = (0..STREAMS_PER_TENANT).map(|_| events.subscribe(of("acme")).unwrap()).collect();

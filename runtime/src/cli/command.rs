@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What is said to nobody in particular. Clap would say it too, but not where the environment sets an option.
+/// The help of a call without a command. Clap would print it too, but not where the environment sets an option.
 fn help() -> ExitCode {
     screen::note(&Cli::command().render_help().to_string());
     Exit::Usage.into()
@@ -79,7 +79,7 @@ fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
     let exit = runtime.block_on(dispatch(global, command));
-    // What still runs here is a guest or a read that nobody waits for.
+    // What still runs here is a guest or a read whose result is not used.
     runtime.shutdown_timeout(Duration::from_millis(100));
     exit
 }
@@ -114,7 +114,7 @@ impl Command {
     }
 }
 
-/// Tells why the command failed, once, on standard error.
+/// Prints why the command failed, once, on standard error.
 fn complain(global: &Global, error: &anyhow::Error) -> Exit {
     let exit = Exit::of(error);
     if exit == Exit::Done {
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_cause_that_repeats_what_stands_above_it_is_left_out() {
-        let error = anyhow::anyhow!("refused").context("away: refused").context("failed to push");
-        assert_eq!(in_words(&error), "failed to push: away: refused");
+        let error = anyhow::anyhow!("refused").context("unavailable: refused").context("failed to push");
+        assert_eq!(in_words(&error), "failed to push: unavailable: refused");
     }
 
     #[test]

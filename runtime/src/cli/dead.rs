@@ -1,4 +1,4 @@
-//! `gristmill dead`: the jobs that were given up, and what a person does with them.
+//! `gristmill dead`: lists, shows, respawns and deletes dead jobs.
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -171,14 +171,14 @@ async fn act(global: &Global, store: &dyn Inspect, which: &Which, act: Act) -> a
         };
         done += were_dead.iter().filter(|was_dead| **was_dead).count();
         for (id, was_dead) in chunk.iter().zip(were_dead) {
-            tell(global, topic, id, act, was_dead, *all)?;
+            show_change(global, topic, id, act, was_dead, *all)?;
         }
     }
     if !global.json {
         let jobs = if done == 1 { "job" } else { "jobs" };
         screen::line(&format!("{} {done} {jobs} of `{topic}`", act.past()))?;
     }
-    // With --all, a job that somebody else was quicker with is no failure.
+    // With --all, a job that another process changed first is no failure.
     Ok(if *all || done == ids.len() { Exit::Done } else { Exit::Failed })
 }
 
@@ -193,7 +193,14 @@ async fn everyone(store: &dyn Inspect, topic: &TopicId) -> Result<Vec<JobId>, St
     }
 }
 
-fn tell(global: &Global, topic: &TopicId, id: &JobId, act: Act, was_dead: bool, all: bool) -> anyhow::Result<()> {
+fn show_change(
+    global: &Global,
+    topic: &TopicId,
+    id: &JobId,
+    act: Act,
+    was_dead: bool,
+    all: bool,
+) -> anyhow::Result<()> {
     if global.json {
         let status = if was_dead { act.past() } else { "not-dead" };
         return screen::document(&json!({ "id": id.as_str(), "topic": topic.to_string(), "status": status }));

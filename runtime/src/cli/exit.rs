@@ -1,4 +1,4 @@
-//! What a command says when it ends.
+//! The exit codes.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ Exit codes:
   0  done
   1  failed, or `check` found a problem
   2  the command line or the manifest makes no sense
-  3  the store is away
+  3  the store is unavailable
   4  the job was not completed: it is dead or expired
   5  waited long enough: the job is still on its way";
 
@@ -28,7 +28,7 @@ pub enum Exit {
     TimedOut = 5,
 }
 
-/// The command line contradicts itself in a way that its grammar cannot say.
+/// The command line contradicts itself in a way that its grammar cannot express.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Usage(pub(super) String);
@@ -48,7 +48,7 @@ impl Exit {
             if cause.is::<Usage>() || cause.is::<ManifestError>() {
                 return Self::Usage;
             }
-            // Whoever read our output has seen enough, as in `gristmill stats | head -1`.
+            // The reader has seen enough, as in `gristmill stats | head -1`.
             if cause.is::<Closed>() {
                 return Self::Done;
             }
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn away() -> StoreError {
+    fn unavailable() -> StoreError {
         StoreError::Unavailable { store: "redis://nowhere".into(), source: anyhow!("connection refused") }
     }
 
@@ -97,8 +97,8 @@ mod tests {
     fn errors_end_with_their_code_however_deep_they_lie() {
         let usage = || Usage("--id names one job".into());
         let cases = [
-            (anyhow::Error::new(away()), Exit::StoreAway),
-            (Err::<(), _>(away()).context("failed to push").unwrap_err(), Exit::StoreAway),
+            (anyhow::Error::new(unavailable()), Exit::StoreAway),
+            (Err::<(), _>(unavailable()).context("failed to push").unwrap_err(), Exit::StoreAway),
             (Err::<(), _>(usage()).context("failed to push").unwrap_err(), Exit::Usage),
             (anyhow!("something else"), Exit::Failed),
             (Closed.into(), Exit::Done),

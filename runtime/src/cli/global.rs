@@ -24,7 +24,7 @@ pub(super) struct Global {
     /// The store's address, instead of the manifest's
     #[arg(long, global = true, env = "GRISTMILL_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
-    /// The token that lets commands in at a server which has the store, unless they can read that server's own
+    /// The token for a server that has the store, unless the command can read that server's own
     #[arg(long, global = true, env = "GRISTMILL_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Write one JSON document per line, for programs
@@ -51,12 +51,12 @@ pub(super) enum LogFormat {
 }
 
 impl Global {
-    /// The manifest with the secrets of its topics, for who runs handlers.
+    /// The manifest with the secrets of its topics, for commands that run handlers.
     pub(super) fn manifest(&self) -> anyhow::Result<Manifest> {
         self.manifest_with(Manifest::load)
     }
 
-    /// The manifest without secrets, for who only looks.
+    /// The manifest without secrets, for commands that run no handlers.
     pub(super) fn manifest_without_secrets(&self) -> anyhow::Result<Manifest> {
         self.manifest_with(Manifest::load_without_secrets)
     }
@@ -82,7 +82,7 @@ impl Global {
             .map_err(|bad| Usage(format!("--store (or GRISTMILL_STORE) is no address of a store: {bad}")))
     }
 
-    /// What to say at a server's door.
+    /// The token for a server.
     pub(super) fn token(&self) -> Option<TokenText> {
         self.token.clone().map(TokenText::from)
     }
@@ -95,12 +95,12 @@ impl Global {
     /// The store that the options or the manifest name.
     ///
     /// # Errors
-    /// It is away, or there is none yet.
+    /// It is unavailable, or there is none yet.
     pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Produce>> {
         Ok(Way::new(manifest, self.token()).reach().await?.store)
     }
 
-    /// The same for who can do without: none if there is no store yet, which is said to people.
+    /// Like [`Self::store`], but `None`, with a note to people, if there is no store yet.
     pub(super) async fn store_if_any(&self, manifest: &Manifest) -> anyhow::Result<Option<Arc<dyn Produce>>> {
         match self.store(manifest).await {
             Err(error) => {

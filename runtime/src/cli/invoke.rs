@@ -71,7 +71,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let lacking = topic.grants.lack(component.capabilities());
     if !lacking.is_empty() {
         let problem = manifest.missing_grants(&topic, &lacking).to_string();
-        // Whoever shows it begins with the same word.
+        // `complain` begins with the same word.
         return Err(anyhow!("{}", problem.strip_prefix("error: ").unwrap_or(&problem)));
     }
 
@@ -80,7 +80,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let began = Timestamp::now();
     let report = component.invoke(attempt).await;
     let lines = std::mem::take(&mut *lines.lock());
-    tell(global, &topic.limits, &report, &lines, began)
+    show(global, &topic.limits, &report, &lines, began)
 }
 
 /// The topic with what the options say on top.
@@ -113,7 +113,7 @@ fn attempt(
     }
 }
 
-fn tell(
+fn show(
     global: &Global,
     limits: &Limits,
     report: &Report,

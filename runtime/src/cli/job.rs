@@ -1,4 +1,4 @@
-//! `gristmill job`: one job, and where it is; and that it is no longer wanted.
+//! `gristmill job`: shows one job, and cancels jobs.
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -39,7 +39,7 @@ enum Command {
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
     },
-    /// Cancel jobs: waiting ones are gone at once, running ones are told
+    /// Cancel jobs: waiting ones are gone at once, running ones are marked
     ///
     /// A running job's handler can see that it is no longer wanted, and its deadline stops it. It is gone with the
     /// attempt, unless the handler completes it. Exit code 1 if a job was dead, over or unknown.
@@ -78,7 +78,7 @@ async fn cancel(global: &Global, store: &dyn Inspect, tenant: &Name, ids: &[JobI
     for (id, cancelled) in ids.iter().zip(&cancelled) {
         let (status, words) = match cancelled {
             Cancelled::Gone => ("cancelled", "cancelled"),
-            Cancelled::Stopping => ("stopping", "running: its handler is told, and its deadline stops it"),
+            Cancelled::Stopping => ("stopping", "running: its handler can see it, and its deadline stops it"),
             Cancelled::TooLate => ("too-late", "dead, over or unknown: nothing was changed"),
         };
         if global.json {
@@ -117,8 +117,8 @@ fn state(state: &JobState, now: Timestamp) -> String {
         JobState::Ready => "ready: waits for a free runner".into(),
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
         JobState::Running { worker, lease_until, cancelled, .. } => {
-            let told = if *cancelled { "; cancelled, and told so" } else { "" };
-            format!("running on {worker}, leased until {lease_until} ({}){told}", distance(*lease_until, now))
+            let cancelled = if *cancelled { "; cancelled" } else { "" };
+            format!("running on {worker}, leased until {lease_until} ({}){cancelled}", distance(*lease_until, now))
         }
         JobState::Dead { since } => format!("dead since {since} ({})", distance(*since, now)),
         JobState::Finished => "finished".into(),

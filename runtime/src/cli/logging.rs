@@ -14,7 +14,7 @@ use super::screen;
 /// What the lines of one event after the first begin with.
 const INDENT: &str = "\n    ";
 
-/// Begins to log. `usual` is the filter of a command that is told nothing else.
+/// Begins to log. `usual` is the filter that holds if no option sets another.
 ///
 /// # Errors
 /// The filter makes no sense.
@@ -31,7 +31,7 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
-        // Told on standard error, too: where that is what went away, a panic would follow.
+        // They would go to standard error, too: if that is closed, a panic would follow.
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .with_ansi(screen::note_has_colour());

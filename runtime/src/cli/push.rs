@@ -19,7 +19,7 @@ use gristmill_store::Pushed;
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
 const CHUNK: u32 = 500;
 
-/// The answer must outlive the wait for it, or who looks last finds nothing.
+/// The answer must outlive the wait for it, or the last read finds nothing.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
 /// Push a job, and print its id or wait for its result
@@ -202,7 +202,7 @@ async fn push_all(
             stored.warn();
         }
         for (job, pushed) in stored.jobs.iter().zip(&stored.pushed) {
-            tell(global, job, pushed)?;
+            show(global, job, pushed)?;
         }
         left -= left.min(CHUNK);
     }
@@ -210,7 +210,7 @@ async fn push_all(
 }
 
 /// Prints the id under which the job is known.
-fn tell(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
+fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
     let (id, status) = known_as(job, pushed);
     if global.json {
         let TopicId { tenant, topic } = &job.spec.topic;
@@ -264,7 +264,7 @@ async fn push_and_wait(
             end => end?,
         }
     };
-    wait::tell(global, topic, id, &end)
+    wait::show(global, topic, id, &end)
 }
 
 #[cfg(test)]

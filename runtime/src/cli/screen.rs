@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Context;
 use serde_json::Value;
 
-/// Whoever read our output has gone away.
+/// The program that read the output has closed it.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads the output any more")]
+#[error("the reader of the output has closed it")]
 pub(super) struct Closed;
 
 /// Writes a line to standard output.
@@ -42,7 +42,7 @@ pub(super) fn result(data: &[u8]) -> anyhow::Result<()> {
     if data.is_empty() || data.ends_with(b"\n") { Ok(()) } else { bytes(b"\n") }
 }
 
-/// Says something about the output on standard error. That nobody hears it is no reason to fail.
+/// Writes about the output to standard error. Fails silently.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

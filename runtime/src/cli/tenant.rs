@@ -108,7 +108,7 @@ async fn start(
     if !watch {
         if !global.json {
             screen::line(&format!(
-                "`{tenant}` lives in `{to}` now; `gristmill tenant list` tells what is left elsewhere"
+                "`{tenant}` is in `{to}` now; `gristmill tenant list` shows what is left in other stores"
             ))?;
         }
         return said(global, moves, tenant).await;

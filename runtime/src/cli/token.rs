@@ -1,4 +1,4 @@
-//! `gristmill token`: who may come in at the server's door.
+//! `gristmill token`: which clients the server accepts.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use gristmill_core::token::{
 };
 use gristmill_store::{Produce, TokenAdded};
 
-/// Make, list or revoke the tokens that let others in
+/// Make, list or revoke the tokens of clients
 ///
 /// Until the first token is made, every user of this machine may do everything, and the server refuses all others. From the
 /// first token on, every request needs one, also after the last one is revoked.
@@ -59,7 +59,7 @@ struct Create {
     /// The tenant whose jobs it is for
     #[arg(long, value_name = "NAME", required_unless_present = "all_tenants", conflicts_with = "all_tenants")]
     tenant: Option<Name>,
-    /// For whoever keeps the server: it holds in every tenant
+    /// A token for operators: it holds in every tenant
     #[arg(long)]
     all_tenants: bool,
     /// What it allows: push (bring jobs), work (claim and settle them), read (look), admin (everything else)

@@ -1,4 +1,4 @@
-//! `gristmill topics`: what the manifest says, what lies in the folder, and what waits in the store, side by side.
+//! `gristmill topics`: every topic of the manifest, the handlers folder and the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use gristmill_store::TopicCounts;
 A topic is here because the manifest has it, a component makes it, or the
 store has held jobs of it; an unknown topic is only in the store. Without a
 handler, its jobs wait. VERSION is that of the file in the handlers folder;
-the runner's log tells which one it took.
+the runner's log says which one it uses.
 
 Examples:
   gristmill topics
@@ -37,7 +37,7 @@ enum Command {
     Purge(purge::Args),
 }
 
-/// One topic, from all three sides.
+/// One topic, as the manifest, the folder and the store know it.
 #[derive(Debug)]
 struct Line {
     topic: Topic,
@@ -84,7 +84,7 @@ fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, (Version, Vec<
     for found in folder::scan(&manifest.handlers)? {
         match (&found.name, found.version(manifest.handlers.component_bytes)) {
             (Ok(name), Ok(version)) => _ = versions.insert(name.clone(), version),
-            // `check` tells more.
+            // `check` says more.
             (Err(problem), _) => screen::note(&format!("note: {}: {problem}", found.path.display())),
             (_, Err(problem)) => screen::note(&format!("note: {}: {problem:#}", found.path.display())),
         }

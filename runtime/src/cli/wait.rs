@@ -1,4 +1,4 @@
-//! Waits for the end of a job: told by a signal, and looking for itself now and then.
+//! Waits for the end of a job: by a signal, and by reading the job now and then.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use gristmill_store::{JobState, Query, ResultView, Signal, StoreError};
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Each look takes the store away from who may be about to start.
+/// Each read locks the store, which a server that is about to start needs.
 const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
 
 /// How the wait ended.
@@ -50,7 +50,7 @@ pub(super) async fn for_end(
 }
 
 /// Waits on while the store changes hands: with its server as long as there is one. While there is none this process could
-/// have the store to itself, and then nobody would do the job, so it only looks in now and then.
+/// have the store to itself, and then no runner would do the job, so it only reads the job now and then.
 pub(super) async fn for_end_whoever_has_it(
     way: &Way,
     tenant: &Name,
@@ -85,9 +85,9 @@ async fn end(store: &dyn Query, tenant: &Name, id: &JobId, mut signals: Receiver
         if let Some(end) = look(store, tenant, id).await? {
             return Ok(end);
         }
-        let told = async { while signals.recv().await.is_some_and(|signal| !is_about(&signal, tenant, id)) {} };
-        if tokio::time::timeout(LOOK_EVERY, told).await.is_ok() && signals.is_closed() {
-            // Nobody will tell us anything any more.
+        let signalled = async { while signals.recv().await.is_some_and(|signal| !is_about(&signal, tenant, id)) {} };
+        if tokio::time::timeout(LOOK_EVERY, signalled).await.is_ok() && signals.is_closed() {
+            // No more signals will come.
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -115,7 +115,7 @@ async fn look(store: &dyn Query, tenant: &Name, id: &JobId) -> Result<Option<End
 }
 
 /// The result to standard output, anything else to standard error.
-pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> anyhow::Result<Exit> {
+pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> anyhow::Result<Exit> {
     if global.json {
         screen::document(&as_document(topic, id, end))?;
         return Ok(end.exit());
@@ -140,7 +140,7 @@ pub(super) fn tell(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
 
 /// A failure in words, with the rest of its message and its backtrace below.
 pub(super) fn about(failure: Option<&Failure>) -> String {
-    let Some(Failure { reason, detail, backtrace }) = failure else { return "nobody knows why any more".into() };
+    let Some(Failure { reason, detail, backtrace }) = failure else { return "the reason is no longer known".into() };
     let mut text = reason.to_string();
     if detail.code != reason.as_str() && !detail.code.is_empty() {
         text.push_str(&format!(" ({})", screen::clean(&detail.code)));
@@ -197,12 +197,12 @@ mod tests {
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
-    struct Told(parking_lot::Mutex<Vec<Option<JobView>>>);
+    struct KnownJob(parking_lot::Mutex<Vec<Option<JobView>>>);
 
     #[async_trait]
-    impl Query for Told {
+    impl Query for KnownJob {
         async fn counts(&self, _: &Name) -> Result<Vec<TopicCounts>, StoreError> {
-            unreachable!("nobody who waits counts")
+            unreachable!("a wait counts no jobs")
         }
 
         async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
@@ -211,7 +211,7 @@ mod tests {
         }
 
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-            unreachable!("nobody who waits lists tenants")
+            unreachable!("a wait lists no tenants")
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
         for signal in signals {
             sender.send(signal.clone()).await.unwrap();
         }
-        let store = Told(parking_lot::Mutex::new(views));
+        let store = KnownJob(parking_lot::Mutex::new(views));
         let end = for_end(&store, &tenant(), &id(), receiver, patience).await.unwrap();
         drop(sender);
         end
@@ -251,16 +251,16 @@ mod tests {
         let waiting = || view(JobState::Ready, None);
         let finished = |job: &str| Signal::Finished { tenant: tenant(), id: job.parse().unwrap() };
         for signals in [&[finished("other"), finished("j1")][..], &[Signal::Lost]] {
-            // There is no time to look again without having been told.
-            let told = tokio::time::timeout(Duration::ZERO, wait(vec![waiting(), done.clone()], signals, LONG)).await;
-            assert_eq!(told.expect("the signal ends the wait"), End::Complete(None));
+            // There is no time to read the job again without a signal.
+            let end = tokio::time::timeout(Duration::ZERO, wait(vec![waiting(), done.clone()], signals, LONG)).await;
+            assert_eq!(end.expect("the signal ends the wait"), End::Complete(None));
         }
         let short = Duration::from_millis(5);
         assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, End::TimedOut);
     }
 
     #[tokio::test]
-    async fn a_job_that_is_over_before_anybody_waits_is_found_at_once() {
+    async fn a_job_that_is_over_before_the_wait_begins_is_found_at_once() {
         let dead = JobState::Dead { since: Timestamp::from_millis(1) };
         let cases = [
             (view(JobState::Finished, Some(ResultView::Expired)), End::Expired),
@@ -276,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_its_backtrace() {
+    fn a_failure_is_shown_with_its_backtrace() {
         assert_eq!(about(Some(&failure())), "trap: unreachable\n  on fire\n  0: handle\n  1: start");
-        assert_eq!(about(None), "nobody knows why any more");
+        assert_eq!(about(None), "the reason is no longer known");
     }
 }

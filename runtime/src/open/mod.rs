@@ -75,8 +75,8 @@ impl Layout {
 }
 
 impl Opened {
-    /// Tells other processes where this one answers for the store, if it is one that they cannot open, and what to say
-    /// there.
+    /// Writes down for other processes where this one answers for a store that they cannot open, and the token to
+    /// send there.
     ///
     /// # Errors
     /// It cannot be written down.
@@ -88,7 +88,7 @@ impl Opened {
     /// tenants live is written down.
     ///
     /// # Errors
-    /// The disk failed or is full, or the home store is away.
+    /// The disk failed or is full, or the home store is unavailable.
     pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
         for store in &self.owned {
             store.presume_workers_dead().await?;
@@ -100,11 +100,11 @@ impl Opened {
     }
 }
 
-/// Opens every store. A file that is not there is made. A Redis that is away keeps nobody waiting, unless it is the home
+/// Opens every store. A file that is not there is made. Waits for no Redis but that of the home
 /// store.
 ///
 /// # Errors
-/// One belongs to another process, or refuses; or the home store is away.
+/// One belongs to another process, or refuses; or the home store is unavailable.
 pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let home = One::open(&layout.home, true).await?;
     if layout.others.is_empty() {

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It may answer later: connection refused or lost, timeout, loading, read-only replica during a failover.
-    #[error("the store at {store} is away")]
+    #[error("the store at {store} is unavailable")]
     Unavailable {
         store: String,
         #[source]

@@ -1,4 +1,4 @@
-//! Which addresses are nobody's business: all that do not lead out into the public Internet.
+//! Which addresses no handler may reach: all that are not in the public Internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;

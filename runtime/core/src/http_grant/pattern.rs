@@ -95,7 +95,7 @@ fn is_below(name: &str, end: &str) -> bool {
     name.len() > end.len() && name.ends_with(end)
 }
 
-/// `example.com.` is `example.com` to everybody but a resolver's search list.
+/// `example.com.` is `example.com` to all but a resolver's search list.
 fn without_last_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }

@@ -83,7 +83,7 @@ fn nothing_yet(id: &TopicId) -> TopicCounts {
 /// Why no further job of the topic is begun here; none if jobs are.
 fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRegistry) -> Option<Idle> {
     if counts.paused {
-        return Some(Idle::new("paused", "somebody paused it: resume it"));
+        return Some(Idle::new("paused", "it is paused: resume it"));
     }
     let Some(entry) = entry else {
         return Some(Idle::new("no-handler", "neither the manifest nor a component makes this a topic"));

@@ -11,7 +11,7 @@ use gristmill_sandbox::Kind;
 pub(super) fn component(checked: &Checked) -> Value {
     let Checked { found, topics, component } = checked;
     let examined = component.as_ref().ok();
-    let of = |tell: fn(&Examined) -> Value| examined.map(tell);
+    let of = |read: fn(&Examined) -> Value| examined.map(read);
     let names = |capabilities: &[Capability]| capabilities.iter().map(|it| it.name()).collect::<Vec<_>>();
     let topics: Vec<_> = topics
         .iter()

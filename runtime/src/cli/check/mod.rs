@@ -28,7 +28,7 @@ Examples:
   gristmill check build/thumbnail.wasm
   gristmill check --manifest staging.toml --json | jq 'select(.kind == \"problem\")'")]
 pub(super) struct Args {
-    /// Look at these files only, and tell all about them
+    /// Check these files only, and show all about them
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

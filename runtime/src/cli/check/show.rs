@@ -63,7 +63,7 @@ fn table(checked: &[Checked]) -> Table {
         Table::new(&["COMPONENT", "VERSION", "LANGUAGE", ">SIZE", ">MEMORY", ">START FUEL", "TOPICS", "IMPORTS"]);
     for checked in checked {
         let file = checked.found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let of = |tell: fn(&Examined) -> String| checked.component.as_ref().map(tell).unwrap_or_default();
+        let of = |read: fn(&Examined) -> String| checked.component.as_ref().map(read).unwrap_or_default();
         table.row([
             file,
             checked.component.as_ref().map_or_else(|_| "refused".into(), |it| it.component.version().to_string()),
@@ -90,7 +90,7 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
     vec![
         ("file", checked.found.path.display().to_string()),
         ("version", component.version().to_string()),
-        ("language", producers.language.clone().unwrap_or_else(|| "not told".into())),
+        ("language", producers.language.clone().unwrap_or_else(|| "unknown".into())),
         ("tools", or_none(tools.join("\n"))),
         ("size", format!("{}{made}", units::SIZE.about(checked.found.bytes))),
         ("memory", format!("{} at start", units::SIZE.about(started.memory_bytes))),

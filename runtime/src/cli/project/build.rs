@@ -45,7 +45,7 @@ pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<E
     let component = sandbox::small(&manifest)?.load(&wasm).await;
     let component = component.with_context(|| format!("failed to load {}", file.component.display()))?;
     let dropped = drop_in(&manifest.handlers.folder, &name, &wasm)?;
-    tell(global, &manifest, &file, &component, &dropped, wasm.len() as u64)
+    show(global, &manifest, &file, &component, &dropped, wasm.len() as u64)
 }
 
 /// From sources to the component's file. Blocks: there is nothing else to do meanwhile.
@@ -58,7 +58,7 @@ fn make(file: &HandlerFile, project: &Path, test: bool) -> anyhow::Result<()> {
     commands::run(&file.build, project)
 }
 
-/// Written beside its place and renamed, so that nobody reads half a component.
+/// Written beside its place and renamed, so that no reader sees half a component.
 fn drop_in(folder: &Path, name: &Name, wasm: &[u8]) -> anyhow::Result<PathBuf> {
     let target = folder.join(format!("{name}.wasm"));
     let failed = || format!("failed to write {}", target.display());
@@ -72,7 +72,7 @@ fn drop_in(folder: &Path, name: &Name, wasm: &[u8]) -> anyhow::Result<PathBuf> {
     renamed.map(|()| target)
 }
 
-fn tell(
+fn show(
     global: &Global,
     manifest: &Manifest,
     file: &HandlerFile,

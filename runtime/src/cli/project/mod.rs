@@ -1,4 +1,4 @@
-//! A handler's project: the folder in which somebody writes one, in whatever language.
+//! A handler's project: the folder in which it is written, in any language.
 //!
 //! `gristmill new` writes it, from the very files of `examples/welcome-*`; `gristmill build` has the language's own tools
 //! make a component of it, as its `handler.toml` says, and drops that into the handlers folder.

@@ -1,4 +1,4 @@
-//! The way of a command to a store: its own hands where nobody owns it, else the owner's door.
+//! How a command reaches a store: it opens the store itself if no process owns it, else it asks the owner's server.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use gristmill_server::RemoteStore;
 use gristmill_store::embedded::{Owner, owner};
 use gristmill_store::{Produce, StoreError};
 
-/// How long an owner may take to say where it answers, or to let go: it may be starting, ending, or another command.
+/// How long an owner may take to say where it answers, or to release the store: it may be starting, ending, or another
+/// command.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// There is no file at the store's address, and who only looks makes none.
+/// There is no file at the store's address, and a command that only reads makes none.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no store yet at {}: `gristmill run` or the first `gristmill push` makes it", .0.display())]
 pub(in crate::cli) struct NoStoreYet(PathBuf);
@@ -29,7 +30,7 @@ pub(in crate::cli) struct NoStoreYet(PathBuf);
 pub(in crate::cli) struct Way {
     layout: Layout,
     http: HttpSettings,
-    /// For a server whose own we cannot read.
+    /// For a server whose own token cannot be read.
     token: Option<TokenText>,
 }
 
@@ -37,7 +38,7 @@ pub(in crate::cli) struct Way {
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Reached {
     pub(in crate::cli) store: Arc<dyn Produce>,
-    /// While this is held, nobody else can open the store: let go of it soon.
+    /// While this is held, no other process can open the store: drop it soon.
     pub(in crate::cli) is_ours_alone: bool,
     /// Set if this process has opened several stores itself.
     pub(in crate::cli) sharded: Option<ShardedStore>,
@@ -56,7 +57,7 @@ impl Way {
         Self { layout: Layout::of(manifest), http: manifest.http.clone(), token }
     }
 
-    /// Whether the store outlives the server that has it, and can be had by another process then.
+    /// Whether another process can open the store once its server has ended.
     pub(in crate::cli) fn changes_hands(&self) -> bool {
         self.layout.files().next().is_some()
     }
@@ -64,7 +65,7 @@ impl Way {
     /// A store that is there.
     ///
     /// # Errors
-    /// It is away, or [`NoStoreYet`].
+    /// It is unavailable, or [`NoStoreYet`].
     pub(in crate::cli) async fn reach(&self) -> anyhow::Result<Reached> {
         self.by_any_means(false).await
     }
@@ -74,7 +75,7 @@ impl Way {
         self.by_any_means(true).await
     }
 
-    /// Who had it a moment ago may have just let go, and who took it may not have said yet where it answers.
+    /// The last owner may have just released it, and the next one may not have written down yet where it answers.
     async fn by_any_means(&self, make: bool) -> anyhow::Result<Reached> {
         let begun = Instant::now();
         loop {
@@ -92,13 +93,13 @@ impl Way {
         }
     }
 
-    /// By the door of whoever owns any of the stores: it has them all.
+    /// Through the server of the process that owns any of the stores: it has them all.
     async fn try_to_reach(&self, make: bool) -> anyhow::Result<Result<Reached, StoreError>> {
         for path in self.layout.files() {
             match owner(path) {
                 Ok(None) => {}
                 Ok(Some(Owner { http: Some(address), pid, secret })) => {
-                    return Ok(self.owners_door(path, pid, address, secret).await);
+                    return Ok(self.owners_server(path, pid, address, secret).await);
                 }
                 Ok(Some(Owner { pid, http: None, .. })) => {
                     return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid }));
@@ -125,7 +126,7 @@ impl Way {
     }
 
     /// An owner that is ending may have given its port to the server of another store already.
-    async fn owners_door(
+    async fn owners_server(
         &self,
         path: &Path,
         pid: u32,
@@ -145,12 +146,12 @@ impl Way {
             Listen::Usual => Listen::USUAL,
             Listen::At(address) if address.port() != 0 => address,
             Listen::At(_) | Listen::Off => {
-                let problem = "it lives in `gristmill run`, and [http] does not say where that listens";
+                let problem = "`gristmill run` has it in memory, and [http] does not say where that listens";
                 return Err(bad_address(problem).into());
             }
         };
         let server = RemoteStore::connect_with(address, self.token.clone()).await;
-        let server = server.context("`sqlite::memory:` lives in `gristmill run`: start it first")?;
+        let server = server.context("`sqlite::memory:` is in the memory of `gristmill run`: start it first")?;
         if server.store() != self.layout.home.address.to_string() {
             let (address, store) = (address, server.store());
             return Err(anyhow!("the server at http://{address} has another store: {store}"));

@@ -102,7 +102,7 @@ impl Shard {
             return;
         }
         let problem = format!("{problem:#}");
-        tracing::error!(store = %self.name, "{store} is away: {problem}; the tenants of other stores go on");
+        tracing::error!(store = %self.name, "{store} is unavailable: {problem}; the tenants of other stores go on");
         health.unavailable = Some(Unavailable { since: Instant::now(), store: store.into(), problem });
         drop(tokio::spawn(probe_until_available(self.this.clone())));
     }
