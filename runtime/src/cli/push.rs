@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -47,8 +48,8 @@ pub(super) struct Args {
     #[arg(long)]
     key: Option<String>,
     /// Which of the topic's ready jobs come first; low ones wait longer, but not for ever
-    #[arg(long, value_enum, default_value_t = PriorityArg::Normal, value_name = "PRIORITY")]
-    priority: PriorityArg,
+    #[arg(long, default_value_t = Priority::Normal, value_name = "PRIORITY", value_parser = priority())]
+    priority: Priority,
     /// Push nothing if a waiting or running job of the topic has the same value
     #[arg(long, value_name = "VALUE")]
     unique: Option<String>,
@@ -89,21 +90,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum PriorityArg {
-    High,
-    Normal,
-    Low,
-}
-
-impl From<PriorityArg> for Priority {
-    fn from(written: PriorityArg) -> Self {
-        match written {
-            PriorityArg::High => Self::High,
-            PriorityArg::Normal => Self::Normal,
-            PriorityArg::Low => Self::Low,
-        }
-    }
+/// Reads a priority by its name; help and errors list the names.
+fn priority() -> impl TypedValueParser<Value = Priority> {
+    PossibleValuesParser::new(Priority::ALL.map(Priority::as_str)).try_map(|name| name.parse::<Priority>())
 }
 
 /// What to push.
@@ -128,7 +117,7 @@ fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
         body,
         metadata: args.meta,
         key: args.key,
-        priority: args.priority.into(),
+        priority: args.priority,
         unique: args.unique.map(|value| Unique { value, window: args.unique_for }),
         max_attempts: args.attempts,
         ttl: args.ttl,

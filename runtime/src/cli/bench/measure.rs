@@ -153,21 +153,23 @@ impl Measure<'_> {
         Ok(())
     }
 
-    /// Each case with much is compared with the same case with little, measured right before.
     async fn scaling(&mut self) -> anyhow::Result<()> {
         let jobs = self.args.jobs();
         let (little, much) = (jobs.min(1_000), 10 * jobs);
-        let few = bench::backlog(&self.bed().await?, little, jobs).await?;
+        self.compare([little, much], async |bed, waiting| bench::backlog(bed, waiting, jobs).await).await?;
+        self.compare([1, little], async |bed, topics| bench::topics(bed, topics, jobs).await).await?;
+        self.compare([little, much], async |bed, delayed| bench::delayed(bed, delayed, jobs).await).await
+    }
+
+    /// Measures a case with little and the same case with much right after it, which is compared with the first.
+    async fn compare(
+        &mut self,
+        [little, much]: [usize; 2],
+        measure: impl AsyncFn(&TestBed, usize) -> anyhow::Result<Figure>,
+    ) -> anyhow::Result<()> {
+        let few = measure(&self.bed().await?, little).await?;
         let few = self.add(few)?;
-        let many = bench::backlog(&self.bed().await?, much, jobs).await?;
-        self.add(many.rate_of(&few, &few.case))?;
-        let few = bench::topics(&self.bed().await?, 1, jobs).await?;
-        let few = self.add(few)?;
-        let many = bench::topics(&self.bed().await?, little, jobs).await?;
-        self.add(many.rate_of(&few, &few.case))?;
-        let few = bench::delayed(&self.bed().await?, little, jobs).await?;
-        let few = self.add(few)?;
-        let many = bench::delayed(&self.bed().await?, much, jobs).await?;
+        let many = measure(&self.bed().await?, much).await?;
         self.add(many.rate_of(&few, &few.case))?;
         Ok(())
     }
