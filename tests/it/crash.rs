@@ -150,27 +150,37 @@ async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
     println!("{JOBS} jobs, {KILLS} kills: {JOBS} acks, {in_flight} attempts in flight at a kill and made again");
 }
 
-/// How long the first ack may take after an outage. It takes about a second.
-const RECOVERY: Duration = Duration::from_secs(30);
+/// How soon the first ack must come after the shortest of some outages. It takes about a second.
+const RECOVERY: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_redis_comes_back_the_work_goes_on() {
     const JOBS: usize = 10_000;
+    // A machine that stands still delays one of them, not all.
+    const OUTAGES: usize = 3;
     let mut load = Load::of(JOBS).await;
     let process = started(&load.manifest()).await;
     load.wait_for_acks(500).await;
-    load.redis.stop();
-    until("the runner to notice", SOON, async || runner_says(&process, "is unavailable", 1).then_some(())).await;
+    let mut recoveries = Vec::new();
+    for outage in 0..OUTAGES {
+        let noticed = process.log().matches("is unavailable").count();
+        load.redis.stop();
+        until("the runner to notice", SOON, async || {
+            runner_says(&process, "is unavailable", noticed + 1).then_some(())
+        })
+        .await;
 
-    load.redis.resume().await;
-    let back = Instant::now();
-    let before = until("the counts", SOON, async || load.acked().await).await;
-    // However much was done before: there is work to go on with.
-    load.push(JOBS..JOBS + 1).await;
-    load.wait_for_acks(before + 1).await;
-    // It asks again after a second at the most. A machine that stands still adds its ten seconds.
-    assert!(back.elapsed() < RECOVERY, "the first ack came {:?} after Redis", back.elapsed());
-    load.assert_all_done_once(JOBS as u64 + 1).await;
+        load.redis.resume().await;
+        let back = Instant::now();
+        let before = until("the counts", SOON, async || load.acked().await).await;
+        // However much was done before: there is work to go on with.
+        load.push(JOBS + outage..JOBS + outage + 1).await;
+        load.wait_for_acks(before + 1).await;
+        recoveries.push(back.elapsed());
+    }
+    let shortest = recoveries.iter().min().unwrap();
+    assert!(*shortest < RECOVERY, "the first acks came {recoveries:?} after Redis");
+    load.assert_all_done_once((JOBS + OUTAGES) as u64).await;
     let outages = until("the return of the store to be told", SOON, async || {
         let log = process.log();
         let (away, back) = (log.matches("is unavailable").count(), log.matches("the store is back").count());
@@ -178,7 +188,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     })
     .await;
     // A machine that stands still may look like another one.
-    assert!((1..=2).contains(&outages), "an outage is told once: {outages} times");
+    assert!((OUTAGES..=OUTAGES + 1).contains(&outages), "each outage is told once: {outages} times");
 }
 
 #[tokio::test(flavor = "multi_thread")]

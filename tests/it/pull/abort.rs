@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gristmill::job::{Due, JobId};
 use gristmill::store::JobState;
 use gristmill_tests::http_client::HttpClient;
-use gristmill_tests::test_runner::TestRunner;
+use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -112,18 +112,26 @@ async fn no_job_is_lost_to_workers_that_leave_at_any_moment(runner: TestRunner) 
 }
 
 async fn a_server_that_ends_answers_waiting_requests(mut runner: TestRunner) {
-    let client = runner.client();
-    let mut waiting = begun_claim(&client, 1000).await;
-    // One that came later was served: so the first one is waiting, or is about to.
-    assert!(claim(&client, "print", json!({ "wait_ms": 50 })).await.is_empty());
-    let begun = Instant::now();
-    runner.shutdown().await;
-    // What has begun has two seconds. On a machine that stood still for so long it may have been cut off.
-    let in_time = begun.elapsed() < Duration::from_secs(2);
-    let mut answer = String::new();
-    let read = waiting.read_to_string(&mut answer).await;
-    let whole = answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(r#"{"claims":[]}"#);
-    assert!(!in_time || read.is_ok() && whole, "{read:?} {answer}");
+    let on = if runner.redis.is_some() { On::Redis } else { On::Memory };
+    // What has begun has two seconds. On a machine that stands still for so long it may be cut off: then once more.
+    until("a server to end in time", SOON, async || {
+        let client = runner.client();
+        let mut waiting = begun_claim(&client, 1000).await;
+        // One that came later was served: so the first one is waiting, or is about to.
+        assert!(claim(&client, "print", json!({ "wait_ms": 50 })).await.is_empty());
+        let begun = Instant::now();
+        runner.shutdown().await;
+        if begun.elapsed() >= Duration::from_secs(2) {
+            runner = super::runner(on).await;
+            return None;
+        }
+        let mut answer = String::new();
+        let read = waiting.read_to_string(&mut answer).await;
+        let whole = answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(r#"{"claims":[]}"#);
+        assert!(read.is_ok() && whole, "{read:?} {answer}");
+        Some(())
+    })
+    .await;
     let pushed = runner.push_job(plain("print", b"x"), Due::Now).await;
     assert_eq!(state(&runner, &pushed).await, Some(JobState::Ready));
 }
