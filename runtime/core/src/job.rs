@@ -166,6 +166,9 @@ struct StoredPayload {
 
 json_and_stored!(Payload, JsonPayload, StoredPayload);
 
+/// Bytes that each pair of metadata counts at least, so that a million empty pairs are not free.
+const PAIR_BYTES: usize = 4;
+
 /// What a producer says about a job. It never changes once pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -212,6 +215,15 @@ impl JobSpec {
             ttl: None,
             keep_result: None,
         }
+    }
+
+    /// What the job's metadata and its other texts count against the limit of
+    /// [`HEADER_BYTES`](crate::admission::HEADER_BYTES).
+    pub fn header_bytes(&self) -> u64 {
+        let unique = self.unique.as_ref().map_or(0, |unique| unique.value.len());
+        let texts = [&self.key, &self.body.content_type].into_iter().flatten().map(String::len).sum::<usize>();
+        let pairs = self.metadata.iter().map(|(name, value)| (name.len() + value.len()).max(PAIR_BYTES)).sum::<usize>();
+        (unique + texts + pairs) as u64
     }
 }
 

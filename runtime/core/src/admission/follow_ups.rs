@@ -1,6 +1,6 @@
 //! The follow-ups of one attempt, and their rules: the same for components, native handlers and pull workers.
 
-use super::{Refused, Targets, header_bytes};
+use super::{Refused, Targets};
 use crate::job::{Name, NewJob, TopicId};
 use crate::topic::Grants;
 
@@ -58,7 +58,7 @@ impl FollowUps {
         if self.jobs.len() as u64 >= u64::from(of.count) {
             return Err(NoFollowUp::TooMany(of.count));
         }
-        let bytes = self.bytes + job.spec.body.data.len() as u64 + header_bytes(&job.spec);
+        let bytes = self.bytes + job.spec.body.data.len() as u64 + job.spec.header_bytes();
         if !self.jobs.is_empty() && bytes > FOLLOW_UPS_BYTES {
             return Err(NoFollowUp::TooLarge);
         }

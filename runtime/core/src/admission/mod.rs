@@ -19,9 +19,6 @@ pub const BODY_BYTES: u64 = 64 << 20;
 /// Bytes of a job's metadata, key, unique value and media type together.
 pub const HEADER_BYTES: u64 = 64 << 10;
 
-/// Bytes that each pair of metadata counts at least, so that a million empty pairs are not free.
-const PAIR_BYTES: usize = 4;
-
 /// Tries in all that a job may ask for.
 pub const ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 
@@ -146,16 +143,8 @@ impl Rules {
     }
 }
 
-/// What the job's metadata, key, unique value and media type count against [`HEADER_BYTES`].
-pub fn header_bytes(spec: &JobSpec) -> u64 {
-    let unique = spec.unique.as_ref().map_or(0, |unique| unique.value.len());
-    let texts = [&spec.key, &spec.body.content_type].into_iter().flatten().map(String::len).sum::<usize>();
-    let pairs = spec.metadata.iter().map(|(name, value)| (name.len() + value.len()).max(PAIR_BYTES)).sum::<usize>();
-    (unique + texts + pairs) as u64
-}
-
 fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
-    let bytes = header_bytes(spec);
+    let bytes = spec.header_bytes();
     if bytes > HEADER_BYTES { Err(Refused::Headers { bytes }) } else { Ok(()) }
 }
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION: i32 = 0x476d_696c;
 
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
-/// continued.
+/// continued. A step of one statement needs no file.
 const STEPS: &[&str] = &[
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
