@@ -1,5 +1,6 @@
 //! What is nobody's fault: lost replies, processes that stand still, a store that dies in mid-load.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
@@ -7,7 +8,7 @@ use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{ClaimFrom, JobState, Settled, Settlement};
 use gristmill_tests::guests;
-use gristmill_tests::process::Process;
+use gristmill_tests::process::{Process, command};
 use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::FREE_PORT;
 use gristmill_tests::test_runner::{TestRunner, drop_in, spec, tenant, with_clock};
@@ -217,4 +218,20 @@ async fn a_user_who_may_not_publish_is_refused_at_the_connection_and_loses_no_jo
     assert_eq!(settled, vec![Settled::Done; 10]);
     let counts = store.counts(&tenant()).await.unwrap();
     assert_eq!((counts[0].ready, counts[0].delayed, counts[0].running), (10, 1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_not_read_stops_no_job_and_no_shutdown() {
+    let redis = Redis::start().await;
+    let (store, folder) = rig(&redis, "[topics.puppet]\n").await;
+    // More than a pipe and the lines that wait in memory can hold.
+    let body = Script::new([Step::LogFlood { lines: 500, bytes: 100 }, Step::End(End::Complete)]).to_json();
+    let job = || NewJob { spec: spec("puppet", &body), due: Due::Now };
+    store.push(&(0..50).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
+    let mut command = command(&folder.path().join("gristmill.toml"));
+    let mut process = command.arg("run").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("all to be done", SOON, async || (total(&store, "puppet", "acked").await == 50).then_some(())).await;
+    rustix::process::kill_process(rustix::process::Pid::from_child(&process), Signal::TERM).unwrap();
+    let ended = until("the process to end", SOON, async || process.try_wait().unwrap()).await;
+    assert!(ended.success(), "{ended}");
 }

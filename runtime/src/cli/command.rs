@@ -75,7 +75,7 @@ fn help() -> ExitCode {
 }
 
 fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
-    logging::begin(global, command.usual_log())?;
+    let _written_to_the_end = logging::begin(global, command.usual_log())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
     let exit = runtime.block_on(dispatch(global, command));

@@ -1,9 +1,14 @@
 //! Log lines on standard error.
+//!
+//! A thread of their own writes them. While nothing reads standard error, lines are dropped and counted: no job and no shutdown waits.
 
 use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use tracing::field::Field;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
@@ -11,14 +16,17 @@ use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 use super::global::{Global, LogFormat};
 use super::screen;
 
+/// Lines that wait to be written. A guest's line has up to some KiB.
+const WAITING_LINES: usize = 4096;
 /// What the lines of one event after the first begin with.
 const INDENT: &str = "\n    ";
 
-/// Begins to log. `usual` is the filter that holds if no option sets another.
+/// Begins to log. `usual` is the filter that holds if no option sets another. When the guard is dropped, what waits is written,
+/// if that takes no longer than a second.
 ///
 /// # Errors
 /// The filter makes no sense.
-pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<()> {
+pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard> {
     let directives = match (&global.log, global.quiet, global.verbose) {
         (Some(filter), _, _) => filter.as_str(),
         (None, true, _) => "error",
@@ -28,18 +36,49 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<()> {
     };
     let filter = EnvFilter::try_new(directives)
         .map_err(|error| super::exit::Usage(format!("`{directives}` is no filter for log lines: {error}")))?;
+    let errors = Errors { to: io::stderr(), dropped: Arc::default(), noted: 0 };
+    let dropped = Arc::clone(&errors.dropped);
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(errors);
+    let _ = dropped.set(writer.error_counter());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
         // They would go to standard error, too: if that is closed, a panic would follow.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(screen::note_has_colour());
     let begun = match global.log_format {
         LogFormat::Text => lines.fmt_fields(format::debug_fn(field_in_words).delimited(" ")).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    begun.map_err(|error| anyhow::anyhow!(error)).context("failed to begin logging")
+    begun.map_err(|error| anyhow::anyhow!(error)).context("failed to begin logging")?;
+    Ok(guard)
+}
+
+/// Standard error, which says how many lines were dropped since it last took one.
+struct Errors<W> {
+    to: W,
+    dropped: Arc<OnceLock<ErrorCounter>>,
+    noted: usize,
+}
+
+impl<W: Write> Write for Errors<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
+        if dropped > self.noted {
+            writeln!(
+                self.to,
+                "{} log lines are missing here: standard error was not read in time",
+                dropped - self.noted
+            )?;
+            self.noted = dropped;
+        }
+        self.to.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// Writes one field of an event. Much of it is a stranger's: a guest's message, the file name of a component.
@@ -66,6 +105,38 @@ fn tame(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dropped_lines_are_counted_where_they_are_missing() {
+        let dropped = Arc::<OnceLock<ErrorCounter>>::default();
+        let (waits, _guard) = NonBlockingBuilder::default().buffered_lines_limit(1).finish(Stuck);
+        assert!(dropped.set(waits.error_counter()).is_ok());
+        let mut log = Errors { to: Vec::new(), dropped, noted: 0 };
+        log.write_all(b"first\n").unwrap();
+        while waits.error_counter().dropped_lines() == 0 {
+            waits.clone().write_all(b"lost\n").unwrap();
+        }
+        log.write_all(b"second\n").unwrap();
+        log.write_all(b"third\n").unwrap();
+        let log = String::from_utf8(log.to).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        assert_eq!((lines[0], &lines[2..]), ("first", &["second", "third"][..]));
+        assert!(lines[1].ends_with("log lines are missing here: standard error was not read in time"), "{log}");
+    }
+
+    /// What is never read.
+    struct Stuck;
+
+    impl Write for Stuck {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            std::thread::park();
+            Ok(0)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn a_strangers_text_cannot_pass_for_another_event() {
