@@ -3,9 +3,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// What a component imports and a topic must grant before it runs there. All other imports are harmless: they are linked
 /// to an empty world, whatever a toolchain imports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Capability {
     Clock,
     Random,

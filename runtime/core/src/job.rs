@@ -5,9 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::json::{self, json_and_stored, object};
+use crate::json::{self, json_and_stored, object, schema};
 use crate::outcome::Reason;
 use crate::time::Timestamp;
 
@@ -53,6 +54,8 @@ macro_rules! checked_text {
     )*};
 }
 
+schema!(named Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$" });
+schema!(named JobId: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" });
 text!(Name, JobId, WorkerId);
 checked_text!(Name or BadName, JobId or BadJobId);
 
@@ -88,7 +91,8 @@ impl fmt::Debug for Name {
 }
 
 /// A topic of a tenant. Shown as `topic` for the default tenant, else as `tenant/topic`, and parsed alike.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct TopicId {
     pub tenant: Name,
     pub topic: Name,
@@ -141,8 +145,10 @@ impl FromStr for JobId {
 }
 
 /// Bytes and the format they are in. Opaque to the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Payload {
+    #[schemars(rename = "base64", with = "json::Base64")]
     pub data: Vec<u8>,
     /// A media type such as `application/json`; none means opaque octets.
     pub content_type: Option<String>,
@@ -151,7 +157,7 @@ pub struct Payload {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Payload", deny_unknown_fields)]
 struct JsonPayload {
-    #[serde(rename = "base64", with = "json::base64")]
+    #[serde(rename = "base64", with = "json::Base64")]
     data: Vec<u8>,
     content_type: Option<String>,
 }
@@ -170,7 +176,7 @@ json_and_stored!(Payload, JsonPayload, StoredPayload);
 const PAIR_BYTES: usize = 4;
 
 /// What a producer says about a job. It never changes once pushed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     pub id: JobId,
@@ -191,12 +197,13 @@ pub struct JobSpec {
     pub unique: Option<Unique>,
     /// Overrides the topic's attempts.
     #[serde(rename = "attempts_max")]
+    #[schemars(range(min = 1, max = 1000))]
     pub max_attempts: Option<u32>,
     /// How long after it became due the job may still start; then it is expired: counted and gone.
-    #[serde(rename = "ttl_ms", default, with = "json::optional_wait_ms")]
+    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
     pub ttl: Option<Duration>,
     /// Keep the job's result for this long, and notify clients that wait for it. Raises the topic's retention, never lowers it.
-    #[serde(rename = "keep_result_ms", default, with = "json::optional_wait_ms")]
+    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
     pub keep_result: Option<Duration>,
 }
 
@@ -240,6 +247,7 @@ impl JobSpec {
     Hash,
     Serialize,
     Deserialize,
+    JsonSchema,
     strum::Display,
     strum::EnumString,
     strum::IntoStaticStr,
@@ -277,13 +285,13 @@ impl Priority {
 }
 
 /// A value that only one job of a topic may hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unique {
     pub value: String,
-    /// None: held from push until the job is done, dead, expired or cancelled. Else: held for this long from push on,
-    /// whatever becomes of the job meanwhile.
-    #[serde(rename = "window_ms", default, with = "json::optional_wait_ms")]
+    /// How long the value is held from the push on, whatever becomes of the job meanwhile. Without it, the value is held until
+    /// the job is done, dead, expired or cancelled.
+    #[serde(rename = "window_ms", default, with = "json::OptionalWaitMs")]
     pub window: Option<Duration>,
 }
 
@@ -295,19 +303,19 @@ impl Unique {
 }
 
 /// When a job becomes due, by the store's clock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
     #[default]
     Now,
-    #[serde(rename = "after_ms", with = "json::wait_ms")]
+    #[serde(rename = "after_ms", with = "json::WaitMs")]
     After(Duration),
     #[serde(rename = "at_ms")]
     At(Timestamp),
 }
 
 /// A job on its way into the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewJob {
     pub spec: JobSpec,
@@ -316,7 +324,7 @@ pub struct NewJob {
 }
 
 /// A job as the store holds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     pub spec: JobSpec,
     #[serde(rename = "enqueued_at_ms")]

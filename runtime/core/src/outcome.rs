@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
@@ -77,7 +78,7 @@ pub enum LimitName {
 }
 
 /// What a handler says about its own failure.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureDetail {
     /// Stable and machine-readable, such as `upstream-timeout`.
     pub code: String,
@@ -97,6 +98,7 @@ pub struct FailureDetail {
     Hash,
     Serialize,
     Deserialize,
+    JsonSchema,
     strum::Display,
     IntoStaticStr,
     VariantArray,
@@ -125,10 +127,11 @@ impl Reason {
 }
 
 /// A failed attempt as it is stored with the job. Only the last one is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 pub struct Failure {
     pub reason: Reason,
     /// The handler's own words, or ours where the handler could not speak.
+    #[schemars(flatten)]
     pub detail: FailureDetail,
     /// The guest's call stack, innermost first, if it trapped.
     pub backtrace: Option<String>,
@@ -208,7 +211,7 @@ impl Verdict {
 }
 
 /// What the store answered to a settlement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, strum::Display, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Settled {

@@ -5,12 +5,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::schema;
+
 /// Milliseconds since the Unix epoch.
 ///
 /// Wherever a job's place depends on it, it comes from the store's clock, never from this host's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);
+
+schema!(inline Timestamp: {
+    "type": "integer",
+    "format": "int64",
+    "minimum": 0,
+    "description": "Milliseconds since the Unix epoch.",
+});
 
 impl Timestamp {
     pub const fn from_millis(millis: u64) -> Self {

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::job::Name;
+use crate::json::schema;
 use crate::time::Timestamp;
 
 /// How many tokens a tenant may have, and how many may be for all tenants.
@@ -32,7 +34,7 @@ pub const DESCRIPTION_BYTES: usize = 1024;
 const MARK: &str = "gm_";
 
 /// What a client may do in a tenant, or in all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Push jobs.
@@ -59,6 +61,13 @@ pub struct TokenHash([u8; 32]);
 #[serde(try_from = "String", into = "String")]
 pub struct TokenId(Arc<str>);
 
+schema!(inline TokenHash: { "type": "string", "pattern": "^[0-9a-f]{64}$" });
+schema!(named TokenId: {
+    "type": "string",
+    "pattern": "^[0-9a-f]{16}$",
+    "description": "The first digits of the SHA-256 of the token's text.",
+});
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no token's id: it is 16 of 0-9 a-f, as `gristmill token list` shows them")]
 pub struct BadTokenId(pub String);
@@ -84,10 +93,10 @@ pub struct NewToken {
 }
 
 /// A token as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
     pub id: TokenId,
-    /// `None` for all tenants.
+    /// Left empty for all tenants.
     pub tenant: Option<Name>,
     pub scopes: BTreeSet<Scope>,
     pub description: String,
@@ -115,7 +124,7 @@ pub enum TokenRequirement {
 }
 
 /// How many requests may be made with a token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,7 +135,7 @@ pub struct TokenLimits {
 }
 
 /// Requests a second in the long run, and how many may come at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
     pub per_second: NonZero<u32>,
@@ -134,7 +143,7 @@ pub struct Rate {
 }
 
 /// lmstfy's limits: publishes and consumes in each interval; 0 is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
     pub read: u32,

@@ -1,5 +1,6 @@
 //! One thing that has happened, as a stream of events shows it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
@@ -8,7 +9,7 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// What has happened. The names, in kebab case, are stable; new ones may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, EnumString, IntoStaticStr, VariantNames)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, EnumString, IntoStaticStr, VariantNames, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum EventKind {
@@ -61,7 +62,7 @@ impl EventKind {
 }
 
 /// One event. It holds no body, no result, and nothing that a handler wrote.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Event {
     pub kind: EventKind,
     /// This host's clock.

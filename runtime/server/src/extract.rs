@@ -1,11 +1,16 @@
 //! Reads what a request brings. What does not fit is answered with a [`Problem`].
 
+use std::convert::Infallible;
+use std::marker::PhantomData;
+
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
+use schemars::JsonSchema;
 
-use crate::problem::Problem;
+use crate::openapi::{Argument, Operation};
+use crate::problem::{Code, Problem};
 use gristmill_core::json::object::Object;
 
 /// A part of the request's head.
@@ -36,5 +41,39 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let Json(Object(document)) = Json::from_request(request, state).await?;
         Ok(Self(document))
+    }
+}
+
+impl<T: JsonSchema> Argument for Head<Query<T>> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.in_query::<T>();
+        operation.fails(Code::BadRequest);
+    }
+}
+
+impl<T: JsonSchema> Argument for Document<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.document::<T>();
+        [Code::BadRequest, Code::TooLarge, Code::MediaType].into_iter().for_each(|code| operation.fails(code));
+    }
+}
+
+/// A request that the route reads itself, as `D` describes it.
+pub(super) struct RequestOf<D> {
+    pub(super) request: Request,
+    described: PhantomData<D>,
+}
+
+impl<D, S: Sync> FromRequest<S> for RequestOf<D> {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
+        Ok(Self { request, described: PhantomData })
+    }
+}
+
+impl<D: Argument> Argument for RequestOf<D> {
+    fn describe(operation: &mut Operation<'_>) {
+        D::describe(operation);
     }
 }

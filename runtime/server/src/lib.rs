@@ -33,6 +33,7 @@ mod lmstfy;
 #[cfg(not(feature = "lmstfy"))]
 #[path = "without_lmstfy.rs"]
 mod lmstfy;
+mod openapi;
 mod problem;
 #[cfg(feature = "pull")]
 mod pull;
@@ -49,9 +50,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use auth::allowed::Requirement;
 pub use client::RemoteStore;
 pub use limits::HttpLimits;
-pub use routes::Route;
-pub use serve::{HttpServer, ListenError, OpenError, listen, routes};
+pub use openapi::{Requirement, Route};
+pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};

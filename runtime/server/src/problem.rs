@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gristmill_store::StoreError;
@@ -16,9 +17,11 @@ pub(crate) const COME_AGAIN: Duration = Duration::from_secs(1);
 /// The media type of a [`Problem`].
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// What went wrong. The type is `about:blank`, so the title is the status in words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What went wrong: RFC 9457. The type is `about:blank`, so the title is the status in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Problem {
+    /// Stable; new ones may come. docs/http-api.md lists them.
+    #[schemars(with = "String")]
     pub(super) code: Code,
     pub(super) status: u16,
     pub(super) title: String,
@@ -33,7 +36,7 @@ pub(super) struct Problem {
 }
 
 /// The codes are stable; new ones may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Code {
     BadRequest,
@@ -94,7 +97,7 @@ pub(super) enum Code {
 }
 
 impl Code {
-    const fn status(self) -> StatusCode {
+    pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,

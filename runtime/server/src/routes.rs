@@ -1,62 +1,90 @@
-//! The routes of the API, each with what it asks of a token.
+//! The routes of the API, each with what it asks of a token and with its words in the OpenAPI document.
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, on};
 
-use crate::auth::allowed::{Requirement, StatesRequirement};
+use crate::openapi::{Docs, Endpoint, Route};
+use crate::problem::Code;
 use crate::state::AppState;
-
-/// One method of one path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    pub method: Method,
-    /// With names in braces, such as `/v1/tenants/{tenant}/topics`.
-    pub path: String,
-    pub requires: Requirement,
-}
 
 /// A router that takes only handlers that state what they ask of a token, and knows its routes.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
+    tag: &'static str,
     router: Router<AppState>,
     routes: Vec<Route>,
 }
 
+macro_rules! methods {
+    ($($name:ident $method:ident)*) => {$(
+        /// Adds a route, with its summary.
+        pub(crate) fn $name<T: 'static, H: Endpoint<T, AppState>>(
+            self,
+            path: &str,
+            handler: H,
+            summary: &'static str,
+        ) -> Self {
+            self.add(Method::$method, MethodFilter::$method, path, handler, summary)
+        }
+    )*};
+}
+
 impl Routes {
-    pub(crate) fn new() -> Self {
-        Self::default()
+    /// Routes of one kind; the document lists the kinds.
+    pub(crate) fn of(tag: &'static str) -> Self {
+        Self { tag, ..Self::default() }
     }
 
-    pub(crate) fn get<H: Handler<T, AppState>, T: StatesRequirement + 'static>(self, path: &str, handler: H) -> Self {
-        self.add(Method::GET, MethodFilter::GET, path, handler)
-    }
+    methods!(get GET post POST put PUT delete DELETE);
 
-    pub(crate) fn post<H: Handler<T, AppState>, T: StatesRequirement + 'static>(self, path: &str, handler: H) -> Self {
-        self.add(Method::POST, MethodFilter::POST, path, handler)
-    }
-
-    pub(crate) fn put<H: Handler<T, AppState>, T: StatesRequirement + 'static>(self, path: &str, handler: H) -> Self {
-        self.add(Method::PUT, MethodFilter::PUT, path, handler)
-    }
-
-    pub(crate) fn delete<H: Handler<T, AppState>, T: StatesRequirement + 'static>(
-        self,
+    fn add<T: 'static, H: Endpoint<T, AppState>>(
+        mut self,
+        method: Method,
+        filter: MethodFilter,
         path: &str,
         handler: H,
+        summary: &'static str,
     ) -> Self {
-        self.add(Method::DELETE, MethodFilter::DELETE, path, handler)
+        self.router = self.router.route(path, on(filter, handler));
+        let docs = Docs {
+            tag: self.tag,
+            summary,
+            description: None,
+            answer: None,
+            headers: Vec::new(),
+            problems: Vec::new(),
+            describe: H::describe,
+        };
+        self.routes.push(Route { method, path: path.to_owned(), requires: H::REQUIREMENT, docs });
+        self
     }
 
-    fn add<H, T>(mut self, method: Method, filter: MethodFilter, path: &str, handler: H) -> Self
-    where
-        H: Handler<T, AppState>,
-        T: StatesRequirement + 'static,
-    {
-        self.router = self.router.route(path, on(filter, handler));
-        self.routes.push(Route { method, path: path.to_owned(), requires: T::REQUIREMENT });
+    /// Says more about the route that was added last.
+    pub(crate) fn description(self, text: &'static str) -> Self {
+        self.documented(|docs| docs.description = Some(text))
+    }
+
+    /// Describes the answer of the route that was added last, where its type does not.
+    pub(crate) fn answer(self, text: &'static str) -> Self {
+        self.documented(|docs| docs.answer = Some(text))
+    }
+
+    /// Describes a header of that answer.
+    pub(crate) fn header(self, name: &'static str, text: &'static str) -> Self {
+        self.documented(|docs| docs.headers.push((name, text)))
+    }
+
+    /// Names problems of that route, besides those that follow from its arguments.
+    pub(crate) fn problems(self, codes: &[Code]) -> Self {
+        self.documented(|docs| docs.problems.extend_from_slice(codes))
+    }
+
+    fn documented(mut self, change: impl FnOnce(&mut Docs)) -> Self {
+        if let Some(route) = self.routes.last_mut() {
+            change(&mut route.docs);
+        }
         self
     }
 
@@ -80,7 +108,8 @@ impl Routes {
     /// The same routes below a path.
     pub(crate) fn nested(self, below: &str) -> Self {
         let full = |route: Route| Route { path: format!("{below}{}", route.path.trim_end_matches('/')), ..route };
-        Self { router: Router::new().nest(below, self.router), routes: self.routes.into_iter().map(full).collect() }
+        let routes = self.routes.into_iter().map(full).collect();
+        Self { tag: self.tag, router: Router::new().nest(below, self.router), routes }
     }
 
     pub(crate) fn into_parts(self) -> (Router<AppState>, Vec<Route>) {

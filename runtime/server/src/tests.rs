@@ -396,3 +396,17 @@ async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
         (listen(Listen::Usual).await.unwrap().unwrap(), listen(Listen::Usual).await.unwrap().unwrap());
     assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
 }
+
+/// Of every route there can be. Written anew by `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`.
+#[cfg(feature = "pull")]
+#[test]
+fn the_openapi_document_is_what_the_routes_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let made = serde_json::to_string_pretty(&crate::openapi().unwrap()).unwrap() + "\n";
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::write(path, &made).unwrap();
+    }
+    let differs =
+        "docs/openapi.json differs from the routes: run `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`";
+    assert!(std::fs::read_to_string(path).unwrap() == made, "{differs}");
+}

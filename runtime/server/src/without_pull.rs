@@ -7,9 +7,9 @@ use crate::routes::Routes;
 pub(super) const LONGEST_WAIT: Duration = Duration::ZERO;
 
 pub(super) fn routes() -> Routes {
-    Routes::new()
+    Routes::default()
 }
 
 pub(super) fn waiting_routes() -> Routes {
-    Routes::new()
+    Routes::default()
 }

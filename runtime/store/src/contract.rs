@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -167,8 +168,8 @@ pub struct DeadLimits {
     pub retention: Duration,
 }
 
-/// What [`Push::push`] did with a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a push did with a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", content = "of", rename_all = "kebab-case")]
 pub enum Pushed {
     /// Stored.
@@ -299,7 +300,7 @@ pub struct PendingWork {
 }
 
 /// A wake-up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "signal", rename_all = "kebab-case")]
 pub enum Signal {
     /// The topic was empty and has ready jobs now.
@@ -307,7 +308,7 @@ pub enum Signal {
     /// A job of the tenant is due earlier than any before: after this wait.
     Due {
         tenant: Name,
-        #[serde(rename = "in_ms", with = "json::wait_ms")]
+        #[serde(rename = "in_ms", with = "json::WaitMs")]
         wait: Duration,
     },
     /// The job is over or dead. Only for jobs pushed with `keep_result`.

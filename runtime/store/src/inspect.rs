@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
@@ -104,8 +105,8 @@ pub(super) async fn probe<S: Query + ?Sized>(store: &S) -> Result<(), StoreError
     store.job(&tenant, &id).await.map(drop)
 }
 
-/// What [`Control::cancel`] did with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a cancellation did with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cancelled {
     /// It waited, and is gone.
@@ -118,7 +119,7 @@ pub enum Cancelled {
 }
 
 /// How many jobs of a topic are where, and what became of the rest since the store began counting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicCounts {
     #[serde(flatten)]
     pub topic: TopicId,
@@ -127,10 +128,10 @@ pub struct TopicCounts {
     pub running: u64,
     pub dead: u64,
     /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
-    /// earliest. None: nothing is ready.
+    /// earliest. `None` if no job is ready.
     #[serde(rename = "oldest_ready_ms")]
     pub oldest_ready: Option<Timestamp>,
-    /// Nothing is handed out; see [`Control::set_paused`].
+    /// No job of it is handed out.
     pub paused: bool,
     /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
     /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.
@@ -158,7 +159,7 @@ impl TopicCounts {
 }
 
 /// Where a job is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum JobState {
     Ready,
@@ -183,12 +184,13 @@ pub enum JobState {
     Finished,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A job, where it is, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     pub id: JobId,
     #[serde(flatten)]
     pub state: JobState,
-    /// None once the job is finished.
+    /// `None` once the job is finished.
     pub job: Option<Job>,
     /// Attempts made so far.
     pub attempts: u32,
@@ -198,7 +200,7 @@ pub struct JobView {
 }
 
 /// What became of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "JsonResult", into = "JsonResult")]
 pub enum ResultView {
     Complete(Option<Payload>),
@@ -208,7 +210,7 @@ pub enum ResultView {
 }
 
 /// A [`ResultView`] in JSON.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 enum JsonResult {
     Complete { output: Option<Payload> },
@@ -217,7 +219,7 @@ enum JsonResult {
     Cancelled,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadJob {
     pub job: Job,
     #[serde(rename = "since_ms")]

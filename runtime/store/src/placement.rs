@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
@@ -90,7 +91,7 @@ mod tests {
 }
 
 /// Where a tenant is placed, and what is left elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantPlacement {
     pub tenant: Name,
     /// The store that takes new jobs.

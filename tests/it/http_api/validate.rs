@@ -29,10 +29,17 @@ pub(super) fn mistakes(document: &Value, schema: &Value, value: &Value, place: &
             at(format!("{value} is beyond the {name} {bound}"));
         }
     }
+    let fitting =
+        |options: &[Value]| options.iter().filter(|it| mistakes(document, it, value, place).is_empty()).count();
     if let Some(options) = schema["anyOf"].as_array()
-        && !options.iter().any(|option| mistakes(document, option, value, place).is_empty())
+        && fitting(options) == 0
     {
         at(format!("{value} fits none of {}", schema["anyOf"]));
+    }
+    if let Some(options) = schema["oneOf"].as_array()
+        && fitting(options) != 1
+    {
+        at(format!("{value} fits none of {}, or several", schema["oneOf"]));
     }
     wrong.extend(inside(document, schema, value, place));
     wrong

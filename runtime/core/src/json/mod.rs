@@ -2,10 +2,37 @@
 //! milliseconds, and their names end in `_ms`. Unknown fields of a request are refused, so that a misspelt one does not go
 //! unnoticed.
 
-pub mod base64;
+mod base64;
 pub mod object;
-pub mod optional_wait_ms;
-pub mod wait_ms;
+mod wait;
+
+pub use base64::Base64;
+pub use wait::{OptionalWaitMs, WaitMs};
+
+/// States the JSON schema of a type: `inline` where the type is used, or `named`, as a component of the OpenAPI document.
+macro_rules! schema {
+    (inline $type:ident: $json:tt) => {
+        $crate::json::schema!(true, $type, $json);
+    };
+    (named $type:ident: $json:tt) => {
+        $crate::json::schema!(false, $type, $json);
+    };
+    ($is_inline:literal, $type:ident, $json:tt) => {
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                $is_inline
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($json)
+            }
+        }
+    };
+}
 
 /// Gives a type two serialised forms: one in JSON, and the one that stores keep in MessagePack.
 macro_rules! json_and_stored {
@@ -32,4 +59,4 @@ macro_rules! json_and_stored {
     };
 }
 
-pub(crate) use json_and_stored;
+pub(crate) use {json_and_stored, schema};

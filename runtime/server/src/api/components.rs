@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, State};
 use axum::http::StatusCode;
+use serde_json::json;
 
 use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
+use crate::extract::RequestOf;
+use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -21,17 +24,35 @@ use gristmill_runner::handlers::{HandlerRegistry, UploadError};
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
 
+const UPLOAD: &str = "The component passes the checks of a file that is dropped into the handlers folder, is written there, \
+    and serves when the answer comes. What fails a check changes nothing.";
+
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .put("/tenants/{tenant}/topics/{topic}/handler", upload)
-        .delete("/tenants/{tenant}/topics/{topic}/handler", remove)
+    let path = "/tenants/{tenant}/topics/{topic}/handler";
+    Routes::of("topics")
+        .put(path, upload, "Bring a topic's component")
+        .description(UPLOAD)
+        .problems(&[Code::TopicUnknown, Code::HandlerRefused, Code::Busy, Code::Starting, Code::Timeout])
+        .delete(path, remove, "Remove a topic's component")
+        .answer("The topic's jobs wait.")
+        .problems(&[Code::TopicUnknown, Code::HandlerUnknown, Code::Busy, Code::Starting, Code::Timeout])
         .body_bytes(PUSH_BYTES)
+}
+
+/// A body that is a component.
+struct Component;
+
+impl Argument for Component {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.body("application/wasm", json!({ "type": "string", "format": "binary" }));
+        operation.fails(Code::TooLarge);
+    }
 }
 
 async fn upload(
     Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
-    request: Request,
+    RequestOf { request, .. }: RequestOf<Component>,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     let registry = state.registry()?;
     let topic = owned(&identity, &registry, &topic)?;

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Response};
 
 use crate::api::jobs::within_batch;
 use crate::api::list::cursor;
@@ -11,7 +10,7 @@ use crate::extract::{Document, Head};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
-use crate::wire::dead::{Chosen, Done, Filter};
+use crate::wire::dead::{Chosen, Done, Filter, Intervened};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_store::{Cursor, DeadJob, StateFilter};
@@ -26,10 +25,11 @@ const PAGE_BYTES: usize = 16 << 20;
 const MOST_SKIPPED: usize = 1_000_000_000;
 
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .get("/tenants/{tenant}/topics/{topic}/dead", list)
-        .post("/tenants/{tenant}/topics/{topic}/dead/respawn", respawn)
-        .post("/tenants/{tenant}/topics/{topic}/dead/delete", delete)
+    let path = "/tenants/{tenant}/topics/{topic}/dead";
+    Routes::of("dead")
+        .get(path, list, "List dead jobs, the latest first")
+        .post(&format!("{path}/respawn"), respawn, "Make dead jobs ready again, by id or by filter")
+        .post(&format!("{path}/delete"), delete, "Delete dead jobs, by id or by filter")
 }
 
 async fn list(
@@ -60,7 +60,7 @@ async fn respawn(
     Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
-) -> Result<Response, Problem> {
+) -> Result<Json<Intervened>, Problem> {
     intervene(&state, &topic, chosen, DeadAction::Respawn).await
 }
 
@@ -68,7 +68,7 @@ async fn delete(
     Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
-) -> Result<Response, Problem> {
+) -> Result<Json<Intervened>, Problem> {
     intervene(&state, &topic, chosen, DeadAction::Delete).await
 }
 
@@ -87,17 +87,22 @@ impl DeadAction {
     }
 }
 
-async fn intervene(state: &AppState, topic: &TopicId, chosen: Chosen, action: DeadAction) -> Result<Response, Problem> {
+async fn intervene(
+    state: &AppState,
+    topic: &TopicId,
+    chosen: Chosen,
+    action: DeadAction,
+) -> Result<Json<Intervened>, Problem> {
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
         within_batch(ids.len())?;
         let were_dead = action.is_done(state, topic, &ids).await?;
-        return Ok(Json(wire::WereDead { were_dead }).into_response());
+        return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
     let filter = chosen.filter.unwrap_or_default();
     let done = by_filter(state, topic, &filter, chosen.limit.unwrap_or(BATCH), after, action).await?;
-    Ok(Json(done).into_response())
+    Ok(Json(Intervened::ByFilter(done)))
 }
 
 /// The latest first. No page is larger than what may still be done, so that each job that is looked at and fits is done.

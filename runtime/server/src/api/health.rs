@@ -14,7 +14,11 @@ use crate::state::AppState;
 const STORE_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/healthz", async |_: Public| "ok\n").get("/readyz", ready)
+    Routes::of("health")
+        .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
+        .get("/readyz", ready, "Whether it runs jobs and its store answers")
+        .answer("It does. Of several stores, those that do not answer are named, a line each.")
+        .problems(&[Code::Starting, Code::Ending, Code::StoreAway])
 }
 
 /// Ready while any part of the store answers; those that do not are named.

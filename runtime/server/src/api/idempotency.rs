@@ -7,8 +7,10 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use gristmill_core::job::{JobId, NewJob, TopicId, Unique};
 use gristmill_store::Pushed;
@@ -27,6 +29,15 @@ const REQUEST_DIGITS: usize = 16;
 pub(crate) struct Idempotency {
     key: String,
     request: String,
+}
+
+impl Argument for Idempotency {
+    fn describe(operation: &mut Operation<'_>) {
+        let description = "The same key with the same request within 24 hours is answered as the first time and stores \
+            nothing; with another request it is refused (`idempotency-key-reused`). Not together with `id` or `unique`.";
+        let schema = json!({ "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" });
+        operation.in_header("Idempotency-Key", description, schema);
+    }
 }
 
 impl Idempotency {

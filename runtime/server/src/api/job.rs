@@ -3,11 +3,12 @@
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use tokio::time::Instant;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
+use crate::openapi::{Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -18,8 +19,20 @@ use crate::wire::push::Waiting;
 use gristmill_core::job::{JobId, Name};
 use gristmill_store::{Cancelled, JobState, JobView};
 
+const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
+    seen, until it is over.";
+
+/// A job, or each of its states.
+type Looked = Described<(Json<JobView>, EventStream<JobView>)>;
+
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/tenants/{tenant}/jobs/{id}", look).delete("/tenants/{tenant}/jobs/{id}", cancel)
+    let path = "/tenants/{tenant}/jobs/{id}";
+    Routes::of("jobs")
+        .get(path, look, "Look at a job, wait for its end, or follow it")
+        .answer(LOOK)
+        .problems(&[Code::JobUnknown, Code::Busy])
+        .delete(path, cancel, "Cancel a job")
+        .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
 }
 
 async fn look(
@@ -27,23 +40,23 @@ async fn look(
     State(state): State<AppState>,
     Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Looked, Problem> {
     let unknown = unknown(&tenant, &id);
     let patience = wait_ms.patience();
     let follow = wants_events(&headers);
     if !follow && patience.is_none() {
         let look = async { state.store.job(&tenant, &id).await?.ok_or(unknown) };
-        return Ok(Json(state.request_limiter.within(look).await?).into_response());
+        return Ok(Json(state.request_limiter.within(look).await?).into_response().into());
     }
     let mut watch = Watch::begin(&state, tenant, id).await?;
     if follow {
         let view = watch.look().await?.ok_or(unknown)?;
         let (events, answer) = sse::stream();
         tokio::spawn(tell(watch, view, events, state));
-        return Ok(answer);
+        return Ok(answer.into());
     }
     let view = watch.end_within(patience.unwrap_or_default()).await?.ok_or(unknown)?;
-    Ok(Json(view).into_response())
+    Ok(Json(view).into_response().into())
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -16,15 +16,15 @@ use gristmill_core::job::Name;
 pub(crate) const PUSH_BYTES: usize = 96 << 20;
 
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .post("/jobs", push)
+    Routes::of("commands")
+        .post("/jobs", push, "Push jobs as the commands do")
+        .problems(&[Code::TopicUnknown, Code::TooManyJobs])
         .body_bytes(PUSH_BYTES)
-        .merge(Routes::new().post("/tenants/{tenant}/cancel", cancel))
+        .merge(Routes::of("jobs").post("/tenants/{tenant}/cancel", cancel, "Cancel many jobs"))
 }
 
 async fn push(
-    State(state): State<AppState>,
-    AllowedDocument(push, _): AllowedDocument<scope::Push, wire::Push>,
+    AllowedDocument { document: push, state, .. }: AllowedDocument<scope::Push, wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     within_batch(push.jobs.len())?;
     let Admitted { jobs, warnings } = state.admit(push.jobs, admission::listed).await?;

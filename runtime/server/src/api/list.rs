@@ -14,7 +14,7 @@ use gristmill_core::job::TopicId;
 use gristmill_store::{Cursor, StateFilter};
 
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/tenants/{tenant}/topics/{topic}/jobs", list)
+    Routes::of("jobs").get("/tenants/{tenant}/topics/{topic}/jobs", list, "List jobs of one state, page by page")
 }
 
 async fn list(

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 
 use crate::api::queue_depths::TENANTS;
 use crate::auth::allowed::{AllTenants, Allowed, scope};
+use crate::openapi::{Described, Exposed};
 use crate::routes::Routes;
 use crate::state::AppState;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
@@ -21,14 +22,18 @@ use gristmill_store::TopicCounts;
 
 /// Never waits for a place among other requests: a server is watched most when it is busy.
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/metrics", all)
+    Routes::of("metrics").get("/metrics", all, "Metrics of the whole server")
 }
 
 pub(crate) fn tenant_routes() -> Routes {
-    Routes::new().get("/tenants/{tenant}/metrics", of_tenant)
+    Routes::of("metrics").get("/tenants/{tenant}/metrics", of_tenant, "Metrics of one tenant")
 }
 
-async fn all(_: Allowed<scope::Read, AllTenants>, State(state): State<AppState>, headers: HeaderMap) -> Response {
+async fn all(
+    _: Allowed<scope::Read, AllTenants>,
+    State(state): State<AppState>,
+    headers: HeaderMap,
+) -> Described<Exposed> {
     let tenants = tenants(&state.metrics, state.registry().ok().as_deref());
     let (read, left_out) = tenants.split_at(TENANTS.min(tenants.len()));
     exposition(&state, &headers, read, Some(left_out.len()), None).await
@@ -38,7 +43,7 @@ async fn of_tenant(
     Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
     headers: HeaderMap,
-) -> Response {
+) -> Described<Exposed> {
     exposition(&state, &headers, std::slice::from_ref(&tenant), None, Some(&tenant)).await
 }
 
@@ -49,7 +54,7 @@ async fn exposition(
     tenants: &[Name],
     tenants_left_out: Option<usize>,
     tenant: Option<&Name>,
-) -> Response {
+) -> Described<Exposed> {
     let (metrics, registry) = (&state.metrics, state.registry().ok());
     let look = state.queue_depths.look(&*state.store, tenants).await;
     let format =
@@ -62,7 +67,7 @@ async fn exposition(
     exposition.write(HANDLER_METRICS, handlers(metrics, registry.as_deref(), tenant).iter());
     exposition.write(STORE_METRICS, std::iter::once(&StoreState { tenants_left_out, is_up: look.is_up }));
     exposition.write(DEPTH_METRICS, depths(metrics, &look.counts, tenant).iter());
-    ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response()
+    ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response().into()
 }
 
 /// The store as a whole.

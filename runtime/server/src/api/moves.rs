@@ -16,10 +16,16 @@ use gristmill_store::StoreError;
 use gristmill_store::{TenantPlacement, TenantPlacements};
 
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .get("/residences", residences)
-        .get("/tenants/{tenant}/residence", residence)
-        .post("/tenants/{tenant}/move", relocate)
+    Routes::of("tenants")
+        .get("/residences", residences, "List in which store each tenant lives")
+        .problems(&[Code::OneStore])
+        .get("/tenants/{tenant}/residence", residence, "Say in which store a tenant lives")
+        .problems(&[Code::OneStore])
+        .post("/tenants/{tenant}/move", relocate, "Move a tenant to another store")
+        .description(
+            "From now on pushes go to the new store, and the tenant's jobs follow. Does nothing if it lives there.",
+        )
+        .problems(&[Code::OneStore, Code::MoveRefused])
 }
 
 async fn residences(

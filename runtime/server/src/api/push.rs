@@ -6,7 +6,6 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::admission::{self, Admitted};
@@ -14,11 +13,13 @@ use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::{PUSH_BYTES, within_batch};
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::origin::media_type;
+use crate::extract::{Document, Head, RequestOf};
+use crate::openapi::AnyOf;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::watch::Watch;
-use crate::wire::push::{Accepted, AcceptedAll, Bulk, Job, Probe, Status, Waiting};
+use crate::wire::push::{Accepted, AcceptedAll, Answered, Bulk, Job, Probe, Status, Waiting};
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::json::object::Object;
 use gristmill_store::Pushed;
@@ -26,9 +27,23 @@ use gristmill_store::Pushed;
 /// How long what became of a job is kept for somebody who waited for it, beyond the wait.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
+const PUSH: &str = "With `Content-Type: application/json` the body is a document: one job, or many in `jobs`. With any other \
+    the request's bytes are the job's body, and its options are query parameters of the same names (`unique` is the value, \
+    `unique_window_ms` its window; no `metadata`).";
+
 pub(crate) fn routes() -> Routes {
-    Routes::new().post("/tenants/{tenant}/topics/{topic}/jobs", push).body_bytes(PUSH_BYTES)
+    Routes::of("jobs")
+        .post("/tenants/{tenant}/topics/{topic}/jobs", push, "Push one job, or up to 1000")
+        .description(PUSH)
+        .answer("One job is answered by an `Accepted`, many by an `AcceptedAll`. 200: nothing was stored, the jobs were there.")
+        .header("Location", "The job's path. For one job only.")
+        .header("Idempotency-Replayed", "`true`: answered as the first time, and nothing was stored.")
+        .problems(&[Code::TopicUnknown, Code::IdempotencyKeyReused, Code::TooManyJobs, Code::Busy])
+        .body_bytes(PUSH_BYTES)
 }
+
+/// What a request may bring.
+type Pushing = (Document<AnyOf<Job, Bulk>>, (Head<Query<Waiting>>, Idempotency));
 
 /// What a request wants to have pushed.
 struct Order {
@@ -52,8 +67,8 @@ struct Stored {
 async fn push(
     Allowed { over: topic, .. }: Allowed<scope::Push, TopicId>,
     State(state): State<AppState>,
-    request: Request,
-) -> Result<Response, Problem> {
+    RequestOf { request, .. }: RequestOf<Pushing>,
+) -> Result<(StatusCode, HeaderMap, Json<Answered>), Problem> {
     let stored = state.request_limiter.within(store(&state, &topic, request)).await?;
     let Stored { answers, warnings, alone, replayed, patience } = stored;
     let mut headers = HeaderMap::new();
@@ -63,7 +78,7 @@ async fn push(
     let stored = replayed || answers.iter().any(|answer| answer.status == Status::Stored);
     let status = if stored { StatusCode::CREATED } else { StatusCode::OK };
     if !alone {
-        return Ok((status, headers, Json(AcceptedAll { jobs: answers, warnings })).into_response());
+        return Ok((status, headers, Json(Answered::Many(AcceptedAll { jobs: answers, warnings }))));
     }
     let Some(mut answer) = answers.into_iter().next() else {
         return Err(Problem::new(Code::StoreRefused, "the store answered nothing to a push"));
@@ -75,7 +90,7 @@ async fn push(
         let mut watch = Watch::begin(&state, topic.tenant, answer.id.clone()).await?;
         answer.job = watch.end_within(patience).await?;
     }
-    Ok((status, headers, Json(answer)).into_response())
+    Ok((status, headers, Json(Answered::One(Box::new(answer)))))
 }
 
 async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<Stored, Problem> {

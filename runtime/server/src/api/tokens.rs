@@ -18,17 +18,30 @@ use gristmill_core::job::Name;
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
 use gristmill_store::{StoreError, TokenAdded};
 
+const ADD: &str = "A client gives a new token no more than its own token has: its scopes, no more requests, and, if it expires, \
+    no longer time.";
+const ADD_PROBLEMS: &[Code] = &[Code::TokenExists, Code::TooManyTokens];
+const LIMIT: &str = "These limits replace the ones before. What is left out is no limit.";
+
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .get("/tokens", list_all)
-        .post("/tokens", add_any)
-        .delete("/tokens", lift_requirement)
-        .delete("/tokens/{id}", revoke_any)
-        .put("/tokens/{id}/limits", limit_any)
-        .get("/tenants/{tenant}/tokens", list)
-        .post("/tenants/{tenant}/tokens", add)
-        .delete("/tenants/{tenant}/tokens/{id}", revoke)
-        .put("/tenants/{tenant}/tokens/{id}/limits", limit)
+    Routes::of("tokens")
+        .get("/tokens", list_all, "List all tokens")
+        .post("/tokens", add_any, "Make a token for one tenant or for all")
+        .description(ADD)
+        .problems(ADD_PROBLEMS)
+        .delete("/tokens", lift_requirement, "Need no token any more, once there is none")
+        .delete("/tokens/{id}", revoke_any, "Revoke a token")
+        .put("/tokens/{id}/limits", limit_any, "Limit a token")
+        .description(LIMIT)
+        .problems(&[Code::TokenUnknown])
+        .get("/tenants/{tenant}/tokens", list, "List a tenant's tokens")
+        .post("/tenants/{tenant}/tokens", add, "Make a token for a tenant")
+        .description(ADD)
+        .problems(ADD_PROBLEMS)
+        .delete("/tenants/{tenant}/tokens/{id}", revoke, "Revoke a token")
+        .put("/tenants/{tenant}/tokens/{id}/limits", limit, "Limit a token")
+        .description(LIMIT)
+        .problems(&[Code::TokenUnknown])
 }
 
 async fn list_all(

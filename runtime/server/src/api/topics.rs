@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use crate::wire::topic::{Idle, Topic, Topics};
+use crate::wire::topic::{Idle, IdleReason, Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::{Purged, TopicCounts};
@@ -19,14 +19,21 @@ use gristmill_store::{Purged, TopicCounts};
 /// The most jobs that one request removes, so that it ends in time.
 const PURGED_AT_ONCE: usize = 10_000;
 
+const PURGE: &str = "Forgets the totals of a topic and whether it is paused. A topic with running jobs is refused, and one \
+    with other jobs unless `jobs=true` removes them: waiting jobs are cancelled, dead ones deleted, at most 10,000 in one \
+    request. If `forgotten` is false there are more: send the request again.";
+
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .get("/tenants", tenants)
-        .get("/tenants/{tenant}/topics", topics)
-        .get("/tenants/{tenant}/topics/{topic}", topic)
-        .delete("/tenants/{tenant}/topics/{topic}", purge)
-        .post("/tenants/{tenant}/topics/{topic}/pause", pause)
-        .post("/tenants/{tenant}/topics/{topic}/resume", resume)
+    Routes::of("topics")
+        .get("/tenants", tenants, "List the tenants")
+        .get("/tenants/{tenant}/topics", topics, "List a tenant's topics")
+        .get("/tenants/{tenant}/topics/{topic}", topic, "Look at a topic")
+        .problems(&[Code::TopicUnknown])
+        .delete("/tenants/{tenant}/topics/{topic}", purge, "Forget a topic, and remove its jobs")
+        .description(PURGE)
+        .problems(&[Code::TopicUnknown, Code::TopicHasJobs])
+        .post("/tenants/{tenant}/topics/{topic}/pause", pause, "Pause a topic: none of its jobs is handed out")
+        .post("/tenants/{tenant}/topics/{topic}/resume", resume, "Resume a topic: its jobs are handed out again")
 }
 
 async fn tenants(
@@ -66,7 +73,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
         let entry = registry.as_ref().and_then(|registry| registry.get(&id));
         let idle = match &registry {
             Some(registry) => idle(&counts, entry.map(|entry| &**entry), registry),
-            None => Some(Idle::new("starting", "the handlers are being read")),
+            None => Some(Idle::new(IdleReason::Starting, "the handlers are being read")),
         };
         let rate = rates.remove(&id);
         let unknown = topics.admission().unknown(&id).is_some();
@@ -83,21 +90,21 @@ fn nothing_yet(id: &TopicId) -> TopicCounts {
 /// Why no further job of the topic is begun here; none if jobs are.
 fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRegistry) -> Option<Idle> {
     if counts.paused {
-        return Some(Idle::new("paused", "it is paused: resume it"));
+        return Some(Idle::new(IdleReason::Paused, "it is paused: resume it"));
     }
     let Some(entry) = entry else {
-        return Some(Idle::new("no-handler", "neither the manifest nor a component makes this a topic"));
+        return Some(Idle::new(IdleReason::NoHandler, "neither the manifest nor a component makes this a topic"));
     };
     let external = entry.topic.external;
     if let Some(idle) = no_handler(entry, registry).filter(|_| !external) {
         return Some(idle);
     }
     if counts.ready == 0 {
-        return (counts.running == 0).then(|| Idle::new("empty", "no job is ready"));
+        return (counts.running == 0).then(|| Idle::new(IdleReason::Empty, "no job is ready"));
     }
     let all = u64::from(entry.topic.concurrency);
     (!external && counts.running >= all)
-        .then(|| Idle::new("concurrency-reached", format!("{all} at once are allowed in one runner")))
+        .then(|| Idle::new(IdleReason::ConcurrencyReached, format!("{all} at once are allowed in one runner")))
 }
 
 /// Why nothing does the topic's jobs. Returns `None` if they are done.
@@ -109,11 +116,11 @@ fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> 
     if !entry.lacking.is_empty() {
         let names: Vec<_> = entry.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
         let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
-        return Some(Idle::new("lacks-grants", detail));
+        return Some(Idle::new(IdleReason::LacksGrants, detail));
     }
     Some(match registry.refused(name) {
-        Some(reason) => Idle::new("refused", format!("{name}.wasm was refused: {reason}")),
-        None => Idle::new("no-handler", format!("there is no {name}.wasm in the handlers folder")),
+        Some(reason) => Idle::new(IdleReason::Refused, format!("{name}.wasm was refused: {reason}")),
+        None => Idle::new(IdleReason::NoHandler, format!("there is no {name}.wasm in the handlers folder")),
     })
 }
 

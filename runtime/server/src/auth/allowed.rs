@@ -1,21 +1,23 @@
 //! What a route asks of a token, stated in the signature of its route function.
 //!
 //! The first argument of a route function is [`Allowed`] (a scope over what the path names), [`AllowedQuery`] (a scope in each
-//! tenant that the query names), [`AnyToken`] or [`Public`]; or the last one is [`AllowedDocument`] (a scope in each tenant
-//! that the body names). [`crate::routes::Routes`] takes no other functions, so a route without one of them does not compile.
+//! tenant that the query names), [`AllowedDocument`] (the same of the body), [`AnyToken`] or [`Public`].
+//! [`crate::routes::Routes`] takes no other functions, so a route without one of them does not compile.
 //! lmstfy's routes check scopes themselves.
 
 use std::marker::PhantomData;
 
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::identity::{Identity, Scope};
-use crate::extract::Document;
-use crate::problem::Problem;
+use crate::extract::{Document, Head};
+use crate::openapi::{Argument, Gate, InPath, Operation, Requirement};
+use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use crate::wire::NamesTenants;
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -41,26 +43,6 @@ pub(crate) mod scope {
 
 pub(crate) trait RequiredScope: Send {
     const SCOPE: Scope;
-}
-
-/// What a route asks of the token that a request brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requirement {
-    /// No token.
-    Nothing,
-    /// Any token that is valid, whatever its scopes.
-    AnyToken,
-    /// The scope in the tenant that the request is about.
-    InTenant(Scope),
-    /// The scope in all tenants.
-    Everywhere(Scope),
-}
-
-/// The argument types of a route function that states what it requires, as the tuple that names them in
-/// [`axum::handler::Handler`]. `M`, its first member, is axum's own marker for how the last argument is read: it is no
-/// argument, and any type does.
-pub(crate) trait StatesRequirement {
-    const REQUIREMENT: Requirement;
 }
 
 impl Identity {
@@ -188,66 +170,79 @@ where
     }
 }
 
-impl<S: RequiredScope, Q: NamesTenants> Gate for AllowedQuery<S, Q> {
+impl<S, Q: JsonSchema> Argument for AllowedQuery<S, Q> {
+    fn describe(operation: &mut Operation<'_>) {
+        Head::<Query<Q>>::describe(operation);
+    }
+}
+
+impl<S: RequiredScope, Q: NamesTenants + JsonSchema> Gate for AllowedQuery<S, Q> {
     const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
 }
 
-/// A JSON document that names tenants, in all of which the request's token has the scope `S`.
+/// A request with a JSON document that names tenants, in all of which its token has the scope `S`.
 #[derive(Debug)]
-pub(crate) struct AllowedDocument<S, D>(pub(crate) D, pub(crate) PhantomData<S>);
+pub(crate) struct AllowedDocument<S, D> {
+    pub(crate) document: D,
+    /// Here, because a route function takes the request's body in its last argument.
+    pub(crate) state: AppState,
+    scope: PhantomData<S>,
+}
 
-impl<A, S, D> FromRequest<A> for AllowedDocument<S, D>
+impl<S, D> FromRequest<AppState> for AllowedDocument<S, D>
 where
-    A: Send + Sync,
     S: RequiredScope,
     D: NamesTenants + Send,
-    Document<D>: FromRequest<A, Rejection = Problem>,
+    Document<D>: FromRequest<AppState, Rejection = Problem>,
 {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &A) -> Result<Self, Response> {
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let identity = Identity::from_request_parts(&mut parts, state).await?;
         let document = Document::from_request(Request::from_parts(parts, body), state).await;
         let Document(document) = document.map_err(IntoResponse::into_response)?;
         identity.may_in_each::<S>(&document).map_err(IntoResponse::into_response)?;
-        Ok(Self(document, PhantomData))
+        Ok(Self { document, state: state.clone(), scope: PhantomData })
     }
 }
 
-/// Implemented by what a route function may take as its first argument.
-pub(crate) trait Gate {
-    const REQUIREMENT: Requirement;
+impl<S, D: JsonSchema> Argument for AllowedDocument<S, D> {
+    fn describe(operation: &mut Operation<'_>) {
+        Document::<D>::describe(operation);
+    }
 }
+
+impl<S: RequiredScope, D: NamesTenants + JsonSchema> Gate for AllowedDocument<S, D> {
+    const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
+}
+
+impl Argument for Public {}
 
 impl Gate for Public {
     const REQUIREMENT: Requirement = Requirement::Nothing;
 }
 
+impl Argument for AnyToken {}
+
 impl Gate for AnyToken {
     const REQUIREMENT: Requirement = Requirement::AnyToken;
 }
 
-impl<S: RequiredScope, T: Target> Gate for Allowed<S, T> {
+impl<S, T: InPath> Argument for Allowed<S, T> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.fails(Code::BadRequest);
+    }
+}
+
+impl<S: RequiredScope, T: Target + InPath> Gate for Allowed<S, T> {
     const REQUIREMENT: Requirement =
         if T::IS_ONE_TENANT { Requirement::InTenant(S::SCOPE) } else { Requirement::Everywhere(S::SCOPE) };
 }
 
-/// The second way: the tenants are in the document, which a route function takes last.
-impl<M, S: RequiredScope, D> StatesRequirement for (M, State<AppState>, AllowedDocument<S, D>) {
-    const REQUIREMENT: Requirement = Requirement::InTenant(S::SCOPE);
+impl<P: InPath> InPath for AllTenants<P> {
+    fn describe(operation: &mut Operation<'_>) {
+        P::describe(operation);
+    }
 }
-
-macro_rules! states_requirement {
-    ($($other:ident)*) => {
-        impl<M, G: Gate, $($other),*> StatesRequirement for (M, G, $($other,)*) {
-            const REQUIREMENT: Requirement = G::REQUIREMENT;
-        }
-    };
-}
-
-states_requirement!();
-states_requirement!(A);
-states_requirement!(A B);
-states_requirement!(A B C);
-states_requirement!(A B C D);

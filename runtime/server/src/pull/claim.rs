@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
+use axum::{Extension, Json};
 
 use super::{LONGEST_WAIT, lease, lease_length};
 use crate::auth::allowed::{Allowed, scope};
 use crate::claims::{self, ClaimRequest};
 use crate::extract::Document;
+use crate::openapi::Described;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::serve::DeliveryTracker;
@@ -21,11 +21,19 @@ use gristmill_runner::handlers::HandlerRegistry;
 /// The most topics in one claim.
 const TOPICS: usize = 64;
 
+type Claimed = Described<Json<wire::Claims<'static>>>;
+
 /// Routes that wait by themselves: the limits of quick requests are not for them.
 pub(crate) fn waiting_routes() -> Routes {
-    Routes::new()
-        .post("/tenants/{tenant}/topics/{topic}/claim", claim_topic)
-        .post("/tenants/{tenant}/claim", claim_topics)
+    Routes::of("workers")
+        .post("/tenants/{tenant}/topics/{topic}/claim", claim_topic, "Claim a topic's jobs")
+        .description("Only of a topic with `handler = \"external\"`.")
+        .problems(&[Code::NotExternal, Code::Busy])
+        .post("/tenants/{tenant}/claim", claim_topics, "Claim jobs of several topics")
+        .description(
+            "All of them are topics with `handler = \"external\"`. Jobs of those that are named first come first.",
+        )
+        .problems(&[Code::NotExternal, Code::Busy])
 }
 
 async fn claim_topic(
@@ -33,7 +41,7 @@ async fn claim_topic(
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
     Document(asked): Document<wire::Claim>,
-) -> Result<Response, Problem> {
+) -> Result<Claimed, Problem> {
     if asked.topics.is_some() {
         return Err(Problem::new(Code::BadRequest, "`topics`: the path names the topic already"));
     }
@@ -45,7 +53,7 @@ async fn claim_topics(
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
     Document(mut asked): Document<wire::Claim>,
-) -> Result<Response, Problem> {
+) -> Result<Claimed, Problem> {
     let topics = asked.topics.take().unwrap_or_default();
     claim(&state, request(tenant, topics, &asked)?, tracker).await
 }
@@ -68,13 +76,13 @@ fn request(tenant: Name, topics: Vec<Name>, asked: &wire::Claim) -> Result<Claim
     Ok(ClaimRequest { tenant, topics, max, lease: lease_length(lease_ms)?, wait, client, only_external: true })
 }
 
-async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker) -> Result<Response, Problem> {
+async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker) -> Result<Claimed, Problem> {
     let claimed = claims::claim(state, request).await?;
     let topics = state.topics();
     let claims = claimed.claims.iter().map(|claim| describe(claim, &topics)).collect();
     let unwritable = |error| Problem::new(Code::Other, format!("failed to write the claims: {error}"));
     let document = serde_json::to_vec(&wire::Claims { claims }).map_err(unwritable)?;
-    Ok(claimed.answer(document, "application/json", tracker))
+    Ok(claimed.answer(document, "application/json", tracker).into())
 }
 
 fn describe<'a>(claim: &'a Claim, topics: &HandlerRegistry) -> wire::Claimed<'a> {

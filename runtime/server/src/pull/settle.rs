@@ -23,18 +23,19 @@ use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
-use gristmill_store::{Settled, Settlement, Store, StoreError};
+use gristmill_store::{Settlement, Store, StoreError};
 
 /// As with a push: results, follow-ups and checkpoints are as large as jobs.
 const SETTLE_BYTES: usize = 96 << 20;
 
 /// Routes that answer at once.
 pub(crate) fn routes() -> Routes {
-    Routes::new()
-        .post("/tenants/{tenant}/leases/checkpoint", checkpoint)
-        .post("/tenants/{tenant}/leases/settle", settle)
+    Routes::of("workers")
+        .post("/tenants/{tenant}/leases/checkpoint", checkpoint, "Keep bytes for the next attempt")
+        .post("/tenants/{tenant}/leases/settle", settle, "Say how jobs ended")
+        .description("All of them make sense and are within the topic's limits, or none is carried out.")
         .body_bytes(SETTLE_BYTES)
-        .merge(Routes::new().post("/tenants/{tenant}/leases/extend", extend))
+        .merge(Routes::of("workers").post("/tenants/{tenant}/leases/extend", extend, "Hold leases for longer"))
 }
 
 async fn extend(
@@ -99,7 +100,7 @@ async fn settle(
         let (job, topic, worker, verdict) = (&lease.job, &lease.topic, &lease.worker, verdict.name());
         tracing::debug!(target: "gristmill::pull", %job, %topic, %worker, verdict, settled = settled.as_str(), "settled");
     }
-    Ok(Json(wire::SettleAnswer { settled: settled.into_iter().map(Settled::as_str).collect() }))
+    Ok(Json(wire::SettleAnswer { settled }))
 }
 
 /// How many jobs more the tenant has afterwards: a job that is done makes room for the first of its follow-ups.

@@ -12,4 +12,4 @@ mod tls;
 
 pub(crate) use delivery_tracker::DeliveryTracker;
 pub use listen::{ListenError, listen};
-pub use server::{HttpServer, OpenError, routes};
+pub use server::{HttpServer, OpenError, openapi, routes};

@@ -19,8 +19,9 @@ use crate::auth::allowed::AnyToken;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
 use crate::limits::requests::{RequestLimiter, in_time, take_turn};
+use crate::openapi::Route;
 use crate::problem::{Code, Problem};
-use crate::routes::{Route, Routes};
+use crate::routes::Routes;
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
@@ -163,6 +164,14 @@ pub fn routes() -> Vec<Route> {
     api(&RequestLimiter::new(&HttpLimits::default())).into_parts().1
 }
 
+/// The OpenAPI document of the API: `docs/openapi.json`.
+///
+/// # Errors
+/// The examples in it are no JSON.
+pub fn openapi() -> serde_json::Result<serde_json::Value> {
+    crate::openapi::document(&routes())
+}
+
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
     let (api, _) = api(&state.request_limiter).into_parts();
     api.fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
@@ -181,8 +190,8 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
 }
 
 fn api(limiter: &RequestLimiter) -> Routes {
-    let quick = Routes::new()
-        .get("/", about)
+    let quick = Routes::of("health")
+        .get("/", about, "Which server answers")
         .merge(jobs::routes())
         .merge(list::routes())
         .merge(topics::routes())
@@ -196,7 +205,7 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(pull::routes())
         .layered(|router| router.layer(middleware::from_fn_with_state(limiter.clone(), take_turn)));
     // These may wait: each takes its turns itself.
-    let waiting = Routes::new().merge(push::routes()).merge(job::routes()).merge(components::routes());
+    let waiting = Routes::default().merge(push::routes()).merge(job::routes()).merge(components::routes());
     // Claims hold nothing while they wait for jobs.
     let time = limiter.time() + pull::LONGEST_WAIT;
     let claims = pull::waiting_routes().layered(|router| router.layer(middleware::from_fn_with_state(time, in_time)));

@@ -9,42 +9,71 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use hyper::body::Frame;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::extract::Head;
+use crate::openapi::{AnyOf, Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use gristmill_core::job::{JobId, Name};
-use gristmill_metrics::{EventKind, EventStream, Filter, Received};
+use gristmill_metrics::{Event, EventKind, Filter, Received};
 
 /// How often something is sent although nothing happens, so that nobody on the way takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+const EVENTS: &str = "Server-sent events, until either side ends: `event` is the kind, `id` counts this stream's events, \
+    `data` is an `Event`; or `event` is `lagged` and `data` a `Lagged`.";
+
+type Events = Described<EventStream<AnyOf<Event, Lagged>>>;
+
+/// Stands in the place of events that this stream has missed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Lagged {
+    /// How many events are missing here.
+    missed: u64,
+}
+
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/events", everywhere).get("/tenants/{tenant}/events", of_tenant)
+    Routes::of("events")
+        .get("/events", everywhere, "Listen to what happens on this server")
+        .answer(EVENTS)
+        .problems(&[Code::TooManyStreams])
+        .get("/tenants/{tenant}/events", of_tenant, "Listen to what happens in a tenant")
+        .answer(EVENTS)
+        .problems(&[Code::TooManyStreams])
 }
 
 /// What is wanted; what is left out, of every kind.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
+    /// Only of this topic.
     topic: Option<Name>,
+    /// Only of this job.
     job: Option<JobId>,
-    /// Names with commas between them.
+    /// Only these: kinds of events with commas between them.
+    #[schemars(regex(pattern = kinds()))]
     kind: Option<String>,
+}
+
+/// Kinds with commas between them, as a regular expression.
+fn kinds() -> String {
+    let kind = format!("({})", EventKind::NAMES.join("|"));
+    format!("^{kind}(,{kind})*$")
 }
 
 async fn everywhere(
     _: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
-) -> Result<Response, Problem> {
+) -> Result<Events, Problem> {
     stream(&state, wanted.filter(None)?)
 }
 
@@ -52,7 +81,7 @@ async fn of_tenant(
     Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
-) -> Result<Response, Problem> {
+) -> Result<Events, Problem> {
     stream(&state, wanted.filter(Some(tenant))?)
 }
 
@@ -76,19 +105,19 @@ fn parse(name: &str) -> Result<EventKind, Problem> {
 }
 
 /// The answer begins at once: what happens after that is told.
-fn stream(state: &AppState, filter: Filter) -> Result<Response, Problem> {
+fn stream(state: &AppState, filter: Filter) -> Result<Events, Problem> {
     let listener = state.metrics.events().subscribe(filter);
     let listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stream = Stream { listener, keep_alive, stop: Box::pin(state.stop.clone().cancelled_owned()) };
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::new(stream)).into_response())
+    Ok((headers, Body::new(stream)).into_response().into())
 }
 
 /// A body that goes on for as long as the server does.
 struct Stream {
-    listener: EventStream,
+    listener: gristmill_metrics::EventStream,
     /// The first tick is at once: whoever waits for the beginning of the stream sees it.
     keep_alive: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -120,7 +149,10 @@ fn written(told: &Received) -> String {
             let data = serde_json::to_string(&**event).unwrap_or_default();
             write!(text, "event: {}\nid: {number}\ndata: {data}\n\n", event.kind.as_str())
         }
-        Received::Lagged(missed) => write!(text, "event: lagged\ndata: {{\"missed\":{missed}}}\n\n"),
+        Received::Lagged(missed) => {
+            let data = serde_json::to_string(&Lagged { missed: *missed }).unwrap_or_default();
+            write!(text, "event: lagged\ndata: {data}\n\n")
+        }
     };
     // A `String` takes everything.
     wrote.ok();

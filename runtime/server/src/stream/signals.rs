@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use hyper::body::Frame;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::api::jobs::within_batch;
 use crate::auth::allowed::{AllowedQuery, scope};
+use crate::openapi::{Described, Lines};
 use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -21,27 +22,27 @@ use crate::wire;
 use gristmill_store::Signal;
 
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/signals", signals)
+    Routes::of("commands").get("/signals", signals, "Listen to wake-ups")
 }
 
 /// The answer begins once the store listens: what happens after that is told.
 async fn signals(
     AllowedQuery(wire::Listeners { tenants }, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
-) -> Result<Response, Problem> {
+) -> Result<Described<Lines<Signal>>, Problem> {
     within_batch(tenants.len())?;
     let signals = state.store.signals(&tenants).await?;
-    let lines = Lines { signals, stop: Box::pin(state.stop.clone().cancelled_owned()) };
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(lines)).into_response())
+    let lines = Body::new(Waking { signals, stop: Box::pin(state.stop.clone().cancelled_owned()) });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response().into())
 }
 
 /// A body that goes on for as long as the server does.
-struct Lines {
+struct Waking {
     signals: Receiver<Signal>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl hyper::body::Body for Lines {
+impl hyper::body::Body for Waking {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,27 +1,30 @@
 //! Which of a topic's dead jobs are meant: these, or those that are so.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BATCH;
+use super::{BATCH, WereDead};
 use gristmill_core::job::JobId;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 use gristmill_store::{JobState, JobView};
 
-/// Jobs by name, or by what is known of them.
-#[derive(Debug, Deserialize)]
+/// Jobs by `ids`, or by a `filter`: one of both.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chosen {
+    #[schemars(length(max = BATCH))]
     pub(crate) ids: Option<Vec<JobId>>,
     pub(crate) filter: Option<Filter>,
     /// With `filter`: at most so many.
+    #[schemars(range(min = 1, max = BATCH))]
     pub(crate) limit: Option<usize>,
     /// With `filter`: the `next` of the answer before.
     pub(crate) after: Option<String>,
 }
 
 /// What a dead job must be, all of it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     reason: Option<Reason>,
@@ -32,13 +35,22 @@ pub(crate) struct Filter {
     after_ms: Option<Timestamp>,
 }
 
-/// What was done to those that a filter chose.
-#[derive(Debug, Serialize)]
+/// What was done to the jobs that a filter chose. One request compares at most 1000 jobs with its filter.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {
     pub(crate) changed: usize,
     pub(crate) looked_at: usize,
     /// Where to go on; null: every dead job was looked at.
     pub(crate) next: Option<String>,
+}
+
+/// For each id whether the job was dead; or what came of the filter.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+#[serde(untagged)]
+pub(crate) enum Intervened {
+    ByIds(WereDead),
+    ByFilter(Done),
 }
 
 impl Chosen {

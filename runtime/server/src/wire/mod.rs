@@ -7,6 +7,7 @@ pub(super) mod push;
 mod token;
 pub(super) mod topic;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gristmill_core::job::{JobId, Name, NewJob};
@@ -29,68 +30,70 @@ pub(super) trait NamesTenants {
     fn tenants(&self) -> impl Iterator<Item = &Name> + Send;
 }
 
-/// `GET /v1`.
-#[derive(Debug, Serialize, Deserialize)]
+/// The server that answers.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct About {
     pub(super) version: String,
     pub(super) pid: u32,
     pub(super) store: String,
 }
 
-/// `GET /v1/tenants`.
-#[derive(Debug, Serialize, Deserialize)]
+/// Every tenant that has or had jobs.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Tenants {
     pub(super) tenants: Vec<Name>,
 }
 
-/// `POST /v1/jobs`.
-#[derive(Debug, Serialize, Deserialize)]
+/// Jobs of any tenants.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Push {
     #[serde(deserialize_with = "object::each")]
+    #[schemars(length(max = BATCH))]
     pub(super) jobs: Vec<NewJob>,
 }
 
-/// In the order of the jobs.
-#[derive(Debug, Serialize, Deserialize)]
+/// What became of each job, in the order of the request.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct PushAnswer {
     pub(super) pushed: Vec<Pushed>,
-    /// About topics that nothing makes topics.
+    /// One for each unknown topic, whose jobs wait until something makes it a topic. Left out if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) warnings: Vec<String>,
 }
 
-/// Which jobs are meant.
-#[derive(Debug, Serialize, Deserialize)]
+/// Jobs by their ids.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ids {
+    #[schemars(length(max = BATCH))]
     pub(super) ids: Vec<JobId>,
 }
 
-/// In the order of the ids.
-#[derive(Debug, Serialize, Deserialize)]
+/// What became of each job, in the order of the ids.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct CancelAnswer {
     pub(super) cancelled: Vec<Cancelled>,
 }
 
-/// `DELETE` of a job.
-#[derive(Debug, Serialize)]
+/// The job that was cancelled.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CancelledOne {
     pub(super) id: JobId,
     /// `gone` or `stopping`.
     pub(super) status: Cancelled,
 }
 
-/// `PUT` and `DELETE` of a topic's component.
-#[derive(Debug, Serialize)]
+/// The component that does the topic's jobs from now on.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Served {
     pub(super) handler: Name,
-    /// None: no more.
+    /// The first 12 hexadecimal digits of the component's SHA-256. Null: there is no component any more.
     pub(super) version: Option<String>,
 }
 
-/// In the order of the ids.
-#[derive(Debug, Serialize, Deserialize)]
+/// For each id whether the job was dead, in the order of the request.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct WereDead {
     pub(super) were_dead: Vec<bool>,
 }
@@ -101,32 +104,32 @@ pub(super) struct Topics {
     pub(super) topics: Vec<TopicCounts>,
 }
 
-/// `GET /v1/residences`.
-#[derive(Debug, Serialize, Deserialize)]
+/// Every tenant that has or had jobs, by name.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Residences {
     pub(super) residences: Vec<TenantPlacement>,
 }
 
-/// `POST /v1/tenants/{tenant}/move`.
-#[derive(Debug, Serialize, Deserialize)]
+/// The store to move to.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
     pub(super) to: Name,
 }
 
-/// The body of a request that has nothing to say: `{}`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// An object without fields.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// Whether it was otherwise before.
-#[derive(Debug, Serialize, Deserialize)]
+/// Whether the request changed anything.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Changed {
     pub(super) changed: bool,
 }
 
 /// What `DELETE` of a topic does with its jobs.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Purge {
     /// Remove the waiting and the dead jobs first.
@@ -134,33 +137,36 @@ pub(super) struct Purge {
     pub(super) jobs: bool,
 }
 
-/// `DELETE` of a topic: how many jobs were removed.
-#[derive(Debug, Serialize, Deserialize)]
+/// How many jobs were removed, and whether the topic is forgotten.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct TopicPurged {
     pub(super) waiting: u64,
     pub(super) dead: u64,
-    /// `false`: there are more jobs. Ask again.
+    /// `false`: there are more jobs. Send the request again.
     pub(super) forgotten: bool,
 }
 
 /// Which part of a list is wanted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
     #[serde(default)]
+    #[schemars(range(max = 1_000_000_000))]
     pub(super) skip: usize,
+    #[schemars(range(max = BATCH))]
     pub(super) limit: usize,
 }
 
 /// Which of a topic's jobs are wanted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
-    /// `ready`, `delayed`, `running` or `dead`.
+    #[schemars(extend("enum" = ["ready", "delayed", "running", "dead"]))]
     pub(super) state: String,
     /// The `next` of the page before.
     pub(super) after: Option<String>,
     #[serde(default = "usual_page")]
+    #[schemars(range(min = 1, max = BATCH))]
     pub(super) limit: usize,
 }
 
@@ -169,24 +175,29 @@ fn usual_page() -> usize {
     100
 }
 
-/// A page, and where the next one begins. None: there are no more.
-#[derive(Debug, Serialize, Deserialize)]
+/// A page of jobs. It may be short, or empty; only without a `next` there are no more.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Listed {
     pub(super) jobs: Vec<JobView>,
     pub(super) next: Option<String>,
 }
 
-/// May be fewer than asked for, so that an answer does not become too long; none only if there are no more.
-#[derive(Debug, Serialize, Deserialize)]
+/// Dead jobs: fewer than `limit` if they are large, and none only if there are no more.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Dead {
     pub(super) dead: Vec<DeadJob>,
 }
 
 /// Whose signals are wanted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listeners {
+    /// Names with commas between them, at most 1000.
     #[serde(with = "commas")]
+    #[schemars(
+        with = "String",
+        regex(pattern = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(,[A-Za-z0-9][A-Za-z0-9_.-]{0,127})*$")
+    )]
     pub(super) tenants: Vec<Name>,
 }
 
@@ -218,6 +229,7 @@ mod commas {
 }
 
 /// Bytes, as base64.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(transparent)]
-pub(super) struct Base64(#[serde(with = "json::base64")] pub(super) Vec<u8>);
+pub(super) struct Base64(#[serde(with = "json::Base64")] pub(super) Vec<u8>);

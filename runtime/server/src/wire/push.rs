@@ -1,15 +1,18 @@
 //! Jobs as people write them: `{"body": {"to": "ada"}, "delay_ms": 5000}`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-use super::{Base64, JobView};
+use super::{BATCH, Base64, JobView};
+use gristmill_core::admission::LATEST;
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::json::{self, object};
 use gristmill_core::time::Timestamp;
@@ -18,37 +21,54 @@ const JSON: &str = "application/json";
 /// Fields of a document that the body of another request stands for.
 const BODY: [&str; 4] = ["body", "body_base64", "content_type", "metadata"];
 
-/// One job in a document.
-#[derive(Debug, Deserialize)]
+/// A job to push.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "PushJob", extend("allOf" = [{"not": {"required": ["body", "body_base64"]}}, {"not": {"required": ["delay_ms", "at_ms"]}}]))]
 pub(crate) struct Job {
-    /// Kept as it is written, to the last digit of a number.
+    /// Any JSON, kept as it is written, to the last digit of a number. Its media type is `application/json` unless
+    /// `content_type` says otherwise.
     #[serde(default, deserialize_with = "written")]
+    #[schemars(with = "Value")]
     body: Option<Box<RawValue>>,
+    /// Any bytes.
     body_base64: Option<Base64>,
     content_type: Option<String>,
+    /// At most one job of the topic holds this value: until it is over, or for `window_ms`.
     #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
+    /// For the handler. Names may repeat.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
     metadata: Metadata,
     id: Option<JobId>,
-    #[serde(rename = "delay_ms", default, with = "json::optional_wait_ms")]
+    /// Due after this wait, by the store's clock.
+    #[serde(rename = "delay_ms", default, with = "json::OptionalWaitMs")]
     delay: Option<Duration>,
+    /// Due then.
+    #[schemars(range(max = LATEST.as_millis()))]
     at_ms: Option<Timestamp>,
     #[serde(default)]
     priority: Priority,
+    #[schemars(range(min = 1, max = 1000))]
     attempts_max: Option<u32>,
-    #[serde(rename = "ttl_ms", default, with = "json::optional_wait_ms")]
+    /// How long after it became due it may still start.
+    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
     ttl: Option<Duration>,
-    #[serde(rename = "keep_result_ms", default, with = "json::optional_wait_ms")]
+    /// How long its result is kept.
+    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
     keep_result: Option<Duration>,
+    /// For the handler: groups jobs that belong together.
     key: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Jobs to push.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "PushJobs")]
 pub(crate) struct Bulk {
     #[serde(deserialize_with = "object::each")]
+    #[schemars(length(max = BATCH))]
     pub(crate) jobs: Vec<Job>,
 }
 
@@ -59,20 +79,20 @@ pub(crate) struct Probe {
 }
 
 /// What became of one job of a push.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Accepted {
     /// The job that stands for this push: of a `duplicate`, the one that holds the unique value.
     pub(crate) id: JobId,
     pub(crate) status: Status,
-    /// What is known of it, if the request asked to wait.
+    /// The job and its end, as far as they are known. With `wait_ms` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobView>,
-    /// Set if the job was pushed by itself.
+    /// About the job's topic, if it is unknown: its jobs wait until something makes it a topic. Left out of lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Status {
     Stored,
@@ -80,19 +100,31 @@ pub(crate) enum Status {
     Duplicate,
 }
 
-/// In the order of the jobs.
-#[derive(Debug, Serialize)]
+/// What became of each job, in the order of the request.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AcceptedAll {
     pub(crate) jobs: Vec<Accepted>,
+    /// One for each unknown topic. Left out if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
 
+/// What became of the jobs of a push.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+#[serde(untagged)]
+pub(crate) enum Answered {
+    One(Box<Accepted>),
+    Many(AcceptedAll),
+}
+
 /// `?wait_ms=`, and nothing else.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Waiting {
+    /// How long to wait for the end of the job; then it is answered as it is.
     #[serde(default)]
+    #[schemars(with = "u64", range(max = 60_000))]
     pub(crate) wait_ms: WaitMs,
 }
 

@@ -3,62 +3,62 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gristmill_core::job::Name;
 use gristmill_core::json;
-use gristmill_core::token::{self, Scope, Token, TokenHash, TokenLimits};
+use gristmill_core::token::{self, DESCRIPTION_BYTES, Scope, Token, TokenHash, TokenLimits};
 
-/// `POST /v1/tokens`, `POST /v1/tenants/{tenant}/tokens`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A token to make.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewToken {
-    /// Whose jobs it is for. Where the path names the tenant, this may be left out.
+    /// The tenant of the jobs that it is for. May be left out where the path names the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Name>,
-    /// For all tenants; said instead of a tenant, so that nobody makes such a token by leaving something out.
+    /// For all tenants, in place of `tenant`.
     #[serde(default)]
     pub(crate) all_tenants: bool,
     pub(crate) scopes: BTreeSet<Scope>,
+    /// For people. At most 1024 bytes.
     #[serde(default)]
+    #[schemars(length(max = DESCRIPTION_BYTES))]
     pub(crate) description: String,
     #[serde(default)]
     pub(crate) limits: TokenLimits,
-    /// How long it is good for; left out: until it is revoked.
-    #[serde(
-        rename = "expires_in_ms",
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "json::optional_wait_ms"
-    )]
+    /// How long it is valid. Left out: until it is revoked.
+    #[serde(rename = "expires_in_ms", default, skip_serializing_if = "Option::is_none", with = "json::OptionalWaitMs")]
+    #[schemars(with = "Option<u64>")]
     pub(crate) expires_in: Option<Duration>,
-    /// The hash of a text that the other side has made itself; left out: the server makes the text.
+    /// The hash of a text that the client has made. Left out: the server makes the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<TokenHash>,
 }
 
-/// The only time that a token's text is told.
-#[derive(Debug, Serialize, Deserialize)]
+/// The token, and, if the server made it, its text, this once.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NewTokenAnswer {
-    /// Absent if the other side made it.
+    /// Left out if the client made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
     pub(crate) token: Token,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// The oldest first, without their texts.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tokens {
     pub(crate) tokens: Vec<Token>,
 }
 
 /// Whether there was such a token.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Revoked {
     pub(crate) revoked: bool,
 }
 
-/// `DELETE /v1/tokens`: false while there are tokens.
-#[derive(Debug, Serialize, Deserialize)]
+/// Whether requests need no token any more: `false` while there are tokens.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RequirementLifted {
     pub(crate) lifted: bool,
 }

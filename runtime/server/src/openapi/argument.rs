@@ -1,0 +1,52 @@
+//! What the arguments of a route function say about the requests that it takes.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::token::TokenId;
+
+use super::Operation;
+
+/// An argument of a route function.
+pub(crate) trait Argument {
+    /// Adds what the argument needs of a request. Most need nothing.
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+impl<S> Argument for State<S> {}
+
+impl<T> Argument for Extension<T> {}
+
+impl Argument for HeaderMap {}
+
+impl<A: Argument, B: Argument> Argument for (A, B) {
+    fn describe(operation: &mut Operation<'_>) {
+        A::describe(operation);
+        B::describe(operation);
+    }
+}
+
+/// What a path names, in its order.
+pub(crate) trait InPath {
+    fn describe(operation: &mut Operation<'_>);
+}
+
+macro_rules! in_path {
+    ($($type:ty: $($part:ty),*;)*) => {$(
+        impl InPath for $type {
+            fn describe(_operation: &mut Operation<'_>) {
+                $(_operation.in_path::<$part>();)*
+            }
+        }
+    )*};
+}
+
+in_path! {
+    (): ;
+    Name: Name;
+    TokenId: TokenId;
+    TopicId: Name, Name;
+    (Name, JobId): Name, JobId;
+    (Name, TokenId): Name, TokenId;
+}

@@ -1,0 +1,22 @@
+//! The OpenAPI document, made from the routes: a route's path, its scope, and the types of its arguments and of its answer
+//! say what a request may bring and what comes back. [`crate::routes::Routes`] takes the words beside them.
+//!
+//! `docs/openapi.json` is what [`document`] makes, and a test of this crate compares them; `GET /v1/openapi.json` serves it.
+
+mod answer;
+mod argument;
+mod document;
+mod endpoint;
+mod operation;
+mod route;
+mod schema;
+
+pub(crate) use answer::{Answer, Described, EventStream, Exposed, Lines};
+pub(crate) use argument::{Argument, InPath};
+pub(crate) use document::document;
+pub use endpoint::Requirement;
+pub(crate) use endpoint::{Endpoint, Gate};
+pub(crate) use operation::Operation;
+pub(crate) use route::Docs;
+pub use route::Route;
+pub(crate) use schema::AnyOf;
