@@ -122,6 +122,7 @@ impl Folder {
 
     fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default_at(Path::new("."));
+        manifest.file = None;
         manifest.handlers.folder = self.0.path().to_owned();
         manifest
     }

@@ -42,23 +42,13 @@ impl Listen {
 pub(super) fn http(root: &mut Section<'_>, folder: &Path) -> HttpSettings {
     let mut http = HttpSettings::default();
     let Some(mut section) = root.section("http") else { return http };
-    if let Some(listen) = listen(&mut section) {
-        http.listen = listen;
+    if let Some((address, _)) = section.address("listen", "127.0.0.1:7331") {
+        http.listen = address.map_or(Listen::Off, Listen::At);
     }
     section.boolean("insecure", &mut http.insecure);
     http.tls = tls(&mut section, folder);
     section.finish();
     http
-}
-
-fn listen(section: &mut Section<'_>) -> Option<Listen> {
-    let must = "an IP address with a port such as \"127.0.0.1:7331\", or \"off\"";
-    let value = section.value("listen")?;
-    let read = |text: &str| match text {
-        "off" => Some(Listen::Off),
-        _ => text.parse().ok().map(Listen::At),
-    };
-    section.text("listen", value, must, read)
 }
 
 /// None: there is no such section, or one of the two is missing, which is reported.

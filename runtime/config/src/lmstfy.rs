@@ -56,10 +56,10 @@ pub(super) fn lmstfy(root: &mut Section<'_>, folder: &Path, secrets: Secrets) ->
     let mut lmstfy = LmstfySettings::default();
     let Some(mut section) = root.section("lmstfy") else { return lmstfy };
     section.boolean("enabled", &mut lmstfy.enabled);
-    let admin = admin(&mut section);
+    let admin = section.address("admin", "127.0.0.1:7778");
     let (accounts, some) = accounts(&mut section, folder, secrets);
     lmstfy.accounts = accounts;
-    if let Some((address, span)) = admin {
+    if let Some((Some(address), span)) = admin {
         if address.ip().is_loopback() || some {
             lmstfy.admin = Some(address);
         } else {
@@ -71,16 +71,6 @@ pub(super) fn lmstfy(root: &mut Section<'_>, folder: &Path, secrets: Secrets) ->
     }
     section.finish();
     lmstfy
-}
-
-fn admin(section: &mut Section<'_>) -> Option<(SocketAddr, super::diagnostic::Span)> {
-    let value = section.value("admin")?;
-    let must = "an IP address with a port such as \"127.0.0.1:7778\", or \"off\"";
-    let read = |text: &str| match text {
-        "off" => Some(None),
-        _ => text.parse().ok().map(Some),
-    };
-    section.text("admin", value, must, read)?.map(|address| (address, value.span()))
 }
 
 /// Names and passwords, and whether any are written down; passwords are not read by commands that run no server.

@@ -1,6 +1,7 @@
 //! Reads tables of a manifest key by key, and collects every mistake on the way instead of stopping at the first.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,24 +92,20 @@ impl<'t> Section<'t> {
         read
     }
 
-    /// A string that the reading function accepts, at a key that was asked for.
-    pub(super) fn text<T>(
-        &self,
-        key: &str,
-        value: Value<'_>,
-        must: &str,
-        read: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        let read = read(self.string(key, value, must)?);
-        if read.is_none() {
-            let title = format!("`{key}` in {} must be {must}", self.name);
-            self.problems.add(self.problems.at(value.span(), title));
+    /// An IP address with a port, or `None` for `"off"`; and its place.
+    pub(super) fn address(&mut self, key: &'static str, example: &str) -> Option<(Option<SocketAddr>, Span)> {
+        let value = self.value(key)?;
+        let must = format!("an IP address with a port such as \"{example}\", or \"off\"");
+        let text = self.string(key, value, &must)?;
+        let address = if text == "off" { Some(None) } else { text.parse().ok().map(Some) };
+        if address.is_none() {
+            self.problems.add(self.problems.at(value.span(), format!("`{key}` in {} must be {must}", self.name)));
         }
-        read
+        Some((address?, value.span()))
     }
 
     /// The string at a key that was asked for; anything else is reported.
-    fn string<'v>(&self, key: &str, value: &'v Spanned<DeValue<'_>>, must: &str) -> Option<&'v str> {
+    pub(super) fn string<'v>(&self, key: &str, value: &'v Spanned<DeValue<'_>>, must: &str) -> Option<&'v str> {
         let text = value.get_ref().as_str();
         if text.is_none() {
             self.problems.add(self.mismatch(key, value, must));
@@ -176,27 +173,32 @@ impl<'t> Section<'t> {
     /// Holds `value` to `bounds`, under the key that it stands at.
     pub(super) fn bounded<T: FromBase>(&self, bounds: &Bounds, key: &str, value: Value<'t>) -> Option<T> {
         let scale = bounds.scale;
-        let problem = match base(bounds, value.get_ref()) {
-            Written::Base(base) if (bounds.min..=bounds.max).contains(&base) => return Some(T::from_base(base)),
-            Written::Base(_) | Written::OutOfRange => {
-                let title = format!("`{key}` in {} is out of range", self.name);
-                self.problems.at(value.span(), title).label(format!("allowed: {}", bounds.range()))
-            }
-            Written::Bad(problem) => {
-                let title = format!("`{key}` in {} is not {}", self.name, scale.what);
-                self.problems.at(value.span(), title).label(problem).help(format!(
-                    "{}; allowed: {}",
-                    scale.remedy(),
-                    bounds.range()
-                ))
-            }
-            Written::Other => {
+        let out_of_range = || {
+            let title = format!("`{key}` in {} is out of range", self.name);
+            self.problems.at(value.span(), title).label(format!("allowed: {}", bounds.range()))
+        };
+        let malformed = |problem: String| {
+            let title = format!("`{key}` in {} is not {}", self.name, scale.what);
+            let help = format!("{}; allowed: {}", scale.remedy(), bounds.range());
+            self.problems.at(value.span(), title).label(problem).help(help)
+        };
+        let base = match value.get_ref() {
+            DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) if !scale.bare => {
+                    Err(malformed(format!("it needs a unit: write \"{number}s\" or \"{number}ms\"")))
+                }
+                number => number.ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(out_of_range),
+            },
+            // A number without units does not stand in quotes: a reader would have to guess what the string `"32"` means.
+            DeValue::String(text) if scale.has_units() => scale.parse(text).map_err(|bad| malformed(bad.problem)),
+            _ => {
                 let must = format!("{} such as {}, {}", scale.what, scale.example, bounds.range());
-                self.mismatch(key, value, &must)
+                Err(self.mismatch(key, value, &must))
             }
         };
-        self.problems.add(problem);
-        None
+        let is_allowed = |base: &u64| (bounds.min..=bounds.max).contains(base);
+        let base = base.and_then(|base| Some(base).filter(is_allowed).ok_or_else(out_of_range));
+        base.map(T::from_base).map_err(|problem| self.problems.add(problem)).ok()
     }
 
     /// One of a few words.
@@ -307,32 +309,6 @@ pub(super) fn name(text: &str, span: Span, problems: &Problems) -> Option<Name> 
         problems.report(span, format!("`{text}` is no name"), NAME_RULE);
     }
     name.ok()
-}
-
-/// What a bounded value says.
-enum Written {
-    Base(u64),
-    /// A whole number below zero or beyond 64 bits.
-    OutOfRange,
-    Bad(String),
-    Other,
-}
-
-fn base(bounds: &Bounds, value: &DeValue<'_>) -> Written {
-    match value {
-        DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) if !bounds.scale.bare => {
-                Written::Bad(format!("it needs a unit: write \"{number}s\" or \"{number}ms\""))
-            }
-            Ok(number) => u64::try_from(number).map_or(Written::OutOfRange, Written::Base),
-            Err(_) => Written::OutOfRange,
-        },
-        // A number without units does not stand in quotes: a reader would have to guess what the string `"32"` means.
-        DeValue::String(text) if bounds.scale.has_units() => {
-            bounds.scale.parse(text).map_or_else(|bad| Written::Bad(bad.problem), Written::Base)
-        }
-        _ => Written::Other,
-    }
 }
 
 fn kind(value: &DeValue<'_>) -> &'static str {

@@ -48,8 +48,8 @@ pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings
 /// The store that a tenant's section names, if it names one.
 pub(super) fn residence(tenant_section: &mut Section<'_>, tenant: &Name) -> Option<Residence> {
     let value = tenant_section.value("store")?;
-    let text = tenant_section.text("store", value, "a store's name", |text| Some(text.to_owned()))?;
-    let store = name(&text, value.span(), tenant_section.problems())?;
+    let text = tenant_section.string("store", value, "a store's name")?;
+    let store = name(text, value.span(), tenant_section.problems())?;
     Some((tenant.clone(), store, value.span()))
 }
 
