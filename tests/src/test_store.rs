@@ -12,8 +12,8 @@ use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{
-    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, Pushed, Settled, Settlement, Signal, StoreError,
-    TopicCounts, Transfer,
+    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, PendingWork, PollTenant, Pushed, Schedule, Settled,
+    Settlement, Signal, StoreError, TopicCounts, Transfer,
 };
 use gristmill::time::Timestamp;
 use gristmill::token::TokenId;
@@ -119,6 +119,12 @@ async fn patiently<T>(what: &str, ask: impl AsyncFn() -> Result<T, StoreError>) 
         answer => Some(answer.unwrap()),
     };
     until(what, SOON, answer).await
+}
+
+/// What waits in a tenant.
+pub async fn poll(store: &(impl Schedule + ?Sized), tenant: &Name) -> PendingWork {
+    let polled = store.poll_work(&[PollTenant { tenant: tenant.clone(), raw: Vec::new() }]).await.unwrap();
+    polled.into_iter().next().expect("an answer for each").unwrap()
 }
 
 /// A store by its name among several; as if it were on this machine.

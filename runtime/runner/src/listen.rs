@@ -9,10 +9,13 @@ use super::migrate::NextDue;
 use super::start::Context;
 use super::tenants::{self, Outside};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_store::Signal;
+use gristmill_store::{PendingWork, PollTenant, Signal};
 
 /// How often to look without having been called, at most; jittered towards later so that runners do not look together.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Tenants in one call of the store.
+const TENANTS_AT_ONCE: usize = 256;
 
 /// Where news go.
 pub(super) struct Listener {
@@ -83,25 +86,38 @@ impl Listener {
     }
 
     async fn look(&self, tenants: &BTreeSet<Name>) {
-        for tenant in tenants {
-            let registry = self.context.registry.borrow().clone();
-            match self.context.retry.call(|| self.context.store.poll_work(tenant, registry.raw_topics(tenant))).await {
-                Some(Ok(wanted)) => {
-                    for job in &wanted.cancelled {
-                        self.context.in_flight.cancel(tenant, job);
-                    }
-                    for topic in wanted.ready {
-                        self.say_ready(topic).await;
-                    }
-                    let due_in = wanted.next_due_in;
-                    self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
-                }
+        let registry = self.context.registry.borrow().clone();
+        let poll = |tenant: &Name| PollTenant { tenant: tenant.clone(), raw: registry.raw_topics(tenant).into() };
+        let polls: Vec<PollTenant> = tenants.iter().map(poll).collect();
+        for polls in polls.chunks(TENANTS_AT_ONCE) {
+            let found = match self.context.retry.call(|| self.context.store.poll_work(polls)).await {
+                Some(Ok(found)) => found,
                 Some(Err(error)) => {
-                    tracing::error!(%tenant, "failed to look for jobs: {:#}", anyhow::Error::from(error))
+                    tracing::error!("failed to look for jobs: {:#}", anyhow::Error::from(error));
+                    continue;
                 }
                 None => return,
+            };
+            for (PollTenant { tenant, .. }, found) in polls.iter().zip(found) {
+                match found {
+                    Ok(pending) => self.note_pending(tenant, pending).await,
+                    Err(error) => {
+                        tracing::error!(%tenant, "failed to look for jobs: {:#}", anyhow::Error::from(error));
+                    }
+                }
             }
         }
+    }
+
+    async fn note_pending(&self, tenant: &Name, pending: PendingWork) {
+        for job in &pending.cancelled {
+            self.context.in_flight.cancel(tenant, job);
+        }
+        for topic in pending.ready {
+            self.say_ready(topic).await;
+        }
+        let due_in = pending.next_due_in;
+        self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
     }
 
     /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.

@@ -12,7 +12,7 @@ use super::start::Context;
 use super::tenants;
 use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;
-use gristmill_store::{Overdue, Settled, Settlement, StoreError};
+use gristmill_store::{Overdue, OverdueJobs, Settled, Settlement, StoreError};
 
 /// How often a worker says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -20,6 +20,8 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(7);
 /// Jobs taken back in one go.
 const AT_ONCE: usize = 500;
+/// Tenants in one call of the store.
+const TENANTS_AT_ONCE: usize = 256;
 
 /// The reaping loop's own things.
 pub(super) struct Reaper {
@@ -27,7 +29,15 @@ pub(super) struct Reaper {
     pub(super) journal: Option<Journal>,
 }
 
-/// Whether this worker can conclude that others are dead, or that they let a lease run out.
+/// What one call of the store found.
+#[derive(Debug, Default)]
+struct Reaped {
+    /// There may be more: the tenants are asked for one by one.
+    one_by_one: bool,
+    taken_back: usize,
+}
+
+/// Whether this worker can conclude from silence that others are dead.
 #[derive(Debug)]
 struct Hearing {
     /// The store's returns.
@@ -68,15 +78,19 @@ impl Reaper {
             (Hearing::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
         while let Some(heard) = self.beat().await {
             hearing.note(heard, Instant::now());
-            let tenants = tenants::all(&self.context.registry.borrow(), &outside);
-            for tenant in &tenants {
-                while hearing.can_judge(Instant::now()) && self.reap(tenant).await && !self.context.stop.is_cancelled()
-                {
+            let tenants: Vec<Name> = tenants::all(&self.context.registry.borrow(), &outside).into_iter().collect();
+            for tenants in tenants.chunks(TENANTS_AT_ONCE) {
+                let reaped = self.reap(tenants, &hearing).await;
+                // One by one, so that a tenant with many overdue jobs does not stop the others.
+                for tenant in tenants.iter().filter(|_| reaped.one_by_one) {
+                    self.reap_all(tenant, &hearing).await;
+                    if !self.beat_if_due(&mut hearing).await {
+                        return;
+                    }
                 }
                 // A thousand tenants on a distant store take longer than a heartbeat may.
-                if hearing.heard_at.elapsed() > HEARTBEAT {
-                    let Some(heard) = self.beat().await else { return };
-                    hearing.note(heard, Instant::now());
+                if !self.beat_if_due(&mut hearing).await {
+                    return;
                 }
             }
             let round = Instant::now() + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
@@ -84,9 +98,28 @@ impl Reaper {
                 tokio::select! {
                     () = tokio::time::sleep_until(round) => break,
                     // Ends of leases that were given out over HTTP, where nobody beats.
-                    tenant = self.context.tenants.next_end() => while hearing.can_judge(Instant::now()) && self.reap(&tenant).await {},
+                    tenant = self.context.tenants.next_end() => self.reap_all(&tenant, &hearing).await,
                     () = self.context.stop.cancelled() => return,
                 }
+            }
+        }
+    }
+
+    /// Beats if the last heartbeat is old. Returns `false` if the runner was stopped.
+    async fn beat_if_due(&self, hearing: &mut Hearing) -> bool {
+        if hearing.heard_at.elapsed() > HEARTBEAT {
+            let Some(heard) = self.beat().await else { return false };
+            hearing.note(heard, Instant::now());
+        }
+        true
+    }
+
+    /// Reaps as long as more is found and taken back.
+    async fn reap_all(&self, tenant: &Name, hearing: &Hearing) {
+        while !self.context.stop.is_cancelled() {
+            let reaped = self.reap(std::slice::from_ref(tenant), hearing).await;
+            if !reaped.one_by_one || reaped.taken_back == 0 {
+                return;
             }
         }
     }
@@ -103,28 +136,36 @@ impl Reaper {
         })
     }
 
-    /// True: there may be more, and it helps to go on.
-    async fn reap(&self, tenant: &Name) -> bool {
+    /// Takes overdue jobs of these tenants back, if this worker can judge.
+    async fn reap(&self, tenants: &[Name], hearing: &Hearing) -> Reaped {
+        if !hearing.can_judge(Instant::now()) {
+            return Reaped::default();
+        }
         // Not tried again: after an outage others must be given time to be heard.
-        let mut overdue = match self.context.store.overdue(tenant, DEAD_AFTER, AT_ONCE).await {
-            Ok(overdue) => overdue,
-            Err(error) => {
-                self.put_off(tenant, error);
-                return false;
-            }
-        };
-        let may_be_more = overdue.len() == AT_ONCE;
+        let OverdueJobs { jobs: mut overdue, refused } =
+            match self.context.store.overdue(tenants, DEAD_AFTER, AT_ONCE).await {
+                Ok(overdue) => overdue,
+                Err(error) => {
+                    self.put_off(error);
+                    return Reaped::default();
+                }
+            };
+        for (tenant, error) in refused {
+            tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
+        }
+        let one_by_one = overdue.len() == AT_ONCE;
         // Whoever reads this lives, whatever the store has heard of it.
         overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.context.worker);
         if overdue.is_empty() {
-            return false;
+            return Reaped { one_by_one, taken_back: 0 };
         }
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue)).collect();
         let answers = match self.context.store.settle(&settlements).await {
             Ok(answers) => answers,
             Err(error) => {
-                self.put_off(tenant, error);
-                return false;
+                self.put_off(error);
+                // The data of one tenant may be damaged: the others are not to wait for it.
+                return Reaped { one_by_one: true, taken_back: 0 };
             }
         };
         let done = answers.into_iter().map(|answer| answer == Settled::Done);
@@ -134,7 +175,7 @@ impl Reaper {
         if let Some(journal) = &self.journal {
             journal.append(&records);
         }
-        may_be_more && !records.is_empty()
+        Reaped { one_by_one, taken_back: records.len() }
     }
 
     fn note(&self, record: &AttemptRecord) {
@@ -146,11 +187,11 @@ impl Reaper {
     }
 
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
-    fn put_off(&self, tenant: &Name, error: StoreError) {
+    fn put_off(&self, error: StoreError) {
         if error.is_unavailable() {
             self.context.retry.note_away(error);
         } else {
-            tracing::error!(%tenant, "failed to take jobs back: {:#}", anyhow::Error::from(error));
+            tracing::error!("failed to take jobs back: {:#}", anyhow::Error::from(error));
         }
     }
 

@@ -95,9 +95,15 @@ operations! {
         /// Forgets a worker that has given back all its jobs.
         async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
 
-        /// The running jobs of the tenant whose lease ran out or whose worker has been silent for `dead_after`, at most
-        /// `limit`. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
-        async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError>;
+        /// Finds the running jobs of these tenants whose lease ran out or whose worker has been silent for `dead_after`: of
+        /// one tenant after the other, at most `limit` in all. Changes nothing: who settles them sets
+        /// [`Settlement::only_if_overdue`].
+        async fn overdue(
+            &self,
+            tenants: &[Name],
+            dead_after: Duration,
+            limit: usize,
+        ) -> Result<OverdueJobs, StoreError>;
     }
 }
 
@@ -108,10 +114,12 @@ operations! {
         /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
         async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
 
-        /// What waits at this moment: the slow safety net under [`Signals::signals`].
-        ///
-        /// `raw`: topics of the tenant into which others write behind the store's back; looked at one by one.
-        async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError>;
+        /// What waits at this moment: the slow safety net under [`Signals::signals`]. Answers in the order given; a tenant
+        /// whose data is damaged has an error of its own.
+        async fn poll_work(
+            &self,
+            tenants: &[PollTenant],
+        ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError>;
     }
 }
 
@@ -287,6 +295,22 @@ pub struct Overdue {
     pub claim: Claim,
     /// True: the worker is silent. False: only the lease ran out.
     pub worker_died: bool,
+}
+
+/// What [`Workers::overdue`] found.
+#[derive(Debug, Default)]
+pub struct OverdueJobs {
+    pub jobs: Vec<Overdue>,
+    /// The tenants whose jobs could not be read, each with the reason.
+    pub refused: Vec<(Name, StoreError)>,
+}
+
+/// One entry of [`Schedule::poll_work`].
+#[derive(Debug, Clone)]
+pub struct PollTenant {
+    pub tenant: Name,
+    /// Topics into which other programs write behind the store's back; looked at one by one.
+    pub raw: Vec<Name>,
 }
 
 /// What waits in a tenant.

@@ -43,8 +43,8 @@ mod transfer;
 
 pub use clock::Clock;
 pub use contract::{
-    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, PendingWork, Produce, Push, Pushed, Schedule,
-    Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
+    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Produce,
+    Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
 };
 pub use error::StoreError;
 pub use inspect::{

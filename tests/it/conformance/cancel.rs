@@ -6,7 +6,7 @@ use gristmill::job::{JobId, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, JobState, Migrated, PendingWork, Pushed, ResultView, Settled, Settlement};
 use gristmill_tests::test_store::{
-    DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, retry, settlement, tenant, topic,
+    DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, poll, retry, settlement, tenant, topic,
 };
 
 super::cases![
@@ -71,10 +71,10 @@ async fn poll_work_lists_cancelled_jobs(queue: TestStore) {
     let claim = queue.running().await;
     cancel(&queue, &claim.lease.job).await;
     assert!(queue.claim(1).await.is_empty());
-    let wanted = queue.store.poll_work(&tenant(), &[]).await.unwrap();
+    let wanted = poll(&*queue.store, &tenant()).await;
     assert_eq!(wanted, PendingWork { cancelled: vec![claim.lease.job.clone()], ..PendingWork::default() });
     queue.settle(&claim, retry(0)).await;
-    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap(), PendingWork::default());
+    assert_eq!(poll(&*queue.store, &tenant()).await, PendingWork::default());
 }
 
 async fn whatever_is_not_an_ack_ends_a_cancelled_job(queue: TestStore) {
@@ -99,7 +99,7 @@ async fn an_ack_is_stronger_than_a_cancel(queue: TestStore) {
     assert_eq!(queue.settle_with(ack).await, Settled::Done);
     assert_eq!(queue.view(&claim.lease.job).await.unwrap().result, Some(ResultView::Complete(None)));
     assert_eq!((queue.total("acked").await, queue.total("cancelled").await), (1, 0));
-    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+    assert!(poll(&*queue.store, &tenant()).await.cancelled.is_empty());
 }
 
 async fn an_expiry_is_stronger_than_a_cancel(queue: TestStore) {
@@ -165,7 +165,7 @@ async fn the_mark_does_not_outlive_the_job(queue: TestStore) {
     queue.push(std::slice::from_ref(&pushed)).await;
     let claim = queue.claim_one().await;
     assert!(matches!(queue.state(&pushed.spec.id).await, Some(JobState::Running { cancelled: false, .. })));
-    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().cancelled.is_empty());
+    assert!(poll(&*queue.store, &tenant()).await.cancelled.is_empty());
     assert_eq!(queue.settle(&claim, retry(0)).await, Settled::Done);
 }
 

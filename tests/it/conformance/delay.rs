@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gristmill::job::{Due, NewJob};
 use gristmill::store::{JobState, Migrated, PendingWork};
 use gristmill::time::Timestamp;
-use gristmill_tests::test_store::{TestStore, claimed, delayed, foreign, ids, job, retry, tenant};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, foreign, ids, job, poll, retry, tenant};
 use gristmill_tests::wait::SOON;
 
 super::cases![
@@ -136,10 +136,10 @@ async fn the_next_due_time_is_signalled(queue: TestStore) {
     queue.pass(100);
     let in_ms = |ms| Some(Duration::from_millis(ms));
     assert_eq!(queue.migrate().await.next_due_in, in_ms(200));
-    let wanted = queue.store.poll_work(&tenant(), &[]).await.unwrap();
+    let wanted = poll(&*queue.store, &tenant()).await;
     assert_eq!(wanted, PendingWork { next_due_in: in_ms(200), ..PendingWork::default() });
     queue.pass(200);
-    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap().next_due_in, in_ms(0));
+    assert_eq!(poll(&*queue.store, &tenant()).await.next_due_in, in_ms(0));
     assert_eq!(queue.migrate().await, Migrated { moved: 1, next_due_in: in_ms(200) });
 }
 

@@ -6,7 +6,7 @@ use gristmill::job::{NewJob, Unique};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Settled, Settlement};
 use gristmill_tests::test_store::{
-    TestStore, claimed, delayed, failure, foreign, ids, job, retry, settlement, tenant, topic, unique, worker,
+    TestStore, claimed, delayed, failure, foreign, ids, job, poll, retry, settlement, tenant, topic, unique, worker,
 };
 
 super::cases![
@@ -33,7 +33,7 @@ async fn follow_ups_appear_with_the_ack(queue: TestStore) {
     let next = queue.counts("next").await;
     assert_eq!((next.ready, next.delayed, next.totals["pushed"]), (1, 1, 2));
     assert_eq!(queue.places().await, [1, 0, 0, 0]);
-    let wanted = queue.store.poll_work(&tenant(), &[]).await.unwrap();
+    let wanted = poll(&*queue.store, &tenant()).await;
     assert_eq!(wanted.next_due_in, Some(Duration::from_millis(10)));
     let taken = queue.claim_as(&worker(), "next", 1).await.claims;
     assert_eq!((&taken[0].job.spec, taken[0].job.enqueued_at), (&jobs[0].spec, queue.now()));

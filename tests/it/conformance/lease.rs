@@ -23,6 +23,7 @@ super::cases![
     a_retired_workers_jobs_come_back_with_their_leases,
     overdue_jobs_are_found_in_bounded_numbers_and_once_each,
     overdue_jobs_are_the_tenants_own,
+    overdue_jobs_of_many_tenants_are_found_together_within_the_limit,
     reaping_twice_reaps_once,
     the_owner_may_still_settle_what_is_overdue_and_not_reaped,
     a_job_that_no_worker_extended_for_a_day_is_still_overdue,
@@ -32,7 +33,7 @@ super::cases![
 ];
 
 async fn overdue(queue: &TestStore) -> Vec<Overdue> {
-    queue.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap()
+    queue.store.overdue(&[tenant()], DEAD_AFTER, 100).await.unwrap().jobs
 }
 
 fn reap(overdue: &Overdue) -> Settlement {
@@ -161,8 +162,8 @@ async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: TestStor
     let found: Vec<JobId> = found.iter().map(|overdue| overdue.claim.lease.job.clone()).collect();
     assert_eq!(found.len(), 5, "dead worker and lost lease at once");
     assert_eq!(BTreeSet::from_iter(found), BTreeSet::from_iter(claimed(&claims)));
-    assert_eq!(queue.store.overdue(&tenant(), DEAD_AFTER, 3).await.unwrap().len(), 3);
-    assert!(queue.store.overdue(&tenant(), DEAD_AFTER, 0).await.unwrap().is_empty());
+    assert_eq!(queue.store.overdue(&[tenant()], DEAD_AFTER, 3).await.unwrap().jobs.len(), 3);
+    assert!(queue.store.overdue(&[tenant()], DEAD_AFTER, 0).await.unwrap().jobs.is_empty());
 }
 
 async fn overdue_jobs_are_the_tenants_own(queue: TestStore) {
@@ -174,8 +175,31 @@ async fn overdue_jobs_are_the_tenants_own(queue: TestStore) {
     queue.store.claim(&worker(), &[line]).await.unwrap();
     queue.pass(30_000);
     assert!(overdue(&queue).await.is_empty());
-    let found = queue.store.overdue(&theirs.spec.topic.tenant, DEAD_AFTER, 9).await.unwrap();
+    let found = queue.store.overdue(&[theirs.spec.topic.tenant.clone()], DEAD_AFTER, 9).await.unwrap().jobs;
     assert_eq!(found[0].claim.job.spec, theirs.spec);
+}
+
+async fn overdue_jobs_of_many_tenants_are_found_together_within_the_limit(queue: TestStore) {
+    let theirs = foreign("mail");
+    queue.push(&[job("mail"), job("mail"), theirs.clone()]).await;
+    let mut line = gristmill_tests::test_store::line("mail", 1);
+    line.topic = theirs.spec.topic.clone();
+    queue.store.claim(&worker(), &[line]).await.unwrap();
+    queue.claim(2).await;
+    queue.pass(30_000);
+    let tenants = [tenant(), "unknown".parse().unwrap(), theirs.spec.topic.tenant.clone()];
+    let found = async |limit| {
+        let found = queue.store.overdue(&tenants, DEAD_AFTER, limit).await.unwrap();
+        assert!(found.refused.is_empty());
+        found.jobs.into_iter().map(|overdue| overdue.claim.lease.topic.tenant).collect::<Vec<_>>()
+    };
+    let mut all = found(9).await;
+    all.sort();
+    let mut expected = vec![tenant(), tenant(), theirs.spec.topic.tenant.clone()];
+    expected.sort();
+    assert_eq!(all, expected);
+    assert_eq!(found(2).await.len(), 2);
+    assert!(queue.store.overdue(&[], DEAD_AFTER, 9).await.unwrap().jobs.is_empty());
 }
 
 async fn reaping_twice_reaps_once(queue: TestStore) {

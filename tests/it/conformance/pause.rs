@@ -3,7 +3,7 @@
 use gristmill::job::Name;
 use gristmill::outcome::Verdict;
 use gristmill::store::{Settled, Signal};
-use gristmill_tests::test_store::{TestStore, claimed, delayed, ids, job, line, retry, tenant, topic, worker};
+use gristmill_tests::test_store::{TestStore, claimed, delayed, ids, job, line, poll, retry, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 use tokio::time::timeout;
 
@@ -88,10 +88,10 @@ async fn other_topics_are_not_paused(queue: TestStore) {
 async fn a_paused_topic_is_not_wanted(queue: TestStore) {
     queue.push(&[job("mail"), job("audit")]).await;
     pause(&queue, true).await;
-    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("audit")]);
+    assert_eq!(poll(&*queue.store, &tenant()).await.ready, [topic("audit")]);
     queue.claim(1).await;
     pause(&queue, false).await;
-    let mut ready = queue.store.poll_work(&tenant(), &[]).await.unwrap().ready;
+    let mut ready = poll(&*queue.store, &tenant()).await.ready;
     ready.sort();
     assert_eq!(ready, [topic("audit"), topic("mail")]);
 }

@@ -25,7 +25,7 @@ super::cases![
 
 /// Takes back whatever is overdue, as every runner does.
 async fn reap(queue: &TestStore, verdict: Verdict) -> usize {
-    let overdue = queue.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap();
+    let overdue = queue.store.overdue(&[tenant()], DEAD_AFTER, 100).await.unwrap().jobs;
     let settle = |overdue: &gristmill::store::Overdue| Settlement {
         only_if_overdue: Some(DEAD_AFTER),
         ..Settlement::new(overdue.claim.lease.clone(), verdict.clone())

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gristmill::job::Name;
 use gristmill::outcome::Verdict;
-use gristmill::store::{PendingWork, Settled, Settlement, Signal};
-use gristmill_tests::test_store::{TestStore, delayed, foreign, job, retry, settlement, tenant, topic, worker};
+use gristmill::store::{PendingWork, PollTenant, Settled, Settlement, Signal};
+use gristmill_tests::test_store::{TestStore, delayed, foreign, job, poll, retry, settlement, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -23,6 +23,7 @@ super::cases![
     every_subscriber_receives_signals,
     a_tenants_signals_are_its_own,
     wanted_names_ready_topics,
+    a_poll_answers_for_each_tenant_in_the_order_given,
     a_slow_receiver_gets_the_signal_lost,
 ];
 
@@ -158,11 +159,24 @@ async fn a_tenants_signals_are_its_own(queue: TestStore) {
 }
 
 async fn wanted_names_ready_topics(queue: TestStore) {
-    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap(), PendingWork::default());
+    assert_eq!(poll(&*queue.store, &tenant()).await, PendingWork::default());
     queue.push(&[job("mail"), delayed("audit", 5), foreign("other")]).await;
-    assert_eq!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready, [topic("mail")]);
+    assert_eq!(poll(&*queue.store, &tenant()).await.ready, [topic("mail")]);
     queue.claim(2).await;
-    assert!(queue.store.poll_work(&tenant(), &[]).await.unwrap().ready.is_empty());
+    assert!(poll(&*queue.store, &tenant()).await.ready.is_empty());
+}
+
+async fn a_poll_answers_for_each_tenant_in_the_order_given(queue: TestStore) {
+    queue.push(&[job("mail"), delayed("audit", 5), foreign("other")]).await;
+    let tenants = [foreign("other").spec.topic.tenant, "unknown".parse().unwrap(), tenant()];
+    let polls = tenants.map(|tenant| PollTenant { tenant, raw: Vec::new() });
+    let polled = queue.store.poll_work(&polls).await.unwrap();
+    let polled: Vec<PendingWork> = polled.into_iter().map(Result::unwrap).collect();
+    let ready: Vec<_> = polled.iter().map(|pending| pending.ready.clone()).collect();
+    assert_eq!(ready, [vec![foreign("other").spec.topic], vec![], vec![topic("mail")]]);
+    let due: Vec<_> = polled.iter().map(|pending| pending.next_due_in).collect();
+    assert_eq!(due, [None, None, Some(Duration::from_millis(5))]);
+    assert!(queue.store.poll_work(&[]).await.unwrap().is_empty());
 }
 
 async fn a_slow_receiver_gets_the_signal_lost(queue: TestStore) {

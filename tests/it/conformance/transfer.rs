@@ -6,7 +6,8 @@ use gristmill::job::{Job, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, Imported, JobState, Pushed, Settled, StoredJob, StoredPlace};
 use gristmill_tests::test_store::{
-    TestStore, claimed, delayed, failure, ids, job, of_priority, retry, settlement, tenant, topic, unique, unique_for,
+    TestStore, claimed, delayed, failure, ids, job, of_priority, poll, retry, settlement, tenant, topic, unique,
+    unique_for,
 };
 
 super::cases![
@@ -141,7 +142,7 @@ async fn arrived_jobs_are_not_counted_as_pushed(queue: TestStore) {
     let there = queue.another().await;
     import(&there, &exported(&queue).await).await;
     assert!(there.counts("mail").await.totals.values().all(|n| *n == 0));
-    let wanted = there.store.poll_work(&tenant(), &[]).await.unwrap();
+    let wanted = poll(&*there.store, &tenant()).await;
     assert_eq!((wanted.ready, wanted.next_due_in), (vec![topic("mail")], Some(Duration::from_millis(30))));
     assert_eq!(there.store.tenants().await.unwrap(), [tenant()]);
 }

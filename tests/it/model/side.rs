@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gristmill::job::{Claim, Due, JobSpec, Lease, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::store::{ClaimFrom, JobView, Signal, StateFilter, StoreError, StoredJob};
 use gristmill::token::{TokenId, TokenRequirement};
-use gristmill_tests::test_store::TestStore;
+use gristmill_tests::test_store::{TestStore, poll};
 use gristmill_tests::wait::SOON;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -100,7 +100,7 @@ impl Side {
                 counts.totals.retain(|_, n| *n > 0);
             }
             same("counts", counts, self.model.counts(tenant))?;
-            let wanted = store.poll_work(tenant, &[]).await?;
+            let wanted = poll(&**store, tenant).await;
             same("next due time", wanted.next_due_in, self.model.next_due_in(tenant))?;
             same("cancelled jobs", wanted.cancelled.into_iter().collect(), self.model.cancelled(tenant))?;
             let (named, (surely, perhaps)) = (BTreeSet::from_iter(wanted.ready), self.model.ready(tenant));

@@ -341,7 +341,7 @@ impl World {
 
     async fn reap(&mut self, tenant: usize, limit: usize, verdict: &End) -> Result<(), Difference> {
         let tenant = &self.tenants[tenant];
-        let mut found = self.here.queue.store.overdue(tenant, DEAD_AFTER, limit).await?;
+        let mut found = self.here.queue.store.overdue(std::slice::from_ref(tenant), DEAD_AFTER, limit).await?.jobs;
         let running = self.here.model.running(tenant, DEAD_AFTER);
         let overdue = running.into_iter().filter(|(_, _, overdue)| *overdue).map(|(claim, died, _)| (claim, died));
         let overdue: Vec<(Claim, bool)> = overdue.collect();

@@ -11,6 +11,7 @@ use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{ClaimFrom, Settled, Settlement};
 use gristmill_tests::redis::Redis;
+use gristmill_tests::test_store::poll;
 use gristmill_tests::wait::{SOON, until};
 
 use super::{job, join, name, topic};
@@ -43,9 +44,9 @@ async fn an_unavailable_store_affects_only_its_own_tenants() {
     let claimed = several.claim(&worker, &lines()).await.unwrap();
     assert_eq!(claimed.claims.iter().map(|claim| &claim.lease.topic).collect::<Vec<_>>(), [&topic("mail")]);
     assert!(claimed.drained.contains(&topic("acme/mail")), "it is not asked for again at once");
-    assert!(several.poll_work(&name("acme"), &[]).await.unwrap().ready.is_empty());
+    assert!(poll(&several, &name("acme")).await.ready.is_empty());
     assert!(several.migrate(&name("acme"), 10).await.unwrap().next_due_in.is_some(), "it is looked for again");
-    assert!(several.overdue(&name("acme"), Duration::from_secs(7), 10).await.unwrap().is_empty());
+    assert!(several.overdue(&[name("acme")], Duration::from_secs(7), 10).await.unwrap().jobs.is_empty());
 
     let settle = |topic_of: &str| {
         let lease = before.claims.iter().find(|claim| claim.lease.topic == topic(topic_of)).unwrap().lease.clone();
@@ -92,9 +93,9 @@ async fn no_worker_is_declared_dead_for_heartbeats_lost_in_an_outage() {
     redis.resume().await;
     let long = Duration::from_secs(3600);
     until("the store to be back", SOON, async || several.push(&[job("acme/other")]).await.ok()).await;
-    assert!(several.overdue(&name("acme"), long, 10).await.unwrap().is_empty());
+    assert!(several.overdue(&[name("acme")], long, 10).await.unwrap().jobs.is_empty());
     let found = until("the silence to count", SOON, async || {
-        let found = several.overdue(&name("acme"), dead_after, 10).await.unwrap();
+        let found = several.overdue(&[name("acme")], dead_after, 10).await.unwrap().jobs;
         (!found.is_empty()).then_some(found)
     })
     .await;

@@ -11,7 +11,7 @@ use gristmill::store::prelude::*;
 use gristmill::store::sharded::ShardedStore;
 use gristmill::store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settled, Settlement, StoreError};
 use gristmill_tests::http_client::HttpClient;
-use gristmill_tests::test_store::part;
+use gristmill_tests::test_store::{part, poll};
 use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -39,7 +39,7 @@ async fn until_moved(several: &ShardedStore) {
 }
 
 async fn claim(several: &ShardedStore) -> Vec<Claim> {
-    several.poll_work(&name("acme"), &[]).await.unwrap();
+    poll(several, &name("acme")).await;
     let line = ClaimFrom { topic: topic("acme/mail"), max: 9, lease: Duration::from_secs(600) };
     several.claim(&WorkerId::new("w"), &[line]).await.unwrap().claims
 }

@@ -8,6 +8,7 @@ use gristmill::outcome::Verdict;
 use gristmill::store::TenantPlacements;
 use gristmill::store::prelude::*;
 use gristmill::store::{ClaimFrom, Placement, Pushed, Settled, Settlement, Signal};
+use gristmill_tests::test_store::poll;
 use gristmill_tests::wait::{SOON, until};
 
 use super::{Pair, job, name, places, topic};
@@ -75,7 +76,7 @@ async fn jobs_in_the_store_named_before_are_found_and_run() {
     let early = job("acme/mail");
     home.push(std::slice::from_ref(&early)).await.unwrap();
     assert!(several.job(&name("acme"), &early.spec.id).await.unwrap().is_some());
-    assert_eq!(several.poll_work(&name("acme"), &[]).await.unwrap().ready, [topic("acme/mail")]);
+    assert_eq!(poll(&several, &name("acme")).await.ready, [topic("acme/mail")]);
     let claimed = several.claim(&WorkerId::new("w"), &[line("acme/mail", 5)]).await.unwrap();
     assert_eq!(claimed.claims[0].lease.job, early.spec.id);
     let ack = Settlement::new(claimed.claims[0].lease.clone(), Verdict::Ack(None));

@@ -23,7 +23,7 @@ use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
-use gristmill_store::{Settlement, Store, StoreError};
+use gristmill_store::{PollTenant, Settlement, Store, StoreError};
 
 /// As with a push: results, follow-ups and checkpoints are as large as jobs.
 const SETTLE_BYTES: usize = 96 << 20;
@@ -49,7 +49,9 @@ async fn extend(
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
     let extended = state.store.extend(&leases, by).await?;
     // After the leases: who cancels from now on will be told of the next time.
-    let cancelled: HashSet<_> = state.store.poll_work(&tenant, &[]).await?.cancelled.into_iter().collect();
+    let polled = state.store.poll_work(&[PollTenant { tenant, raw: Vec::new() }]).await?;
+    let polled = polled.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let cancelled: HashSet<_> = polled.into_iter().flat_map(|pending| pending.cancelled).collect();
     let answer = |(lease, extended): (&Lease, bool)| match extended {
         false => Extended::LeaseLost,
         true if cancelled.contains(&lease.job) => Extended::Cancelled,

@@ -13,7 +13,7 @@ use super::row::{Known, at, job_columns, limit as limited, ms, read_id, read_job
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::clock::wait_ms;
-use crate::{Leases, Overdue, Settle, Settlement, StoreError, Workers};
+use crate::{Leases, Overdue, OverdueJobs, Settle, Settlement, StoreError, Workers};
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
@@ -129,16 +129,26 @@ impl Workers for EmbeddedStore {
         .await
     }
 
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
-        let tenant = tenant.clone();
-        let found = self.read("look for overdue jobs", move |connection, now| {
-            find_overdue(connection, &tenant, now, dead_after, limit.min(JOBS))
+    async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
+        const DOING: &str = "look for overdue jobs";
+        let asked = tenants.to_vec();
+        let found = self.read(DOING, move |connection, now| {
+            let mut left = limit.min(JOBS);
+            let find = |tenant: &Name| {
+                let found = find_overdue(connection, tenant, now, dead_after, left);
+                left -= found.as_ref().map_or(0, Vec::len).min(left);
+                found
+            };
+            Ok(asked.iter().map(find).collect::<Vec<_>>())
         });
-        let (mut overdue, mut unreadable) = (Vec::new(), Vec::new());
-        for found in found.await? {
+        let (mut overdue, mut unreadable) = (OverdueJobs::default(), Vec::new());
+        for (tenant, found) in tenants.iter().zip(found.await?) {
             match found {
-                Ok(found) => overdue.push(found),
-                Err(broken) => unreadable.push(broken.settlement(dead_after)),
+                Ok(found) => found.into_iter().for_each(|found| match found {
+                    Ok(found) => overdue.jobs.push(found),
+                    Err(broken) => unreadable.push(broken.settlement(dead_after)),
+                }),
+                Err(fault) => overdue.refused.push((tenant.clone(), self.told(fault, DOING))),
             }
         }
         if !unreadable.is_empty() {

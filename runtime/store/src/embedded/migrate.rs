@@ -12,7 +12,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::fraction;
-use crate::{Migrated, PendingWork, Schedule, StoreError};
+use crate::{Migrated, PendingWork, PollTenant, Schedule, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -57,11 +57,14 @@ impl Schedule for EmbeddedStore {
         }
     }
 
-    async fn poll_work(&self, tenant: &Name, _raw: &[Name]) -> Result<PendingWork, StoreError> {
-        let (tenant, fraction) = (tenant.clone(), fraction(&self.clock));
-        let mut wanted = self.read("look for work", move |connection, now| poll_work(connection, &tenant, now)).await?;
-        wanted.next_due_in = wanted.next_due_in.map(|due_in| due_in.saturating_sub(fraction));
-        Ok(wanted)
+    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+        const DOING: &str = "look for work";
+        let (tenants, fraction) = (tenants.to_vec(), fraction(&self.clock));
+        let found = self.read(DOING, move |connection, now| {
+            let poll = |polled: &PollTenant| poll_work(connection, &polled.tenant, now, fraction);
+            Ok(tenants.iter().map(poll).collect::<Vec<_>>())
+        });
+        Ok(found.await?.into_iter().map(|found| found.map_err(|fault| self.told(fault, DOING))).collect())
     }
 }
 
@@ -108,7 +111,7 @@ impl Work<'_> {
     }
 }
 
-fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<PendingWork> {
+fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp, fraction: Duration) -> Done<PendingWork> {
     let mut wanted = PendingWork::default();
     let mut select = connection.prepare_cached(WANTED)?;
     let mut rows = select.query([tenant.as_str()])?;
@@ -118,7 +121,7 @@ fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp) -> Done<Pen
     }
     let mut next = connection.prepare_cached(NEXT_OF_TENANT)?;
     let next: Option<i64> = next.query_row([tenant.as_str()], |row| row.get(0))?;
-    wanted.next_due_in = next.map(|due| at(due).since(now));
+    wanted.next_due_in = next.map(|due| at(due).since(now).saturating_sub(fraction));
     let mut select = connection.prepare_cached(CANCELLED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {

@@ -96,6 +96,22 @@ impl Link {
         self.with_connection(doing, async |live| commands.query_async(&mut live.connection.clone()).await).await
     }
 
+    /// Runs plain commands in one round trip, with an answer or an error for each.
+    ///
+    /// # Errors
+    /// The server is unavailable.
+    pub(super) async fn query_each(
+        &self,
+        doing: &'static str,
+        mut commands: Pipeline,
+    ) -> Result<Vec<RedisResult<Value>>, StoreError> {
+        commands.ignore_errors();
+        let query = async |live: &Live| {
+            available(commands.query_async::<Vec<RedisResult<Value>>>(&mut live.connection.clone()).await?)
+        };
+        self.with_connection(doing, query).await
+    }
+
     /// Makes sure that there is a connection.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         self.connection().await.map(drop).map_err(|error| self.failed("connect", error))
@@ -166,10 +182,7 @@ impl Live {
                 *answer = command.query_async(&mut connection).await;
             }
         }
-        match answers.iter().position(|answer| answer.as_ref().is_err_and(is_unavailable)) {
-            Some(unavailable) => answers.swap_remove(unavailable).map(|_| Vec::new()),
-            None => Ok(answers),
-        }
+        available(answers)
     }
 
     /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,
@@ -182,6 +195,14 @@ impl Live {
             self.taught.lock().insert(hash);
         }
         Ok(())
+    }
+}
+
+/// The answers of a pipeline, unless one of them says that the server is unavailable.
+fn available(mut answers: Vec<RedisResult<Value>>) -> RedisResult<Vec<RedisResult<Value>>> {
+    match answers.iter().position(|answer| answer.as_ref().is_err_and(is_unavailable)) {
+        Some(unavailable) => answers.swap_remove(unavailable).map(|_| Vec::new()),
+        None => Ok(answers),
     }
 }
 

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use redis::pipe;
+use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::clock::TimeReply;
 use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::{Migrated, PendingWork, Schedule, StoreError};
+use crate::{Migrated, PendingWork, PollTenant, Schedule, StoreError};
 use gristmill_core::job::{Name, TopicId};
 
 const DOING: &str = "migrate due jobs";
+const POLL: &str = "look for work";
 
 /// How many topics one call of the script looks at.
 const TOPICS: isize = 64;
@@ -59,35 +60,54 @@ impl Schedule for RedisStore {
         }
     }
 
-    /// Three commands where nothing is delayed, a fourth one for the time where something is; and one call of a script
-    /// for every 500 raw topics.
-    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
-        let keys = self.keys(tenant);
-        let calls = raw.chunks(SCRIPT_JOBS).map(|topics| self.poll_raw_call(&keys, topics)).collect();
-        self.link.run(DOING, calls).await?;
-
+    /// Three commands for each tenant and one for the time, all in one round trip; and before them a call of a script for
+    /// every 500 raw topics.
+    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+        let mut refused = self.poll_raw(tenants).await?;
         let mut look = pipe();
-        look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
-        look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
-        type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
-        let (active, cancelled, head): Found = self.link.query(DOING, &look).await?;
-        let ready = active.iter().filter_map(|topic| topic.parse().ok());
-        let next_due_in = match head.first() {
-            Some((_, due)) => {
-                let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-                Some(Duration::from_millis(*due).saturating_sub(self.exact(time)))
+        for PollTenant { tenant, .. } in tenants {
+            let keys = self.keys(tenant);
+            look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
+            look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
+        }
+        look.cmd("TIME");
+        let mut answers = self.link.query_each(POLL, look).await?.into_iter();
+        let time = answers.next_back().unwrap_or(Ok(Value::Nil)).and_then(|time| Ok(from_redis_value(time)?));
+        let now = self.exact(time.map_err(self.misread(POLL))?);
+        let read = |(position, PollTenant { tenant, .. }): (usize, &PollTenant)| {
+            let answer = answers.by_ref().take(3).collect::<RedisResult<_>>();
+            if let Some(error) = refused.remove(&position) {
+                return Err(error);
             }
-            None => None,
+            type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
+            let found = answer.and_then(|answer| Ok(from_redis_value::<Found>(Value::Array(answer))?));
+            let (active, cancelled, head) = found.map_err(self.misread(POLL))?;
+            let ready = active.iter().filter_map(|topic| topic.parse().ok());
+            Ok(PendingWork {
+                ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
+                next_due_in: head.first().map(|(_, due)| Duration::from_millis(*due).saturating_sub(now)),
+                cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
+            })
         };
-        Ok(PendingWork {
-            ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
-            next_due_in,
-            cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
-        })
+        Ok(tenants.iter().enumerate().map(read).collect())
     }
 }
 
 impl RedisStore {
+    /// Looks at the raw topics. Returns the errors of tenants that have one, by position.
+    async fn poll_raw(&self, tenants: &[PollTenant]) -> Result<HashMap<usize, StoreError>, StoreError> {
+        let (mut calls, mut positions) = (Vec::new(), Vec::new());
+        for (position, PollTenant { tenant, raw }) in tenants.iter().enumerate() {
+            let keys = self.keys(tenant);
+            for topics in raw.chunks(SCRIPT_JOBS) {
+                calls.push(self.poll_raw_call(&keys, topics));
+                positions.push(position);
+            }
+        }
+        let answers = positions.into_iter().zip(self.link.run_each(POLL, calls).await?);
+        Ok(answers.filter_map(|(position, answer)| Some((position, answer.err()?))).collect())
+    }
+
     fn poll_raw_call(&self, keys: &Keys, topics: &[Name]) -> Call {
         let mut names = keys.waiting();
         for topic in topics {

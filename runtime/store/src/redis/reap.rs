@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{RedisResult, Value, pipe};
+use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
 use super::clock::TimeReply;
@@ -14,13 +14,15 @@ use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::RedisStore;
 use crate::clock::wait_ms;
-use crate::{Overdue, StoreError, Workers};
+use crate::{Overdue, OverdueJobs, StoreError, Workers};
 use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// For how long a dead worker is remembered. Its jobs are taken back long before; should a tenant have had no runner
 /// that looks for them in all that time, their leases run out and bring them back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+const OVERDUE: &str = "look for overdue jobs";
 
 /// How many jobs one call of the script finds at most: each costs it five commands.
 const JOBS: usize = 1000;
@@ -52,39 +54,65 @@ impl Workers for RedisStore {
         self.link.query::<Value>("forget a worker", &forget).await.map(drop)
     }
 
-    /// Three commands where nothing is overdue; the scripts run only if something may be.
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
-        const DOING: &str = "look for overdue jobs";
-        let keys = self.keys(tenant);
+    /// One command for each tenant and two more where nothing is overdue, all in one round trip; the scripts run only if
+    /// something may be.
+    async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
         let mut look = pipe();
-        look.cmd("ZRANGE").arg(keys.leases()).arg(0).arg(0).arg("WITHSCORES");
-        look.cmd("ZRANGE").arg(workers(&self.prefix)).arg(0).arg(0).arg("WITHSCORES");
+        for key in tenants.iter().map(|tenant| self.keys(tenant).leases()).chain([workers(&self.prefix)]) {
+            look.cmd("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
+        }
         look.cmd("TIME");
+        let mut answers = self.link.query_each(OVERDUE, look).await?;
+        let time = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|time| Ok(from_redis_value(time)?));
+        let now = self.now(time.map_err(self.misread(OVERDUE))?);
         type Head = Vec<(String, u64)>;
-        let (lease, heartbeat, time): (Head, Head, TimeReply) = self.link.query(DOING, &look).await?;
-        let now = self.now(time);
+        let read_head = |head: RedisResult<Value>| {
+            head.and_then(|head| Ok(from_redis_value::<Head>(head)?)).map_err(self.misread(OVERDUE))
+        };
         let passed =
             |head: &Head, wait| head.first().is_some_and(|(_, at)| Timestamp::from_millis(*at).plus(wait) <= now);
-        let worker_died = passed(&heartbeat, dead_after);
-        if limit == 0 || lease.is_empty() || !(worker_died || passed(&lease, Duration::ZERO)) {
-            return Ok(Vec::new());
-        }
+        let worker_died = passed(&read_head(answers.pop().unwrap_or(Ok(Value::Nil)))?, dead_after);
+        let dead = if worker_died { self.silent_workers(OVERDUE, dead_after).await? } else { Vec::new() };
 
-        let dead = if worker_died { self.silent_workers(DOING, dead_after).await? } else { Vec::new() };
+        let mut found = OverdueJobs::default();
+        for (tenant, lease) in tenants.iter().zip(answers) {
+            let left = limit.saturating_sub(found.jobs.len());
+            let jobs = match read_head(lease) {
+                Ok(lease) if lease.is_empty() || left == 0 => continue,
+                Ok(lease) if !worker_died && !passed(&lease, Duration::ZERO) => continue,
+                Ok(_) => self.overdue_of(tenant, &dead, dead_after, left).await,
+                Err(error) => Err(error),
+            };
+            match jobs {
+                Ok(jobs) => found.jobs.extend(jobs),
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => found.refused.push((tenant.clone(), error)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl RedisStore {
+    async fn overdue_of(
+        &self,
+        tenant: &Name,
+        dead: &[WorkerId],
+        dead_after: Duration,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, StoreError> {
+        let keys = self.keys(tenant);
         let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
         names.extend(dead.iter().map(|worker| keys.processing(worker)));
         let mut call = Call::new(script!("overdue.lua"), &names);
         call.arg(self.now_argument()).arg(limit.min(JOBS));
         call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
-        let reply = self.reply(DOING, call).await?;
         let mut broken = Vec::new();
-        let overdue = read(reply, tenant, &mut broken).map_err(self.misread(DOING))?;
+        let overdue = read(self.reply(OVERDUE, call).await?, tenant, &mut broken).map_err(self.misread(OVERDUE))?;
         self.bury_broken(broken, Some(dead_after)).await?;
         Ok(overdue)
     }
-}
 
-impl RedisStore {
     /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
     pub(super) async fn silent_workers(
         &self,

@@ -11,8 +11,8 @@ use super::ask::{ask_by_shard, if_available};
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::{
-    DeadLimits, Leases, Migrated, Overdue, PendingWork, Schedule, Settle, Settled, Settlement, StoreError, Sweep,
-    Workers,
+    DeadLimits, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Schedule, Settle, Settled, Settlement,
+    StoreError, Sweep, Workers,
 };
 use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 
@@ -92,10 +92,21 @@ impl Workers for ShardedStore {
         one_success(join_all(self.shards().iter().map(|shard| shard.retire(worker))).await)
     }
 
-    async fn overdue(&self, tenant: &Name, dead_after: Duration, limit: usize) -> Result<Vec<Overdue>, StoreError> {
-        let ask = |shard: Arc<Shard>| async move { shard.overdue(tenant, shard.dead_after(dead_after), limit).await };
-        let found = self.ask_available(tenant, ask).await?;
-        Ok(found.into_iter().flat_map(|(_, overdue)| overdue).take(limit).collect())
+    async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
+        let (map, mut found) = (self.map(), OverdueJobs::default());
+        for round in (0..self.shards().len()).rev() {
+            let choose = |_, tenant: &Name| map.of(tenant).nth(round).cloned();
+            let parts = ask_by_shard(tenants, choose, |shard, tenants| async move {
+                shard.overdue(&tenants, shard.dead_after(dead_after), limit).await
+            });
+            for part in parts.await {
+                let OverdueJobs { jobs, refused } = if_available(part.answer)?.unwrap_or_default();
+                found.jobs.extend(jobs);
+                found.refused.extend(refused);
+            }
+        }
+        found.jobs.truncate(limit);
+        Ok(found)
     }
 }
 
@@ -113,18 +124,25 @@ impl Schedule for ShardedStore {
         Ok(total)
     }
 
-    async fn poll_work(&self, tenant: &Name, raw: &[Name]) -> Result<PendingWork, StoreError> {
-        let mut total = PendingWork::default();
-        let poll = |shard: Arc<Shard>| async move { shard.poll_work(tenant, raw).await };
-        for (shard, found) in self.ask_available(tenant, poll).await? {
-            self.note_ready(&shard, &found.ready);
-            total.ready.extend(found.ready);
-            total.cancelled.extend(found.cancelled);
-            total.next_due_in = earlier(total.next_due_in, found.next_due_in);
+    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+        let map = self.map();
+        let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
+        for round in (0..self.shards().len()).rev() {
+            let choose = |_, polled: &PollTenant| map.of(&polled.tenant).nth(round).cloned();
+            let parts = ask_by_shard(tenants, choose, |shard, polled| async move { shard.poll_work(&polled).await });
+            for part in parts.await {
+                let found = if_available(part.answer)?.unwrap_or_default();
+                for (position, found) in part.positions.into_iter().zip(found) {
+                    if let Ok(found) = &found {
+                        self.note_ready(&part.shard, &found.ready);
+                    }
+                    if let Some(total) = totals.get_mut(position) {
+                        add(total, found);
+                    }
+                }
+            }
         }
-        total.ready.sort();
-        total.ready.dedup();
-        Ok(total)
+        Ok(totals)
     }
 }
 
@@ -150,6 +168,21 @@ impl Sweep for ShardedStore {
 /// Succeeds if one call did, or if there was none.
 fn one_success(answers: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
     answers.into_iter().reduce(Result::or).unwrap_or(Ok(()))
+}
+
+/// Adds what a shard found in a tenant to what others found. An error of one shard is the tenant's.
+fn add(total: &mut Result<PendingWork, StoreError>, found: Result<PendingWork, StoreError>) {
+    match (total.as_mut(), found) {
+        (Ok(total), Ok(found)) => {
+            total.ready.extend(found.ready);
+            total.ready.sort();
+            total.ready.dedup();
+            total.cancelled.extend(found.cancelled);
+            total.next_due_in = earlier(total.next_due_in, found.next_due_in);
+        }
+        (Ok(_), Err(error)) => *total = Err(error),
+        (Err(_), _) => {}
+    }
 }
 
 fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{ClaimFrom, Claimed, Clock, JobState, Settled, Settlement, TopicCounts, Transfer};
+use crate::{ClaimFrom, Claimed, Clock, JobState, PendingWork, PollTenant, Settled, Settlement, TopicCounts, Transfer};
 use gristmill_core::job::{Claim, Due, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
@@ -63,6 +63,11 @@ impl<S: Transfer> TestStore<S> {
 
     pub(crate) async fn migrate(&self) -> usize {
         self.store.migrate(&tenant(), 100).await.unwrap().moved
+    }
+
+    pub(crate) async fn poll(&self, raw: &[Name]) -> PendingWork {
+        let polled = self.store.poll_work(&[PollTenant { tenant: tenant(), raw: raw.to_vec() }]).await.unwrap();
+        polled.into_iter().next().unwrap().unwrap()
     }
 
     pub(crate) async fn counts(&self, of: &str) -> TopicCounts {

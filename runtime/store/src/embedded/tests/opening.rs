@@ -145,7 +145,8 @@ async fn the_next_owner_need_not_wait_for_the_silence_of_the_last_ones_workers()
     let running = store.running().await;
     store.store.heartbeat(&running.lease.worker).await.unwrap();
     let store = store.reopen().await;
-    let overdue = async || store.store.overdue(&running.lease.topic.tenant, Duration::from_secs(7), 10).await.unwrap();
+    let tenants = [running.lease.topic.tenant.clone()];
+    let overdue = async || store.store.overdue(&tenants, Duration::from_secs(7), 10).await.unwrap().jobs;
     assert!(overdue().await.is_empty(), "it may have been opened just to look");
     store.store.presume_workers_dead().await.unwrap();
     let found = overdue().await;

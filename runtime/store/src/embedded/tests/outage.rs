@@ -90,5 +90,5 @@ async fn a_reader_that_stays_does_not_stop_the_work() {
         store.push(&[large()]).await;
     }
     assert_eq!(store.claim(99).await.len(), 20);
-    assert_eq!(store.store.poll_work(&tenant(), &[]).await.unwrap().ready.len(), 0);
+    assert_eq!(store.poll(&[]).await.ready.len(), 0);
 }

@@ -4,8 +4,8 @@ use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use crate::prelude::*;
-use crate::tests::{LEASE, job, tenant, topic, worker};
-use crate::{ClaimFrom, Claimed};
+use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, worker};
+use crate::{ClaimFrom, Claimed, PollTenant};
 use gristmill_core::job::{JobSpec, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
@@ -74,4 +74,31 @@ async fn other_damaged_keys_of_a_topic_do_not_stop_its_ready_jobs() {
         assert_eq!(claimed.claims.len(), 1);
         assert_eq!(store.settle(&claimed.claims[0], Verdict::Ack(None)).await, crate::Settled::Done);
     }
+}
+
+#[tokio::test]
+async fn a_damaged_tenant_fails_only_its_own_part_of_a_poll() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail"), other_tenants()]).await;
+    damage(&store, store.store.keys(&tenant()).due()).await;
+    let other = other_tenants().spec.topic;
+    let polls = [tenant(), other.tenant.clone()].map(|tenant| PollTenant { tenant, raw: Vec::new() });
+    let polled = store.store.poll_work(&polls).await.unwrap();
+    let [Err(error), Ok(pending)] = polled.as_slice() else { panic!("{polled:?}") };
+    assert!(format!("{error:?}").contains("WRONGTYPE"), "{error:?}");
+    assert_eq!(pending.ready, [other]);
+}
+
+#[tokio::test]
+async fn a_damaged_tenant_stops_no_reaping_of_others() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail"), other_tenants()]).await;
+    let other = other_tenants().spec.topic;
+    assert_eq!(claim(&store, &[&topic("mail"), &other]).await.claims.len(), 2);
+    store.pass(30_000);
+    damage(&store, store.store.keys(&tenant()).leases()).await;
+    let tenants = [tenant(), other.tenant.clone()];
+    let found = store.store.overdue(&tenants, DEAD_AFTER, 10).await.unwrap();
+    assert_eq!(found.jobs.iter().map(|overdue| &overdue.claim.lease.topic).collect::<Vec<_>>(), [&other]);
+    assert_eq!(found.refused.iter().map(|(tenant, _)| tenant.clone()).collect::<Vec<_>>(), [tenant()]);
 }

@@ -13,7 +13,7 @@ async fn a_worker_is_forgotten_in_the_end_and_its_jobs_are_not() {
     store.store.heartbeat(&worker()).await.unwrap();
     store.running().await;
     store.pass(3_600_000);
-    let found = store.store.overdue(&tenant(), DEAD_AFTER, 100).await.unwrap();
+    let found = store.store.overdue(&[tenant()], DEAD_AFTER, 100).await.unwrap().jobs;
     assert_eq!((found.len(), found[0].worker_died), (1, false));
 }
 

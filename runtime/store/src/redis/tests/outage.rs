@@ -123,7 +123,7 @@ async fn a_full_server_lets_people_clear_it_out() {
     assert_eq!(store.store.sweep(&[limits(0)]).await.unwrap(), [1]);
     assert!(store.store.set_paused(&topic("mail"), true).await.unwrap());
     let mail = topic("mail").topic;
-    assert_eq!(store.store.poll_work(&tenant(), &[mail]).await.unwrap().next_due_in, None);
+    assert_eq!(store.poll(&[mail]).await.next_due_in, None);
     assert_eq!((store.total("cancelled").await, store.total("discarded").await), (2, 1));
 }
 

@@ -33,7 +33,7 @@ async fn adopt(store: &TestRedis, element: &[u8]) -> Claim {
 }
 
 async fn wanted(store: &TestRedis) -> PendingWork {
-    store.store.poll_work(&tenant(), &[mail()]).await.unwrap()
+    store.poll(&[mail()]).await
 }
 
 #[tokio::test]
