@@ -175,7 +175,7 @@ async fn overdue_jobs_are_the_tenants_own(queue: TestStore) {
     queue.store.claim(&worker(), &[line]).await.unwrap();
     queue.pass(30_000);
     assert!(overdue(&queue).await.is_empty());
-    let found = queue.store.overdue(&[theirs.spec.topic.tenant.clone()], DEAD_AFTER, 9).await.unwrap().jobs;
+    let found = queue.store.overdue(std::slice::from_ref(&theirs.spec.topic.tenant), DEAD_AFTER, 9).await.unwrap().jobs;
     assert_eq!(found[0].claim.job.spec, theirs.spec);
 }
 
