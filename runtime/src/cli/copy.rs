@@ -14,7 +14,7 @@ use super::screen;
 use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{Kept, MovedJob, StoreError, StoredPlace, TopicMove, Transfer};
+use gristmill_store::{MovedJob, StoreError, StoredPlace, TopicMove, Transfer, Unmoved};
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
@@ -156,8 +156,8 @@ async fn copy(
         }
     }
     copied.unreadable = moving.kept.iter().find_map(|(id, reason)| match reason {
-        Kept::Unreadable(problem) => Some((moving.kept.len(), id.clone(), problem.clone())),
-        Kept::IdTaken => None,
+        Unmoved::Unreadable(problem) => Some((moving.kept.len(), id.clone(), problem.clone())),
+        Unmoved::IdTaken => None,
     });
     if paused_by_us && !keep_paused {
         from.set_paused(topic, false).await?;
@@ -169,7 +169,7 @@ async fn copy(
 }
 
 fn refuse_taken_ids(moving: &TopicMove<'_, dyn Transfer>) -> anyhow::Result<()> {
-    let mut taken = moving.kept.iter().filter(|(_, reason)| **reason == Kept::IdTaken).map(|(id, _)| id);
+    let mut taken = moving.kept.iter().filter(|(_, reason)| **reason == Unmoved::IdTaken).map(|(id, _)| id);
     let Some(first) = taken.next() else { return Ok(()) };
     bail!(
         "{} jobs of `{}` stay in the old store, {first} first: the new one has other jobs by their ids, or it is the \

@@ -51,7 +51,7 @@ pub use inspect::{
     Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
-pub use move_jobs::{Kept, MovedJob, TopicMove};
+pub use move_jobs::{MovedJob, TopicMove, Unmoved};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use purge::{Purged, purge};
 pub use timed::Timed;

@@ -21,12 +21,12 @@ pub struct TopicMove<'a, T: ?Sized> {
     pub to: &'a T,
     pub topic: &'a TopicId,
     /// The jobs that stay in the old store.
-    pub kept: BTreeMap<JobId, Kept>,
+    pub kept: BTreeMap<JobId, Unmoved>,
 }
 
 /// Why a job stays in the old store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum Unmoved {
     /// The new store has another job with its id, or both stores are one.
     IdTaken,
     /// It cannot be read, which is why, and the new store cannot keep its stored form.
@@ -77,10 +77,10 @@ impl<'a, T: Transfer + ?Sized> TopicMove<'a, T> {
                     let was_there = imported == Imported::Before;
                     moved.push(MovedJob { id, place: *place, was_there, removed: false });
                 }
-                Imported::IdTaken => drop(self.kept.insert(id, Kept::IdTaken)),
+                Imported::IdTaken => drop(self.kept.insert(id, Unmoved::IdTaken)),
                 Imported::Unreadable => {
                     let problem = sealed.as_ref().map(|sealed| sealed.problem.clone());
-                    self.kept.insert(id, Kept::Unreadable(problem.unwrap_or_default()));
+                    self.kept.insert(id, Unmoved::Unreadable(problem.unwrap_or_default()));
                 }
             }
         }

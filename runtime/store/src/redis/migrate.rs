@@ -60,8 +60,8 @@ impl Schedule for RedisStore {
         }
     }
 
-    /// Three commands for each tenant and one for the time, all in one round trip; and before them a call of a script for
-    /// every 500 raw topics.
+    /// Three commands for each tenant, all in one round trip; before them a call of a script for every 500 raw topics, and
+    /// behind them one for the time where something is delayed.
     async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         let mut refused = self.poll_raw(tenants).await?;
         let mut look = pipe();
@@ -70,10 +70,7 @@ impl Schedule for RedisStore {
             look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
             look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
         }
-        look.cmd("TIME");
         let mut answers = self.link.query_each(POLL, look).await?.into_iter();
-        let time = answers.next_back().unwrap_or(Ok(Value::Nil)).and_then(|time| Ok(from_redis_value(time)?));
-        let now = self.exact(time.map_err(self.misread(POLL))?);
         let read = |(position, PollTenant { tenant, .. }): (usize, &PollTenant)| {
             let answer = answers.by_ref().take(3).collect::<RedisResult<_>>();
             if let Some(error) = refused.remove(&position) {
@@ -85,11 +82,20 @@ impl Schedule for RedisStore {
             let ready = active.iter().filter_map(|topic| topic.parse().ok());
             Ok(PendingWork {
                 ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
-                next_due_in: head.first().map(|(_, due)| Duration::from_millis(*due).saturating_sub(now)),
+                // When it is due; how long until then is known with the time.
+                next_due_in: head.first().map(|(_, due)| Duration::from_millis(*due)),
                 cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
             })
         };
-        Ok(tenants.iter().enumerate().map(read).collect())
+        let mut found: Vec<Result<PendingWork, StoreError>> = tenants.iter().enumerate().map(read).collect();
+        if found.iter().flatten().any(|pending| pending.next_due_in.is_some()) {
+            let (time,): (TimeReply,) = self.link.query(POLL, pipe().cmd("TIME")).await?;
+            let now = self.exact(time);
+            for pending in found.iter_mut().flatten() {
+                pending.next_due_in = pending.next_due_in.map(|due| due.saturating_sub(now));
+            }
+        }
+        Ok(found)
     }
 }
 

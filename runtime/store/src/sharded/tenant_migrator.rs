@@ -15,7 +15,7 @@ use super::ask::if_available;
 use super::shard::Shard;
 use super::shard_map::{ShardMap, TenantShards};
 use super::store::{REFRESH_EVERY, ShardedStore};
-use crate::{Control, Kept, Query, StoreError, TopicMove, Transfer};
+use crate::{Control, Query, StoreError, TopicMove, Transfer, Unmoved};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
 /// For how long one process moves a tenant before it must renew the lock.
@@ -184,8 +184,8 @@ impl TenantMigrator {
         };
         if self.warned.insert(TopicId::clone(topic)) {
             let problem = match reason {
-                Kept::IdTaken => "it has another job by this id; they follow when that is over".to_owned(),
-                Kept::Unreadable(problem) => format!("it is of another kind, and the job cannot be read: {problem}"),
+                Unmoved::IdTaken => "it has another job by this id; they follow when that is over".to_owned(),
+                Unmoved::Unreadable(problem) => format!("it is of another kind, and the job cannot be read: {problem}"),
             };
             tracing::warn!(
                 %topic, from = %from.name, to = %to.name, jobs = kept.len(), first = %id, %problem,
