@@ -1,7 +1,8 @@
 //! The idle instances of a sandbox, over all topics, within limits on their number, memory and age.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,9 +41,9 @@ pub(super) struct IdleInstances {
 
 #[derive(Default)]
 struct Content {
-    /// Each pool's instances, the one used last at the back; no entry for a pool without idle instances.
-    idle: HashMap<PoolId, VecDeque<Idle>>,
-    instances: usize,
+    /// Of all pools, the one used last at the back. There are few: a search is cheap.
+    idle: VecDeque<Idle>,
+    /// Of their memories.
     bytes: u64,
     next_pool: u64,
     /// A task waits for instances to have been idle too long.
@@ -50,6 +51,7 @@ struct Content {
 }
 
 struct Idle {
+    pool: PoolId,
     instance: GuestInstance,
     bytes: u64,
     since: Instant,
@@ -68,19 +70,22 @@ impl IdleInstances {
 
     /// The instance used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
     pub(super) fn take(&self, pool: PoolId) -> Option<GuestInstance> {
-        self.content.lock().take(pool, VecDeque::pop_back).map(|idle| idle.instance)
+        let mut content = self.content.lock();
+        let last = content.idle.iter().rposition(|idle| idle.pool == pool)?;
+        content.remove(last).map(|idle| idle.instance)
     }
 
     /// Keeps an instance, and frees whatever is then too much. Needs a tokio runtime with time enabled.
     pub(super) fn put(self: &Arc<Self>, pool: PoolId, instance: GuestInstance) {
         let bytes = instance.memory_bytes();
         let mut content = self.content.lock();
-        content.put(pool, Idle { instance, bytes, since: Instant::now() });
+        content.bytes += bytes;
+        content.idle.push_back(Idle { pool, instance, bytes, since: Instant::now() });
         let mut surplus = Vec::new();
-        while content.instances > self.limits.instances || content.bytes > self.limits.bytes {
-            surplus.extend(content.take_oldest());
+        while content.idle.len() > self.limits.instances || content.bytes > self.limits.bytes {
+            surplus.extend(content.remove(0));
         }
-        let watched = std::mem::replace(&mut content.watched, true);
+        let watched = mem::replace(&mut content.watched, true);
         drop(content);
         free(surplus);
         if !watched {
@@ -90,20 +95,24 @@ impl IdleInstances {
 
     /// Frees the instance that has been idle longest, at once; false if there is none.
     pub(super) fn free_oldest(&self) -> bool {
-        let oldest = self.content.lock().take_oldest();
+        let oldest = self.content.lock().remove(0);
         oldest.is_some()
     }
 
     /// The number of idle instances, and the bytes of their memories.
     pub(super) fn kept(&self) -> (u64, u64) {
         let content = self.content.lock();
-        (content.instances as u64, content.bytes)
+        (content.idle.len() as u64, content.bytes)
     }
 
     /// Frees all instances of a pool.
     pub(super) fn clear(&self, pool: PoolId) {
-        let all = self.content.lock().take_all(pool);
-        free(all.into());
+        let mut content = self.content.lock();
+        let (cleared, kept) = mem::take(&mut content.idle).into_iter().partition(|idle| idle.pool == pool);
+        content.idle = kept;
+        content.bytes = content.idle.iter().map(|idle| idle.bytes).sum();
+        drop(content);
+        free(VecDeque::into(cleared));
     }
 
     /// Frees what has been idle too long at `now`, and says when to look again; none if nothing is left.
@@ -111,8 +120,8 @@ impl IdleInstances {
         let mut content = self.content.lock();
         let mut old = Vec::new();
         let next = loop {
-            match content.oldest().map(|(_, since)| since + self.limits.idle) {
-                Some(end) if end <= now => old.extend(content.take_oldest()),
+            match content.idle.front().map(|oldest| oldest.since + self.limits.idle) {
+                Some(end) if end <= now => old.extend(content.remove(0)),
                 next => break next,
             }
         };
@@ -124,39 +133,10 @@ impl IdleInstances {
 }
 
 impl Content {
-    fn put(&mut self, pool: PoolId, idle: Idle) {
-        self.instances += 1;
-        self.bytes += idle.bytes;
-        self.idle.entry(pool).or_default().push_back(idle);
-    }
-
-    fn take(&mut self, pool: PoolId, which: impl Fn(&mut VecDeque<Idle>) -> Option<Idle>) -> Option<Idle> {
-        let pooled = self.idle.get_mut(&pool)?;
-        let idle = which(pooled)?;
-        if pooled.is_empty() {
-            self.idle.remove(&pool);
-        }
-        self.instances -= 1;
+    fn remove(&mut self, index: usize) -> Option<Idle> {
+        let idle = self.idle.remove(index)?;
         self.bytes -= idle.bytes;
         Some(idle)
-    }
-
-    fn take_all(&mut self, pool: PoolId) -> VecDeque<Idle> {
-        let all = self.idle.remove(&pool).unwrap_or_default();
-        self.instances -= all.len();
-        self.bytes -= all.iter().map(|idle| idle.bytes).sum::<u64>();
-        all
-    }
-
-    fn take_oldest(&mut self) -> Option<Idle> {
-        let (pool, _) = self.oldest()?;
-        self.take(pool, VecDeque::pop_front)
-    }
-
-    /// Visits every pool with idle instances: rare, and there are no more pools than instances.
-    fn oldest(&self) -> Option<(PoolId, Instant)> {
-        let fronts = self.idle.iter().filter_map(|(pool, idle)| Some((*pool, idle.front()?.since)));
-        fronts.min_by_key(|(_, since)| *since)
     }
 }
 
@@ -196,8 +176,8 @@ impl Drop for Watcher {
 
 impl fmt::Debug for IdleInstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Content { instances, bytes, .. } = &*self.content.lock();
-        f.debug_struct("IdleInstances").field("instances", instances).field("bytes", bytes).finish_non_exhaustive()
+        let (instances, bytes) = self.kept();
+        f.debug_struct("IdleInstances").field("instances", &instances).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
 
@@ -209,9 +189,8 @@ mod tests {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
             let content = self.content.lock();
-            assert_eq!(content.idle.values().map(VecDeque::len).sum::<usize>(), content.instances);
-            assert_eq!(content.idle.values().flatten().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
-            content.instances
+            assert_eq!(content.idle.iter().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
+            content.idle.len()
         }
     }
 }
