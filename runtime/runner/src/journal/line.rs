@@ -8,7 +8,6 @@ use super::super::record::AttemptRecord;
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
 use gristmill_core::time::Timestamp;
-use gristmill_sandbox::Version;
 
 /// What a line says. Names and figures only: while it waits to be written it keeps no body and no result in memory.
 ///
@@ -61,7 +60,8 @@ impl From<&AttemptRecord> for Line {
             job: claim.lease.job.clone(),
             attempt: claim.attempt,
             delivery: claim.lease.delivery,
-            component: run.and_then(|run| run.version).map(hex),
+            // All 64 digits, as `sha256sum` prints them.
+            component: run.and_then(|run| run.version).map(|version| hex::encode(version.0)),
             enqueued_us: micros_of(claim.job.enqueued_at),
             due_us: micros_of(claim.job.due_at),
             claimed_us,
@@ -94,10 +94,4 @@ fn micros_of(time: Timestamp) -> u64 {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// All 64 digits, as `sha256sum` prints them.
-fn hex(version: Version) -> String {
-    let nibbles = version.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
 }
