@@ -60,6 +60,26 @@ impl Outcome {
         matches!(self, Self::Complete(_) | Self::Snooze(_) | Self::Retry { .. } | Self::Reject(_))
     }
 
+    /// The outcome, or that its result or failure is larger than a handler may return. Bytes.
+    pub fn within(self, allowed: u64) -> Self {
+        if self.output_bytes() > allowed { Self::LimitExceeded { limit: LimitName::Output, allowed } } else { self }
+    }
+
+    /// Bytes of what the handler returned.
+    fn output_bytes(&self) -> u64 {
+        let of_payload = |payload: &Option<Payload>| {
+            payload.as_ref().map_or(0, |it| it.data.len() + it.content_type.as_ref().map_or(0, String::len))
+        };
+        let bytes = match self {
+            Self::Complete(result) => of_payload(result),
+            Self::Retry { detail, .. } | Self::Reject(detail) => {
+                detail.code.len() + detail.message.len() + of_payload(&detail.context)
+            }
+            _ => 0,
+        };
+        bytes as u64
+    }
+
     /// The outcome without its particulars.
     pub fn kind(&self) -> OutcomeKind {
         self.into()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -82,11 +82,11 @@ async fn run(
     context: &ExecutorContext,
 ) -> Report {
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
-        return without_running(outcome);
+        return Report::without_running(outcome);
     }
     match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
-        None => without_running(Outcome::HandlerMissing),
-        Some(_) if context.abort.is_cancelled() => without_running(Outcome::ShuttingDown),
+        None => Report::without_running(Outcome::HandlerMissing),
+        Some(_) if context.abort.is_cancelled() => Report::without_running(Outcome::ShuttingDown),
         Some((entry, handler)) => {
             record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
@@ -96,8 +96,8 @@ async fn run(
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
-                () = keep_lease(claim, context, &unwanted), if outlasts_lease => without_running(Outcome::LeaseExpired),
-                () = context.abort.cancelled() => without_running(Outcome::ShuttingDown),
+                () = keep_lease(claim, context, &unwanted), if outlasts_lease => Report::without_running(Outcome::LeaseExpired),
+                () = context.abort.cancelled() => Report::without_running(Outcome::ShuttingDown),
             }
         }
     }
@@ -144,8 +144,4 @@ async fn keep_lease(claim: &Claim, context: &ExecutorContext, unwanted: &AtomicB
             return unwanted.store(true, Ordering::Relaxed);
         }
     }
-}
-
-fn without_running(outcome: Outcome) -> Report {
-    Report { outcome, follow_ups: Vec::new(), fuel: 0, memory_peak: 0, duration: Duration::ZERO, log_lines_dropped: 0 }
 }

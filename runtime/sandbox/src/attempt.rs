@@ -106,6 +106,17 @@ pub struct CheckpointSender {
     pub requests: mpsc::Sender<CheckpointRequest>,
 }
 
+impl CheckpointSender {
+    /// Returns once `state` is durable, or with the reason why it is not.
+    pub async fn save(&self, state: Vec<u8>) -> Result<(), String> {
+        let (reply, saved) = oneshot::channel();
+        let request = CheckpointRequest { lease: self.lease.clone(), state, reply };
+        let ending = || "the runner is shutting down".to_owned();
+        self.requests.send(request).await.map_err(|_| ending())?;
+        saved.await.unwrap_or_else(|_| Err(ending()))
+    }
+}
+
 /// A guest asks to save `state`; the answer is an error text, or nothing once it is durable.
 #[derive(Debug)]
 pub struct CheckpointRequest {
@@ -145,4 +156,12 @@ pub struct Report {
     pub duration: Duration,
     /// Log lines dropped for the log limit.
     pub log_lines_dropped: u64,
+}
+
+impl Report {
+    /// The report of an attempt for which no handler ran.
+    pub fn without_running(outcome: Outcome) -> Self {
+        let (follow_ups, duration) = (Vec::new(), Duration::ZERO);
+        Self { outcome, follow_ups, fuel: 0, memory_peak: 0, duration, log_lines_dropped: 0 }
+    }
 }

@@ -37,18 +37,15 @@ pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
 
 /// The outcome of a guest that returned.
 pub(super) fn answered(answer: Answer, limits: &Limits) -> Outcome {
-    let allowed = limits.output_bytes;
-    if output_bytes(&answer) > allowed {
-        return Outcome::LimitExceeded { limit: LimitName::Output, allowed };
-    }
-    match answer {
+    let outcome = match answer {
         Ok(types::Outcome::Complete(result)) => Outcome::Complete(result.map(payload)),
         Ok(types::Outcome::Snooze(ms)) => Outcome::Snooze(Duration::from_millis(ms)),
         Err(types::Failure::Retry((failure, after))) => {
             Outcome::Retry { detail: detail(failure), after: after.map(Duration::from_millis) }
         }
         Err(types::Failure::Reject(failure)) => Outcome::Reject(detail(failure)),
-    }
+    };
+    outcome.within(limits.output_bytes)
 }
 
 /// The outcome of a guest that was stopped.
@@ -81,20 +78,6 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     } else {
         host_fault(error)
     }
-}
-
-fn output_bytes(answer: &Answer) -> u64 {
-    let of_payload = |payload: &Option<PayloadResult>| {
-        payload.as_ref().map_or(0, |it| it.data.len() + it.content_type.as_ref().map_or(0, String::len))
-    };
-    let bytes = match answer {
-        Ok(types::Outcome::Complete(result)) => of_payload(result),
-        Ok(types::Outcome::Snooze(_)) => 0,
-        Err(types::Failure::Retry((failure, _)) | types::Failure::Reject(failure)) => {
-            failure.code.len() + failure.message.len() + of_payload(&failure.context)
-        }
-    };
-    bytes as u64
 }
 
 fn payload(payload: PayloadResult) -> Payload {

@@ -39,7 +39,7 @@ impl Component {
     /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
     pub async fn invoke(&self, attempt: Attempt) -> Report {
         if let Some(outcome) = refuse(&attempt) {
-            return Report::of_nothing(outcome);
+            return Report::without_running(outcome);
         }
         let run = Run::begin(self, &attempt);
         run.fresh().attempt(&run).await
@@ -64,7 +64,7 @@ impl InstancePool {
     pub async fn invoke(&self, component: &Component, attempt: Attempt) -> Report {
         let run = Run::begin(component, &attempt);
         if let Some(outcome) = refuse(&attempt) {
-            return Report::of_nothing(outcome);
+            return Report::without_running(outcome);
         }
         let Some(used) = self.used_for(&run) else { return self.end(run.fresh(), &run).await.0 };
         let (report, suspect) = self.end(used, &run).await;

@@ -128,17 +128,3 @@ pub(super) fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a s
 pub(super) fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
-
-impl Report {
-    /// The report of an attempt for which no sandbox was needed.
-    pub(super) fn of_nothing(outcome: Outcome) -> Self {
-        Self {
-            outcome,
-            follow_ups: Vec::new(),
-            fuel: 0,
-            memory_peak: 0,
-            duration: Duration::ZERO,
-            log_lines_dropped: 0,
-        }
-    }
-}

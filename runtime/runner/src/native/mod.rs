@@ -13,14 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::tasks::message_of;
 use gristmill_core::admission::{FollowUpRules, FollowUps};
 use gristmill_core::job::{JobId, JobSpec, NewJob, Payload};
-use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
-use gristmill_sandbox::{Attempt, CheckpointRequest, Report};
+use gristmill_core::outcome::{FailureDetail, Outcome};
+use gristmill_sandbox::{Attempt, Report};
 
 pub use gristmill_core::admission::NoFollowUp;
 
@@ -149,12 +148,9 @@ impl NativeJob {
         if state.len() as u64 > limit {
             return Err(CheckpointError::TooLarge(limit));
         }
-        let not_saved = || CheckpointError::NotSaved("the runner is shutting down".into());
-        let sender = self.attempt.checkpoints.as_ref().ok_or_else(not_saved)?;
-        let (reply, saved) = oneshot::channel();
-        let request = CheckpointRequest { lease: sender.lease.clone(), state: state.to_vec(), reply };
-        sender.requests.send(request).await.map_err(|_| not_saved())?;
-        saved.await.map_err(|_| not_saved())?.map_err(CheckpointError::NotSaved)
+        let ending = || CheckpointError::NotSaved("the runner is shutting down".into());
+        let sender = self.attempt.checkpoints.as_ref().ok_or_else(ending)?;
+        sender.save(state.to_vec()).await.map_err(CheckpointError::NotSaved)
     }
 
     /// Enqueues a follow-up. It is pushed with the settlement if the attempt completes or snoozes, and dropped otherwise.
@@ -191,46 +187,27 @@ impl NativeHandler {
     pub(super) async fn invoke(&self, attempt: Attempt) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();
-        let outcome = if attempt.job.spec.body.data.len() as u64 > limits.payload_bytes {
-            Outcome::LimitExceeded { limit: LimitName::Payload, allowed: limits.payload_bytes }
-        } else {
-            let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups) };
-            let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
-            match tokio::time::timeout(limits.timeout, task).await {
-                Err(_) => Outcome::TimedOut { limit: limits.timeout },
-                Ok(Err(ended)) => match ended.try_into_panic() {
-                    Ok(panic) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
-                    Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
-                },
-                Ok(Ok(answer)) => outcome(answer, limits.output_bytes),
-            }
+        let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups) };
+        let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
+        let outcome = match tokio::time::timeout(limits.timeout, task).await {
+            Err(_) => Outcome::TimedOut { limit: limits.timeout },
+            Ok(Err(ended)) => match ended.try_into_panic() {
+                Ok(panic) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
+                Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
+            },
+            Ok(Ok(answer)) => outcome(answer).within(limits.output_bytes),
         };
         let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
         let follow_ups = follow_ups.lock().take();
         Report {
-            outcome,
             follow_ups: if kept { follow_ups } else { Vec::new() },
-            fuel: 0,
-            memory_peak: 0,
             duration: begun.elapsed(),
-            log_lines_dropped: 0,
+            ..Report::without_running(outcome)
         }
     }
 }
 
-fn outcome(answer: Result<Output, HandlerError>, output_bytes: u64) -> Outcome {
-    let bytes = |detail: &FailureDetail| {
-        let context = detail.context.as_ref().map_or(0, |context| context.data.len());
-        detail.code.len() + detail.message.len() + context
-    };
-    let output = match &answer {
-        Ok(Output::Complete(result)) => result.as_ref().map_or(0, |result| result.data.len()),
-        Ok(Output::Snooze(_)) => 0,
-        Err(HandlerError::Retry { detail, .. } | HandlerError::Reject(detail)) => bytes(detail),
-    };
-    if output as u64 > output_bytes {
-        return Outcome::LimitExceeded { limit: LimitName::Output, allowed: output_bytes };
-    }
+fn outcome(answer: Result<Output, HandlerError>) -> Outcome {
     match answer {
         Ok(Output::Complete(result)) => Outcome::Complete(result),
         Ok(Output::Snooze(after)) => Outcome::Snooze(after),

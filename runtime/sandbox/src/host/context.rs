@@ -1,11 +1,10 @@
 //! `context`: what the attempt may still use, and what it wants to remember.
 
-use tokio::sync::oneshot;
 use tracing::Level;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
-use super::super::attempt::{CheckpointRequest, CheckpointSender, LogLine};
+use super::super::attempt::{CheckpointSender, LogLine};
 use super::super::bindings::context::CheckpointError;
 use super::super::state::State;
 
@@ -46,16 +45,8 @@ async fn checkpoint(state: Vec<u8>, limit: u64, sender: Option<&CheckpointSender
     if state.len() as u64 > limit {
         return Err(CheckpointError::TooLarge(limit));
     }
-    let unavailable = |why: &str| CheckpointError::Unavailable(why.to_owned());
-    let sender = sender.ok_or_else(|| unavailable("nothing keeps checkpoints here"))?;
-    let (reply, answer) = oneshot::channel();
-    let request = CheckpointRequest { lease: sender.lease.clone(), state, reply };
-    sender.requests.send(request).await.map_err(|_| unavailable("the runner is shutting down"))?;
-    match answer.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(why)) => Err(CheckpointError::Unavailable(why)),
-        Err(_) => Err(unavailable("the runner is shutting down")),
-    }
+    let sender = sender.ok_or_else(|| CheckpointError::Unavailable("nothing keeps checkpoints here".to_owned()))?;
+    sender.save(state).await.map_err(CheckpointError::Unavailable)
 }
 
 fn progress_line((basis_points, note): (u32, Option<String>)) -> LogLine {
