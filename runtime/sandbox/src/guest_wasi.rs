@@ -1,11 +1,8 @@
 //! WASI for guests whose toolchain imports it: an empty world. No files, no sockets, no arguments; the environment, clocks
 //! and random numbers that the topic is granted; standard output and error become log lines.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -107,8 +104,9 @@ impl StdoutStream for GuestStream {
         Box::new(self.clone())
     }
 
+    /// Only WASI 0.3 asks for this, which no guest has.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(self.clone())
+        Box::new(tokio::io::sink())
     }
 }
 
@@ -132,20 +130,5 @@ impl OutputStream for GuestStream {
 
     fn check_write(&mut self) -> StreamResult<usize> {
         Ok(WRITE_BYTES_MAX)
-    }
-}
-
-impl AsyncWrite for GuestStream {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.print(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

@@ -1,8 +1,9 @@
-//! The idle instances of a sandbox, over all topics, within limits on their number, memory and age.
+//! What waits for its next use: instances of guests and connections, within limits on their number, size and age.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,77 +13,79 @@ use tokio::time::Instant;
 
 use super::instance_pool::GuestInstance;
 
-/// What a sandbox may keep.
+/// The idle instances of a sandbox, over all topics. Their bytes are those of their linear memories.
+pub(super) type IdleInstances = IdleItems<PoolId, GuestInstance>;
+
+/// What may be kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleLimits {
-    pub(super) instances: usize,
-    /// Of their linear memories together.
+    pub(super) items: usize,
+    /// Of all items together.
     pub(super) bytes: u64,
     /// How long one may be idle before it is freed.
     pub(super) idle: Duration,
 }
 
 impl IdleLimits {
-    /// Some eighty Python guests. An instance that is idle for a minute was needed for a peak only.
+    /// For instances: some eighty Python guests. One that is idle for a minute was needed for a peak only.
     pub(super) fn of(instances: u32) -> Self {
-        Self { instances: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
+        Self { items: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
     }
 }
 
 /// A pool takes out only the instances that it put in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PoolId(u64);
 
-/// All idle instances of a sandbox. When there are too many, those that have been idle longest are freed.
-pub(super) struct IdleInstances {
-    limits: IdleLimits,
-    content: Mutex<Content>,
+impl PoolId {
+    /// Another than any before.
+    pub(super) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
-#[derive(Default)]
-struct Content {
-    /// Of all pools, the one used last at the back. There are few: a search is cheap.
-    idle: VecDeque<Idle>,
-    /// Of their memories.
+/// Idle items, each with the key by which it is taken out again. When there are too many, those that have been idle longest
+/// are freed.
+pub(super) struct IdleItems<K, T> {
+    limits: IdleLimits,
+    content: Mutex<Content<K, T>>,
+}
+
+struct Content<K, T> {
+    /// The one used last at the back. There are few: a search is cheap.
+    items: VecDeque<Idle<K, T>>,
     bytes: u64,
-    next_pool: u64,
-    /// A task waits for instances to have been idle too long.
+    /// A task waits for items to have been idle too long.
     watched: bool,
 }
 
-struct Idle {
-    pool: PoolId,
-    instance: GuestInstance,
+struct Idle<K, T> {
+    key: K,
+    item: T,
     bytes: u64,
     since: Instant,
 }
 
-impl IdleInstances {
+impl<K: PartialEq + Send + 'static, T: Send + 'static> IdleItems<K, T> {
     pub(super) fn new(limits: IdleLimits) -> Self {
-        Self { limits, content: Mutex::default() }
+        Self { limits, content: Mutex::new(Content { items: VecDeque::new(), bytes: 0, watched: false }) }
     }
 
-    pub(super) fn open_pool(&self) -> PoolId {
+    /// The item used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
+    pub(super) fn take(&self, key: &K) -> Option<T> {
         let mut content = self.content.lock();
-        content.next_pool += 1;
-        PoolId(content.next_pool)
+        let last = content.items.iter().rposition(|idle| idle.key == *key)?;
+        content.remove(last).map(|idle| idle.item)
     }
 
-    /// The instance used last: its memory is likeliest to be in the processor's cache, and the others may grow old.
-    pub(super) fn take(&self, pool: PoolId) -> Option<GuestInstance> {
-        let mut content = self.content.lock();
-        let last = content.idle.iter().rposition(|idle| idle.pool == pool)?;
-        content.remove(last).map(|idle| idle.instance)
-    }
-
-    /// Keeps an instance, and frees whatever is then too much. Needs a tokio runtime with time enabled.
-    pub(super) fn put(self: &Arc<Self>, pool: PoolId, instance: GuestInstance) {
-        let bytes = instance.memory_bytes();
+    /// Keeps an item, and frees whatever is then too much. Needs a tokio runtime with time enabled.
+    pub(super) fn put(self: &Arc<Self>, key: K, item: T, bytes: u64) {
         let mut content = self.content.lock();
         content.bytes += bytes;
-        content.idle.push_back(Idle { pool, instance, bytes, since: Instant::now() });
+        content.items.push_back(Idle { key, item, bytes, since: Instant::now() });
         let mut surplus = Vec::new();
-        while content.idle.len() > self.limits.instances || content.bytes > self.limits.bytes {
+        while content.items.len() > self.limits.items || content.bytes > self.limits.bytes {
             surplus.extend(content.remove(0));
         }
         let watched = mem::replace(&mut content.watched, true);
@@ -93,26 +96,26 @@ impl IdleInstances {
         }
     }
 
-    /// Frees the instance that has been idle longest, at once; false if there is none.
+    /// Frees the item that has been idle longest, at once; false if there is none.
     pub(super) fn free_oldest(&self) -> bool {
         let oldest = self.content.lock().remove(0);
         oldest.is_some()
     }
 
-    /// The number of idle instances, and the bytes of their memories.
+    /// The number of idle items, and their bytes.
     pub(super) fn kept(&self) -> (u64, u64) {
         let content = self.content.lock();
-        (content.idle.len() as u64, content.bytes)
+        (content.items.len() as u64, content.bytes)
     }
 
-    /// Frees all instances of a pool.
-    pub(super) fn clear(&self, pool: PoolId) {
+    /// Frees all items of a key.
+    pub(super) fn clear(&self, key: &K) {
         let mut content = self.content.lock();
-        let (cleared, kept) = mem::take(&mut content.idle).into_iter().partition(|idle| idle.pool == pool);
-        content.idle = kept;
-        content.bytes = content.idle.iter().map(|idle| idle.bytes).sum();
+        let (cleared, kept) = mem::take(&mut content.items).into_iter().partition(|idle| idle.key == *key);
+        content.items = kept;
+        content.bytes = content.items.iter().map(|idle| idle.bytes).sum();
         drop(content);
-        free(VecDeque::into(cleared));
+        free(Vec::from(cleared));
     }
 
     /// Frees what has been idle too long at `now`, and says when to look again; none if nothing is left.
@@ -120,7 +123,7 @@ impl IdleInstances {
         let mut content = self.content.lock();
         let mut old = Vec::new();
         let next = loop {
-            match content.idle.front().map(|oldest| oldest.since + self.limits.idle) {
+            match content.items.front().map(|oldest| oldest.since + self.limits.idle) {
                 Some(end) if end <= now => old.extend(content.remove(0)),
                 next => break next,
             }
@@ -132,41 +135,41 @@ impl IdleInstances {
     }
 }
 
-impl Content {
-    fn remove(&mut self, index: usize) -> Option<Idle> {
-        let idle = self.idle.remove(index)?;
+impl<K, T> Content<K, T> {
+    fn remove(&mut self, index: usize) -> Option<Idle<K, T>> {
+        let idle = self.items.remove(index)?;
         self.bytes -= idle.bytes;
         Some(idle)
     }
 }
 
 /// Giving a large memory back to the kernel takes a millisecond, which no guest has to wait for.
-fn free(instances: Vec<Idle>) {
-    if instances.is_empty() {
+fn free<T: Send + 'static>(items: Vec<T>) {
+    if items.is_empty() {
         return;
     }
     match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(instances))),
-        Err(_) => drop(instances),
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(items))),
+        Err(_) => drop(items),
     }
 }
 
 /// Waits while there is anything idle, and frees what was idle too long.
-async fn watch(mut watcher: Watcher) {
+async fn watch<K: PartialEq + Send + 'static, T: Send + 'static>(mut watcher: Watcher<K, T>) {
     while let Some(next) = watcher.idle.upgrade().and_then(|idle| idle.free_idle(Instant::now())) {
         tokio::time::sleep_until(next).await;
     }
     watcher.ended = true;
 }
 
-struct Watcher {
-    idle: Weak<IdleInstances>,
+struct Watcher<K, T> {
+    idle: Weak<IdleItems<K, T>>,
     /// It found nothing to watch, and another task may be watching by now.
     ended: bool,
 }
 
-impl Drop for Watcher {
-    /// If it is dropped with its runtime, the next instance that is kept starts another task.
+impl<K, T> Drop for Watcher<K, T> {
+    /// If it is dropped with its runtime, the next item that is kept starts another task.
     fn drop(&mut self) {
         if let (false, Some(idle)) = (self.ended, self.idle.upgrade()) {
             idle.content.lock().watched = false;
@@ -174,10 +177,9 @@ impl Drop for Watcher {
     }
 }
 
-impl fmt::Debug for IdleInstances {
+impl<K, T> fmt::Debug for IdleItems<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (instances, bytes) = self.kept();
-        f.debug_struct("IdleInstances").field("instances", &instances).field("bytes", &bytes).finish_non_exhaustive()
+        f.debug_struct("IdleItems").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -189,8 +191,8 @@ mod tests {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
             let content = self.content.lock();
-            assert_eq!(content.idle.iter().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
-            content.idle.len()
+            assert_eq!(content.items.iter().map(|idle| idle.bytes).sum::<u64>(), content.bytes);
+            content.items.len()
         }
     }
 }

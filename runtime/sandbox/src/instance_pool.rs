@@ -48,7 +48,7 @@ impl Component {
     /// A pool for instances of this component, each of which does at most `reuse` jobs.
     pub fn instance_pool(&self, reuse: u32) -> InstancePool {
         let idle = Arc::clone(&self.0.idle);
-        InstancePool { id: idle.open_pool(), idle, reuse }
+        InstancePool { id: PoolId::next(), idle, reuse }
     }
 }
 
@@ -77,7 +77,7 @@ impl InstancePool {
     }
 
     fn used_for(&self, run: &Run<'_>) -> Option<GuestInstance> {
-        let mut instance = if run.attempt.attempt == 1 { self.idle.take(self.id) } else { None }?;
+        let mut instance = if run.attempt.attempt == 1 { self.idle.take(&self.id) } else { None }?;
         instance.renew(run).ok()?;
         Some(instance)
     }
@@ -88,14 +88,15 @@ impl InstancePool {
         let report = instance.attempt(run).await;
         let suspect = used && instance.may_have_caused(&report.outcome);
         if instance.jobs < self.reuse && instance.is_sound_after(&report.outcome) {
-            self.idle.put(self.id, instance);
+            let bytes = instance.memory_bytes();
+            self.idle.put(self.id, instance, bytes);
         }
         (report, suspect)
     }
 
     /// Frees what is kept.
     pub fn clear(&self) {
-        self.idle.clear(self.id);
+        self.idle.clear(&self.id);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a component says of the tools that made it. Nothing depends on it: it may say what it likes, or nothing.
 
-use wasmparser::{BinaryReaderError, CustomSectionReader, DataSectionReader, KnownCustom, Name, Parser, Payload};
+use memchr::memmem;
+use wasmparser::{BinaryReaderError, CustomSectionReader, KnownCustom, Name, Parser, Payload};
 
 /// The most tools that are listed of one component, and characters of a name or a version.
 const TOOLS_MAX: usize = 32;
@@ -20,6 +21,8 @@ impl Producers {
     /// Reads a component or a module. Of a broken file it reads what stands before the damage.
     pub fn of(wasm: &[u8]) -> Self {
         let mut found = Found::default();
+        // QuickJS is recognised by the name under which componentize-qjs hands it the handler.
+        found.interpreter = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
         // Whatever is wrong with the file, others say it better.
         found.read(wasm).ok();
         found.into_producers()
@@ -43,7 +46,6 @@ impl Found {
             match payload? {
                 Payload::ModuleSection { unchecked_range, .. } => self.module = (unchecked_range.len(), None),
                 Payload::CustomSection(section) => self.read_custom(&section)?,
-                Payload::DataSection(data) => self.read_data(data)?,
                 Payload::End(_) => self.end_module(),
                 _ => {}
             }
@@ -72,17 +74,6 @@ impl Found {
                 }
             }
             _ => {}
-        }
-        Ok(())
-    }
-
-    /// QuickJS is recognised by the name under which componentize-qjs hands it the handler.
-    fn read_data(&mut self, data: DataSectionReader<'_>) -> Result<(), BinaryReaderError> {
-        const USERS_SCRIPT: &[u8] = b"componentize-qjs:user.js";
-        for segment in data {
-            if segment?.data.windows(USERS_SCRIPT.len()).any(|window| window == USERS_SCRIPT) {
-                self.interpreter = Some("JavaScript");
-            }
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! One topic's requests, from the first to the last redirect.
 
+use std::iter;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -12,15 +13,18 @@ use hyper::{Request, Response};
 use url::{Position, Url};
 
 use super::super::bindings::http::{HttpError, Response as Answer};
+use super::super::idle::{IdleItems, IdleLimits};
 use super::Sent;
 use super::connect::{Connection, Connector, HEAD_BYTES_MAX, Origin, unreachable};
 use super::outgoing::{Outgoing, invalid};
-use super::pool::Pool;
 use super::redirect;
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
+
+/// Connections that one topic keeps open, over all origins. Most servers close them later.
+const IDLE: IdleLimits = IdleLimits { items: 32, bytes: u64::MAX, idle: Duration::from_secs(30) };
 
 /// Sends what one topic may send. No other topic uses its connections.
 #[derive(Debug)]
@@ -28,13 +32,13 @@ pub(super) struct Client {
     topic: TopicId,
     grant: Arc<HttpGrant>,
     connector: Connector,
-    pool: Arc<Pool>,
+    idle: Arc<IdleItems<Origin, Connection>>,
 }
 
 impl Client {
     pub(super) fn new(topic: TopicId, grant: Arc<HttpGrant>, resolver: Resolver, trust: TrustedRoots) -> Self {
         let connector = Connector::new(topic.clone(), Arc::clone(&grant), resolver, trust);
-        Self { topic, grant, connector, pool: Arc::default() }
+        Self { topic, grant, connector, idle: Arc::new(IdleItems::new(IDLE)) }
     }
 
     pub(super) fn has_grant(&self, grant: &Arc<HttpGrant>) -> bool {
@@ -43,7 +47,7 @@ impl Client {
 
     /// Whether no request is running and no connection is open, so that it can be dropped.
     pub(super) fn is_idle_and_empty(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.pool.is_empty()
+        Arc::strong_count(self) == 1 && self.idle.kept().0 == 0
     }
 
     /// Sends, follows redirects, reads the answer; at most `left` requests, and no longer than the request's timeout.
@@ -93,7 +97,8 @@ impl Client {
         origin: &Origin,
     ) -> Result<(Response<Incoming>, Connection), HttpError> {
         let mut request = message(outgoing)?;
-        if let Some(mut kept) = self.pool.take(origin) {
+        let open = iter::from_fn(|| self.idle.take(origin)).find(Connection::is_open);
+        if let Some(mut kept) = open {
             match kept.send(request).await {
                 Ok(response) => return checked(origin, response, kept),
                 // It was closed while it waited, and nothing was sent: no harm in a new one.
@@ -130,7 +135,7 @@ impl Client {
             }
             bytes.extend_from_slice(&data);
         }
-        self.pool.put(origin, connection);
+        self.idle.put(origin, connection, 0);
         let headers = text_of(&head.headers);
         Ok(Answer { status: head.status.as_u16(), headers, body: bytes, url: url.to_string() })
     }

@@ -7,15 +7,14 @@
 //! All of it runs on the runner's own runtime and not on the threads of guests: a guest that computes does not delay the
 //! answers of others.
 //!
-//! Connections are those of `hyper`; the pool and the loop that follows redirects are ours. The client of `hyper-util` would
-//! replace only the pool, and it bounds idle connections for each host instead of for a topic. A refused address would come
+//! Connections are those of `hyper`; the loop that follows redirects is ours. The client of `hyper-util` would replace only
+//! the few lines that keep idle connections, and it bounds idle connections for each host instead of for a topic. A refused address would come
 //! back as an opaque error, to be searched for its cause. Redirects would still be followed here, since each is checked
 //! against the grant and counts as a request of the attempt.
 
 mod client;
 mod connect;
 mod outgoing;
-mod pool;
 mod redirect;
 mod resolve;
 mod roots;

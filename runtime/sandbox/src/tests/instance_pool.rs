@@ -13,7 +13,7 @@ use gristmill_core::job::{Name, Payload};
 use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::topic::Limits;
 
-const ROOMY: IdleLimits = IdleLimits { instances: 100, bytes: 1 << 30, idle: Duration::from_secs(3600) };
+const ROOMY: IdleLimits = IdleLimits { items: 100, bytes: 1 << 30, idle: Duration::from_secs(3600) };
 const PAGE: u64 = 64 << 10;
 const SOON: Duration = Duration::from_secs(30);
 
@@ -338,7 +338,7 @@ async fn a_stream_that_a_guest_holds_on_to_writes_each_jobs_lines_into_its_own_l
 
 #[tokio::test]
 async fn too_many_idle_instances_are_freed_the_oldest_first() {
-    for limits in [IdleLimits { instances: 2, ..ROOMY }, IdleLimits { bytes: 2 * PAGE, ..ROOMY }] {
+    for limits in [IdleLimits { items: 2, ..ROOMY }, IdleLimits { bytes: 2 * PAGE, ..ROOMY }] {
         let component = load(&counter(), limits);
         let stashes: Vec<InstancePool> = (0..5).map(|_| component.instance_pool(100)).collect();
         for pool in &stashes {
