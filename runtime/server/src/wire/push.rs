@@ -257,3 +257,43 @@ impl Job {
         Ok(NewJob { spec, due })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a job is written as between servers reads as the same job.
+    fn check(job: Result<NewJob, String>) -> Result<(bool, bool), String> {
+        let job = job?;
+        let again: NewJob = serde_json::from_slice(&serde_json::to_vec(&job).unwrap()).unwrap();
+        assert_eq!(again, job);
+        Ok((job.due == Due::Now, job.spec.unique.is_some()))
+    }
+
+    #[test]
+    fn made_up_documents_are_refused_or_become_jobs() {
+        let whole = br#"{"body": {"to": [1.50, "ada"]}, "unique": {"value": "u", "window_ms": 5}, "metadata": {"a": "b", "a": "c"},
+            "id": "j1", "delay_ms": 5000, "priority": "low", "attempts_max": 3, "ttl_ms": 9, "keep_result_ms": 1, "key": "k"}"#;
+        let known: [&[u8]; 3] =
+            [whole, br#"{"body_base64": "AAEC", "content_type": "a/b", "at_ms": 1795176246000}"#, b"{}"];
+        gristmill_fuzz::check("push-document", &known, |input| {
+            let job: Result<Job, _> = serde_json::from_slice(input);
+            check(job.map_err(text).and_then(|job| job.into_new("acme/mail".parse().unwrap())))
+        });
+    }
+
+    #[test]
+    fn made_up_queries_are_refused_or_become_jobs() {
+        let known: [&[u8]; 3] = [
+            b"delay_ms=5000&priority=low&key=k&wait_ms=60000",
+            b"unique=u&unique_window_ms=5&ttl_ms=9",
+            b"id=%6a1&at_ms=1&attempts_max=3",
+        ];
+        gristmill_fuzz::check("push-query", &known, |input| {
+            let job = Job::of_bytes(input.to_vec(), "a/b".into(), &String::from_utf8_lossy(input));
+            let new = job.and_then(|(job, _)| job.into_new("acme/mail".parse().unwrap()));
+            assert!(new.as_ref().map_or(true, |new| new.spec.body.data == input));
+            check(new)
+        });
+    }
+}
