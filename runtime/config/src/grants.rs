@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::diagnostic::Span;
+use super::exposure::warn_if_exposed;
 use super::read::{NAME_RULE, Problems, Section, Value};
 use gristmill_core::job::Name;
 use gristmill_core::topic::{Capability, Grants};
@@ -123,6 +124,7 @@ fn file(path: &Path) -> Result<Vec<u8>, String> {
         Err(error) => Err(format!("{}: {error}", path.display())),
         Ok(length) if length as u64 > SECRET_BYTES => Err(format!("{} is larger than 1MiB", path.display())),
         Ok(_) => {
+            warn_if_exposed(path);
             if bytes.last() == Some(&b'\n') {
                 bytes.truncate(bytes.len() - 1 - usize::from(bytes.ends_with(b"\r\n")));
             }

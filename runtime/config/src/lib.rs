@@ -6,6 +6,7 @@ pub mod units;
 mod admission;
 mod bounds;
 mod diagnostic;
+mod exposure;
 mod grants;
 mod http;
 mod http_grant;
@@ -25,6 +26,7 @@ mod tests;
 
 pub use admission::{Admission, UnknownTopics};
 pub use diagnostic::{Diagnostic, did_you_mean};
+pub use exposure::{exposure, warn_if_exposed};
 pub use http::{HttpSettings, Listen, TlsSettings};
 pub use journal::JournalSettings;
 pub use limits::TenantLimits;

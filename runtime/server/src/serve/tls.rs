@@ -24,7 +24,7 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 
-use gristmill_config::TlsSettings;
+use gristmill_config::{TlsSettings, warn_if_exposed};
 
 /// From the beginning of a connection to the end of its handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -121,6 +121,7 @@ fn read(TlsSettings { certificate, key }: &TlsSettings) -> anyhow::Result<Certif
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(certificate)?).collect();
     let chain = chain.with_context(|| format!("{} is no PEM file of certificates", certificate.display()))?;
     ensure!(!chain.is_empty(), "{} holds no certificate", certificate.display());
+    warn_if_exposed(key);
     let private = PrivateKeyDer::from_pem_slice(&bytes(key)?);
     let private = private.with_context(|| format!("{} is no PEM file of a private key", key.display()))?;
     CertifiedKey::from_der(chain, private, &ring::default_provider())
@@ -244,7 +245,7 @@ mod tests {
         drop(plain.read_to_end(&mut answer).await);
         assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
         assert_ne!(server.address_for_commands(), server.address());
-        assert_eq!(RemoteStore::connect(server.address_for_commands()).await.unwrap().store(), "here");
+        assert_eq!(RemoteStore::connect(server.address_for_commands()).await.unwrap().store(), Some("here"));
         server.shutdown().await;
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::fault::{Done, Fault};
-use super::owner::{Lock, NotTaken, real};
+use super::owner::{Lock, NotTaken, PRIVATE, real};
 use super::schema::{self, Unfit};
 use super::store::Durability;
 use crate::StoreError;
+use gristmill_config::warn_if_exposed;
 
 /// How long a statement waits for a lock that another process holds on the file.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
@@ -43,8 +45,10 @@ pub(super) struct OpenFile {
 
 pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, StoreError> {
     // Before it is asked for its real name: a link whose target is missing has none. Why it cannot be made is said below.
-    drop(OpenOptions::new().append(true).create(true).open(path));
+    // SQLite gives the files beside it the same mode.
+    drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(path));
     let path = real(path);
+    warn_if_exposed(&path);
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
     if path.is_dir() {
         return Err(refused(anyhow::anyhow!("it is a folder; name a file in it")));

@@ -15,7 +15,7 @@ use gristmill_core::token::TokenText;
 use parking_lot::Mutex;
 
 /// Nobody but the owner's user reads what is written down: it has a secret in it.
-const PRIVATE: u32 = 0o600;
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// The process to which a store's file belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]

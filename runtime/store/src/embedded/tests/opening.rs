@@ -153,3 +153,17 @@ async fn the_next_owner_need_not_wait_for_the_silence_of_the_last_ones_workers()
     assert_eq!((found.len(), found[0].worker_died), (1, true));
     assert_eq!(found[0].claim.lease, running.lease);
 }
+
+#[tokio::test]
+async fn the_files_of_a_store_are_private() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let store = EmbeddedStore::open(&path, Durability::Process).await.unwrap();
+    store.tenants().await.unwrap();
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap()).collect();
+    assert!(files.iter().any(|file| file.file_name() == "jobs.db-wal"), "{files:?}");
+    for file in files {
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600, "{:?}", file.file_name());
+    }
+}
