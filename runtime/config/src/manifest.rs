@@ -170,11 +170,24 @@ impl Manifest {
         Topic { id, handler: handler.clone(), ..self.template.clone() }
     }
 
+    /// Whether a component of this name makes a topic. It does not if a topic of another tenant names it: a tenant's
+    /// component is not for clients of the default tenant.
+    pub fn makes_topic(&self, handler: &Name) -> bool {
+        self.handlers.auto_topics && !self.handlers_of_tenants().any(|named| named == handler)
+    }
+
+    /// The handlers that topics of tenants other than the default one name.
+    pub fn handlers_of_tenants(&self) -> impl Iterator<Item = &Name> {
+        let default = &self.template.id.tenant;
+        let of_tenants = self.topics.values().filter(move |topic| !topic.external && topic.id.tenant != *default);
+        of_tenants.map(|topic| &topic.handler)
+    }
+
     /// The topics whose jobs this handler does: those that name it, and the one that its file makes.
     pub fn topics_of(&self, handler: &Name) -> Vec<Topic> {
         let named = self.topics.values().filter(|topic| topic.handler == *handler && !topic.external).cloned();
         let auto = Some(self.auto_topic(handler));
-        let made = auto.filter(|auto| self.handlers.auto_topics && !self.topics.contains_key(&auto.id));
+        let made = auto.filter(|auto| self.makes_topic(handler) && !self.topics.contains_key(&auto.id));
         named.chain(made).collect()
     }
 

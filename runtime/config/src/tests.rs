@@ -443,3 +443,14 @@ fn made_up_manifests_are_read_or_refused() {
             .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
     });
 }
+
+#[test]
+fn a_tenants_component_makes_no_topic_of_the_default_tenant() {
+    let text = "[topics.small]\nhandler = \"echo\"\n[tenants.acme.topics.secret]\n[tenants.acme.topics.print]\n\
+                handler = \"external\"";
+    let manifest = parse(text);
+    let makes = |name: &str| manifest.makes_topic(&name.parse().unwrap());
+    assert!(makes("echo") && makes("print") && !makes("secret"));
+    let topics = manifest.topics_of(&"secret".parse().unwrap());
+    assert_eq!(topics.iter().map(|topic| topic.id.to_string()).collect::<Vec<_>>(), ["acme/secret"]);
+}

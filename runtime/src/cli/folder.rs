@@ -81,7 +81,7 @@ pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: 
 pub(super) fn admission(manifest: &Manifest) -> Admission {
     let found = scan(&manifest.handlers).ok();
     let names = found.map(|found| found.into_iter().filter_map(|found| found.name.ok()));
-    let names: Option<Vec<Name>> = names.map(|names| names.filter(|_| manifest.handlers.auto_topics).collect());
+    let names: Option<Vec<Name>> = names.map(|names| names.filter(|name| manifest.makes_topic(name)).collect());
     Admission::new(manifest, names.as_ref())
 }
 

@@ -99,7 +99,7 @@ fn join(
 ) -> Vec<Line> {
     let mut counts: BTreeMap<TopicId, TopicCounts> =
         counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
-    let auto = versions.keys().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(name).id);
+    let auto = versions.keys().filter(|name| manifest.makes_topic(name)).map(|name| manifest.auto_topic(name).id);
     let auto: BTreeSet<TopicId> = auto.collect();
     let ids: BTreeSet<TopicId> = manifest.topics.keys().chain(&auto).chain(counts.keys()).cloned().collect();
     let line = |id: TopicId| {

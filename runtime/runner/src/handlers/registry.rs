@@ -83,6 +83,8 @@ pub struct HandlerRegistry {
     raw_topics: HashMap<Name, Vec<Name>>,
     /// What a topic is like that only its component's file makes; none: no file makes one.
     auto: Option<Topic>,
+    /// The handlers whose files make no topic, as topics of other tenants name them.
+    of_tenants: BTreeSet<Name>,
     admission: Admission,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
     refused: BTreeMap<Name, String>,
@@ -113,8 +115,9 @@ impl HandlerRegistry {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
+        let of_tenants = manifest.handlers_of_tenants().cloned().collect();
         let limits = Arc::clone(&manifest.limits);
-        Self { entries, tenants, raw_topics, auto, admission, limits, refused: BTreeMap::new() }
+        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, refused: BTreeMap::new() }
     }
 
     /// What the manifest has, before any handler is read.
@@ -147,7 +150,8 @@ impl HandlerRegistry {
 
     /// The topic as it is, or as it will be once its component is there; none if nothing makes it a topic.
     pub fn topic(&self, id: &TopicId) -> Option<Topic> {
-        let auto = self.auto.as_ref().filter(|auto| auto.id.tenant == id.tenant);
+        let makes = |auto: &&Topic| auto.id.tenant == id.tenant && !self.of_tenants.contains(&id.topic);
+        let auto = self.auto.as_ref().filter(makes);
         let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
         self.get(id).map(|entry| entry.topic.clone()).or_else(made)
     }
@@ -203,7 +207,7 @@ fn occupant(
 
 /// A program that registers a native handler wants its topic, whatever files may do.
 fn makes_topic(manifest: &Manifest, handler: &Handler) -> bool {
-    manifest.handlers.auto_topics || handler.is_native()
+    manifest.makes_topic(&handler.name) || handler.is_native()
 }
 
 fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {

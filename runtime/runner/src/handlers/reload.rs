@@ -253,7 +253,7 @@ fn ungranted(entry: &TopicHandler) -> Event {
 fn event(kind: metrics::EventKind, handler: &Name, manifest: &Manifest) -> Event {
     let topics = manifest.topics.values().filter(|topic| topic.handler == *handler);
     let mut concerns: Vec<Name> = topics.map(|topic| topic.id.tenant.clone()).collect();
-    if manifest.handlers.auto_topics {
+    if manifest.makes_topic(handler) {
         concerns.extend(DEFAULT_TENANT.parse::<Name>());
     }
     Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
