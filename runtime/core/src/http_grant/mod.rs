@@ -51,12 +51,14 @@ impl HttpGrant {
         self.allow.iter().any(|pattern| pattern.matches(url))
     }
 
-    /// Why a connection to this address is refused, such as "private"; none if it may be made.
-    pub fn refuses(&self, address: IpAddr) -> Option<&'static str> {
+    /// Why a connection to this address is refused, such as "private"; none if it may be made. `is_own` tells whether an
+    /// address of the public Internet is one of this machine, where services may listen that a firewall hides from others.
+    pub fn refuses(&self, address: IpAddr, is_own: impl FnOnce(IpAddr) -> bool) -> Option<&'static str> {
         let address = address.to_canonical();
-        let kind = special(address)?;
-        let granted = self.networks.iter().any(|network| network.contains(&address));
-        (!granted).then_some(kind)
+        if self.networks.iter().any(|network| network.contains(&address)) {
+            return None;
+        }
+        special(address).or_else(|| is_own(address).then_some("this machine's own"))
     }
 }
 
@@ -68,7 +70,7 @@ mod tests {
     fn a_granted_network_opens_what_lies_in_it_and_nothing_else() {
         let mut grant = HttpGrant::of(Vec::new());
         grant.networks = vec!["10.1.2.0/24".parse().unwrap(), "::1/128".parse().unwrap()];
-        let refuses = |address: &str| grant.refuses(address.parse().unwrap());
+        let refuses = |address: &str| grant.refuses(address.parse().unwrap(), |_| false);
         assert_eq!((refuses("10.1.2.255"), refuses("::1"), refuses("8.8.8.8")), (None, None, None));
         assert_eq!(refuses("::ffff:10.1.2.3"), None, "the same address in another form");
         assert_eq!(refuses("10.1.3.0"), Some("private"));

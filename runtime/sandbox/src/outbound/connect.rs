@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,8 +94,9 @@ impl Connector {
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
             Host::Domain(name) => self.resolver.resolve(name, &self.lookups).await.unwrap_or_default(),
         };
-        let refused = found.iter().find_map(|address| Some((*address, self.grant.refuses(*address)?)));
-        let granted: Vec<_> = found.into_iter().filter(|address| self.grant.refuses(*address).is_none()).collect();
+        let refused = found.iter().find_map(|address| Some((*address, self.grant.refuses(*address, is_own)?)));
+        let granted: Vec<_> =
+            found.into_iter().filter(|address| self.grant.refuses(*address, is_own).is_none()).collect();
         match refused {
             _ if !granted.is_empty() => Ok(granted),
             // What is left out here would reveal the machine's network to the guest.
@@ -120,6 +121,11 @@ impl Connector {
         };
         Ok(Box::new(connector.connect(name, stream).await.map_err(failed)?))
     }
+}
+
+/// Whether an interface of this machine has the address: only then can a socket be bound to it.
+fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }
 
 /// Tries one address after the other.
