@@ -14,7 +14,8 @@ use super::screen;
 use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{MovedJob, StoreError, StoredPlace, TopicMove, Transfer, Unmoved};
+use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
+use gristmill_store::{FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved};
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
@@ -33,8 +34,8 @@ pub(super) struct Args {
 enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
-    /// Each topic is paused in the old store while its jobs are moved. Running jobs stay where they are, and so do results
-    /// and totals. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
+    /// Each topic is paused in the old store while its jobs are moved. Tokens are copied with their limits, and a paused topic
+    /// is paused in the new store, too. Running jobs stay where they are, and so do results and totals. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
     Copy(CopyArgs),
 }
 
@@ -58,6 +59,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Command::Copy(args) = args.command;
     let (from, to) = settings(global, &args)?;
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
+    let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
     let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant };
     let mut moved = 0;
     for tenant in &tenants {
@@ -77,8 +79,54 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
+    } else if tokens > 0 {
+        screen::document(&json!({ "tokens": tokens }))?;
+    }
+    if !global.json && tokens > 0 {
+        screen::line(&format!("copied {tokens} {}", if tokens == 1 { "token" } else { "tokens" }))?;
     }
     Ok(Exit::Done)
+}
+
+/// Copies the valid tokens of these tenants, or all, with their limits: a server on the new store accepts whom one on the old
+/// store accepts. Of tenants that are named, a token whose maker is not copied stays. Returns how many are new.
+async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -> anyhow::Result<usize> {
+    if from.token_requirement().await? == TokenRequirement::Required {
+        require_tokens(to).await?;
+    }
+    let mut left = from.tokens(None).await?;
+    left.retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
+    let mut copied = 0;
+    // The makers come before what they made; those of one millisecond may need another round.
+    loop {
+        let before = left.len();
+        for token in std::mem::take(&mut left) {
+            let Some(FoundToken { token, hash, expires_in }) = from.find_token(&token.id).await? else { continue };
+            let Token { tenant, scopes, description, limits, made_by, .. } = token.clone();
+            match to.add_token(&NewToken { hash, tenant, scopes, description, limits, expires_in, made_by }).await? {
+                TokenAdded::Added(_) => copied += 1,
+                TokenAdded::Exists => {}
+                TokenAdded::MakerGone => left.push(token),
+                TokenAdded::TooMany => bail!("the new store has as many tokens of a tenant as it may: revoke some"),
+            }
+        }
+        if left.len() == before || left.is_empty() {
+            return Ok(copied);
+        }
+    }
+}
+
+/// Requires a token of every request to a server on this store. The first token does, also once it is gone.
+async fn require_tokens(store: &dyn Transfer) -> anyhow::Result<()> {
+    if store.token_requirement().await? == TokenRequirement::Required {
+        return Ok(());
+    }
+    let (hash, description) = (TokenText::generate()?.hash(), "made and revoked by `gristmill store copy`".to_owned());
+    let limits = TokenLimits::default();
+    let new = NewToken { hash, tenant: None, scopes: [].into(), description, limits, expires_in: None, made_by: None };
+    store.add_token(&new).await?;
+    store.revoke_token(&hash.id()).await?;
+    Ok(())
 }
 
 fn settings(global: &Global, args: &CopyArgs) -> anyhow::Result<(StoreSettings, StoreSettings)> {
@@ -126,6 +174,8 @@ struct Copied {
     /// Cannot be read, and the new store cannot keep their form: how many, the first of them, and why.
     unreadable: Option<(usize, JobId, String)>,
     paused: bool,
+    /// It was paused in the old store before, and so it is in the new one.
+    paused_in_new: bool,
 }
 
 /// Moves a topic's jobs.
@@ -138,6 +188,7 @@ async fn copy(
 ) -> anyhow::Result<Copied> {
     // A topic that an operator or an interrupted copy paused before stays paused.
     let paused_by_us = from.set_paused(topic, true).await?;
+    let is_new = !to.counts(&topic.tenant).await?.iter().any(|counts| counts.topic == *topic);
     let mut copied =
         Copied { topic: topic.to_string(), tenant: topic.tenant.to_string(), paused: true, ..Copied::default() };
     let (mut moving, mut last_note) = (TopicMove::new(from, to, topic), Instant::now());
@@ -159,6 +210,11 @@ async fn copy(
         Unmoved::Unreadable(problem) => Some((moving.kept.len(), id.clone(), problem.clone())),
         Unmoved::IdTaken => None,
     });
+    // An interrupted copy has paused the topic, too, but then the new store has its jobs already.
+    copied.paused_in_new = is_new && !paused_by_us;
+    if copied.paused_in_new {
+        to.set_paused(topic, true).await?;
+    }
     if paused_by_us && !keep_paused {
         from.set_paused(topic, false).await?;
         copied.paused = false;
@@ -195,7 +251,7 @@ impl Copied {
     }
 
     fn in_words(&self) -> String {
-        let Self { topic, ready, delayed, dead, known, in_both, running, unreadable, paused, .. } = self;
+        let Self { topic, ready, delayed, dead, known, in_both, running, unreadable, paused, paused_in_new, .. } = self;
         let mut words = format!("{topic}: moved {ready} ready, {delayed} delayed, {dead} dead");
         let mut add = |count: u64, what: &str| {
             if count > 0 {
@@ -214,6 +270,9 @@ impl Copied {
         if *paused {
             words.push_str(&format!("; paused in the old store until `gristmill resume {topic}`"));
         }
+        if *paused_in_new {
+            words.push_str("; paused in the new store, as it was in the old one");
+        }
         words
     }
 
@@ -230,6 +289,7 @@ impl Copied {
             "running_left": self.running,
             "unreadable_left": self.unreadable.as_ref().map_or(0, |(count, ..)| *count),
             "paused": self.paused,
+            "paused_in_new": self.paused_in_new,
         })
     }
 }

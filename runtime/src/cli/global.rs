@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::ValueEnum;
 
 use super::exit::Usage;
 use super::screen;
 use super::store::{NoStoreYet, Way};
-use gristmill_config::{Manifest, ManifestError, StoreAddress};
+use gristmill_config::{Manifest, ManifestError, StoreAddress, warn_if_exposed};
 use gristmill_core::token::TokenText;
 use gristmill_store::Produce;
 
@@ -27,6 +28,16 @@ pub(super) struct Global {
     /// The token for a server that has the store, unless the command can read that server's own
     #[arg(long, global = true, env = "GRISTMILL_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// A file with that token: other users of this machine can read a command line, and not a private file
+    #[arg(
+        long,
+        global = true,
+        env = "GRISTMILL_TOKEN_FILE",
+        value_name = "PATH",
+        hide_env_values = true,
+        conflicts_with = "token"
+    )]
+    token_file: Option<PathBuf>,
     /// Write one JSON document per line, for programs
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -82,9 +93,16 @@ impl Global {
             .map_err(|bad| Usage(format!("--store (or GRISTMILL_STORE) is no address of a store: {bad}")))
     }
 
-    /// The token for a server.
-    pub(super) fn token(&self) -> Option<TokenText> {
-        self.token.clone().map(TokenText::from)
+    /// The token to send to a server.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn token(&self) -> anyhow::Result<Option<TokenText>> {
+        let Some(path) = &self.token_file else { return Ok(self.token.clone().map(TokenText::from)) };
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("failed to read the token in {}", path.display()))?;
+        warn_if_exposed(path);
+        Ok(Some(TokenText::from(text.trim().to_owned())))
     }
 
     /// Whether there is a manifest; without one, nothing can be said about which topics exist.
@@ -97,7 +115,7 @@ impl Global {
     /// # Errors
     /// It is unavailable, or there is none yet.
     pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Produce>> {
-        Ok(Way::new(manifest, self.token()).reach().await?.store)
+        Ok(Way::new(manifest, self.token()?).reach().await?.store)
     }
 
     /// Like [`Self::store`], but `None`, with a note to people, if there is no store yet.

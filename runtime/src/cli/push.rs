@@ -83,7 +83,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let (plan, waiting) = plan(args)?;
     let admission = global.has_manifest().then(|| folder::admission(&manifest));
-    let way = Way::new(&manifest, global.token());
+    let way = Way::new(&manifest, global.token()?);
     match waiting {
         None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
         Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,

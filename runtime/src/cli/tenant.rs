@@ -57,7 +57,7 @@ struct MoveArgs {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let way = Way::new(&global.manifest_without_secrets()?, global.token());
+    let way = Way::new(&global.manifest_without_secrets()?, global.token()?);
     let reached = way.reach().await?;
     let moves = moves(&reached)?;
     match args.command {

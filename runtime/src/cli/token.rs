@@ -94,7 +94,7 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     }
     // The first token may come before the first job.
     let manifest = global.manifest_without_secrets()?;
-    let store = Way::new(&manifest, global.token()).reach_or_make().await?.store;
+    let store = Way::new(&manifest, global.token()?).reach_or_make().await?.store;
     let text = TokenText::generate()?;
     match store.add_token(&create.token(&text)).await? {
         TokenAdded::Added(token) => show(global, &text, &token),

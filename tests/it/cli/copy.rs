@@ -170,3 +170,29 @@ async fn running_jobs_stay_and_are_named() {
     assert_eq!(counts_of(&stats(&project, &redis), "puppet"), [0, 0, 1, 0]);
     assert_eq!(counts_of(&stats(&project, &file(&project)), "puppet"), [0, 1, 0, 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_limits_and_pauses_go_along() {
+    let (project, redis) = (project().await, Redis::start().await);
+    let create = ["token", "create", "--tenant", "acme", "--scope", "read", "--requests-per-second", "5"];
+    project.run(&create).done();
+    let gone = project.run(&["token", "create", "--all-tenants", "--scope", "read", "--json"]).document();
+    project.run(&["token", "revoke", gone["id"].as_str().unwrap()]).done();
+    project.run(&["push", "parking", "--id", "low", "--data", "x"]).done();
+    project.run(&["push", "puppet", "--id", "high", "--data", "x"]).done();
+    project.run(&["pause", "parking"]).done();
+    let (from, to) = (file(&project), redis.url());
+    let copied = copy(&project, &from, &to, &[]);
+    assert!(copied.done().contains("copied 1 token"), "{}", copied.text());
+    let tokens = |store: &str| {
+        let mut tokens = project.run(&["--store", store, "token", "list", "--json"]).ended(0).documents();
+        tokens.iter_mut().for_each(|token| _ = token.as_object_mut().unwrap().remove("created_at_ms"));
+        tokens
+    };
+    assert_eq!(tokens(&to), tokens(&from));
+    let paused: Vec<_> = stats(&project, &to).iter().map(|line| line["paused"].as_bool().unwrap()).collect();
+    assert_eq!(paused, [true, false], "parking and puppet");
+    // Also when all are revoked, a server on the new store asks for tokens.
+    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+    assert_eq!(store.token_requirement().await.unwrap(), gristmill::token::TokenRequirement::Required);
+}
