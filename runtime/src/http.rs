@@ -36,7 +36,8 @@ pub(crate) async fn open(
     let store_name = manifest.store.address.to_string();
     let server = HttpServer::start(listener, opened.store.clone(), &store_name, settings).await?;
     if let Some(admin) = server.lmstfy_admin_address() {
-        tracing::info!("lmstfy's admin API is on http://{admin}");
+        let scheme = if settings.tls.is_some() { "https" } else { "http" };
+        tracing::info!("lmstfy's admin API is on {scheme}://{admin}");
     }
     opened.announce(server.address_for_commands(), server.secret())?;
     log_access(server.address(), settings.tls.is_some(), needs_token);

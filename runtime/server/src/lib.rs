@@ -40,6 +40,7 @@ mod pull;
 #[cfg(not(feature = "pull"))]
 #[path = "without_pull.rs"]
 mod pull;
+mod receive;
 mod routes;
 mod serve;
 mod settings;

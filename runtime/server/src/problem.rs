@@ -178,7 +178,7 @@ impl From<StoreError> for Problem {
 }
 
 /// The layers below know neither the path nor its limit.
-fn body_too_large() -> Problem {
+pub(super) fn body_too_large() -> Problem {
     Problem::new(Code::TooLarge, "the body is longer than this path takes: its limits are in docs/http-api.md")
 }
 

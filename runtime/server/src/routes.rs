@@ -3,10 +3,12 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
+use axum::middleware::from_fn;
 use axum::routing::{MethodFilter, on};
 
 use crate::openapi::{Docs, Endpoint, Route};
 use crate::problem::Code;
+use crate::receive::receive;
 use crate::state::AppState;
 
 /// A router that takes only handlers that state what they ask of a token, and knows its routes.
@@ -47,7 +49,9 @@ impl Routes {
         handler: H,
         summary: &'static str,
     ) -> Self {
-        self.router = self.router.route(path, on(filter, handler));
+        let requirement = H::REQUIREMENT;
+        let received = from_fn(move |request, next| receive(requirement, request, next));
+        self.router = self.router.route(path, on(filter, handler).route_layer(received));
         let docs = Docs {
             tag: self.tag,
             summary,

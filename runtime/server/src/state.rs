@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::queue_depths::QueueDepths;
+use crate::api::readiness::Readiness;
 use crate::api::topic_rates::Rates;
 use crate::auth::Auth;
 use crate::claims::ClaimService;
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     /// For the metrics.
     pub(crate) queue_depths: QueueDepths,
+    pub(crate) readiness: Readiness,
 }
 
 impl Deref for AppState {
@@ -80,6 +82,7 @@ impl AppState {
             plan: settings.plan.clone(),
             metrics: settings.metrics.clone(),
             queue_depths: QueueDepths::default(),
+            readiness: Readiness::default(),
         }))
     }
 

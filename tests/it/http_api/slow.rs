@@ -9,7 +9,7 @@ use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::{MANIFEST, NOBODY, refused};
@@ -77,6 +77,13 @@ async fn a_waiting_request_over_the_limit_is_refused_with_retry_after() {
     let busy = runner.client().get("/v1/tenants/default/jobs/j?wait_ms=1").await;
     refused(&busy, 503, "busy");
     assert_eq!(busy.header("retry-after"), "1");
+    let push = runner.client().post(&format!("{NOBODY}?wait_ms=1"), &json!({ "id": "refused" })).await;
+    refused(&push, 503, "busy");
+    assert_eq!(
+        runner.client().get("/v1/tenants/default/jobs/refused").await.status,
+        404,
+        "what is refused is not stored"
+    );
     // It holds no turn, and its place is free once it is gone.
     assert_eq!(runner.client().get("/v1/tenants/default/jobs/j").await.status, 200);
     drop(first);
@@ -105,4 +112,39 @@ async fn the_longest_idle_connection_is_closed_when_all_are_taken() {
     let mut answer = Vec::new();
     timeout(SOON, last.read_to_end(&mut answer)).await.expect("an answer").unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"), "the latest is still here");
+}
+
+/// Takes all connections, with requests whose answers nobody reads. Each has a body that the server does not read either.
+async fn take_all_connections(runner: &TestRunner, connections: usize) -> Vec<TcpStream> {
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let requests = request.repeat(1000);
+    let mut deaf = Vec::new();
+    for _ in 0..connections {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(2048).unwrap();
+        let mut stream = socket.connect(runner.client().address).await.unwrap();
+        // Until the server takes no more, or has closed the connection.
+        let pause = Duration::from_millis(500);
+        while let Ok(Ok(())) = timeout(pause, stream.write_all(requests.as_bytes())).await {}
+        deaf.push(stream);
+    }
+    deaf
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_while_clients_that_do_not_read_have_all_connections() {
+    let runner = runner(HttpLimits { connections: 4, ..HttpLimits::default() }).await;
+    let _deaf = take_all_connections(&runner, 4).await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(runner.client().get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_its_answers_is_cut_off() {
+    let limits = HttpLimits { connections: 4, write_time: Duration::from_millis(500), ..HttpLimits::default() };
+    let runner = runner(limits).await;
+    let _deaf = take_all_connections(&runner, 4).await;
+    until("a connection for others", SOON, async || (runner.client().get("/v1").await.status == 200).then_some(()))
+        .await;
 }

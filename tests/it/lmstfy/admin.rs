@@ -7,6 +7,7 @@ use gristmill::server::HttpServerSettings;
 use gristmill::token::TokenHash;
 use gristmill_tests::http_client::{Answer, HttpClient};
 use gristmill_tests::test_runner::{On, TestRunner};
+use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -153,6 +154,18 @@ async fn accounts_keep_others_out() {
         }
     }
     assert_eq!(admin.get("/version").await.status, 200);
+    let guess = |password: &str| {
+        let said = format!("Basic {}", STANDARD.encode(format!("ann:{password}")));
+        admin.send(Request::get("/info").header("Authorization", said), Vec::new())
+    };
+    let refused = until("a guess too many", SOON, async || {
+        let answer = guess("wrong").await;
+        (answer.status == 429).then_some(answer)
+    })
+    .await;
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
+    until("the right password to be taken again", SOON, async || (guess("secret").await.status == 200).then_some(()))
+        .await;
 }
 
 async fn the_access_log_can_be_switched(runner: TestRunner) {

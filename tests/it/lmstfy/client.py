@@ -46,7 +46,7 @@ def admin(method, path, body=None):
     return answer.status, json.loads(answer.read() or b"null")
 
 
-status, made = admin("POST", "/token/py?description=python")
+status, made = admin("POST", "/token/py?description=python&scope=push,work,read,admin")
 assert status == 201
 client = Lmstfy("py", made["token"])
 

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use gristmill::store::JobState;
+use gristmill::time::Timestamp;
 use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
 use serde_json::{Value, json};
 
-use super::{Client, counts, data, error, runner};
+use super::{Client, counts, data, error, runner, view};
 
 on_both_stores! {
     an_empty_queue_has_no_job_available
@@ -21,6 +23,7 @@ on_both_stores! {
     consume_skips_and_counts_expired_jobs
     a_job_is_due_again_when_its_ttr_ends_and_dead_after_its_last_try
     a_ttr_of_zero_is_over_at_once
+    a_ttr_is_cut_to_a_day
     a_paused_queue_gives_nothing
 }
 
@@ -197,4 +200,13 @@ async fn a_paused_queue_gives_nothing(runner: TestRunner) {
     });
     runner.store.set_paused(&topic, false).await.unwrap();
     assert_eq!(waiting.await.unwrap()["job_id"], id);
+}
+
+async fn a_ttr_is_cut_to_a_day(runner: TestRunner) {
+    let client = Client::of(&runner);
+    let id = client.publish("q", "").await;
+    client.consume("q?ttr=4294967295").await;
+    let JobState::Running { lease_until, .. } = view(&runner, &id).await.unwrap().state else { panic!("it runs") };
+    let day = Duration::from_secs(24 * 3600);
+    assert!(lease_until <= Timestamp::now().plus(day), "{lease_until}");
 }

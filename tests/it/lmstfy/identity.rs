@@ -17,6 +17,8 @@ on_both_stores! {
     a_token_is_valid_for_its_namespace_only
     a_revoked_token_is_refused
     a_token_may_do_what_its_scopes_say
+    the_scope_work_ends_only_jobs_that_the_token_holds
+    the_admin_api_makes_tokens_with_the_scopes_that_it_is_asked_for
 }
 
 fn told(answer: &Answer) -> (u16, String) {
@@ -104,10 +106,56 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
     assert_eq!(told(&work.get("q/size").await), lacks("read"));
     assert_eq!(told(&read.delete(&format!("q/job/{id}")).await), lacks("work"));
     assert_eq!(told(&push.put(&format!("q/job/{id}"), b"").await), lacks("work"));
-    // What may undo another's work takes all three, as lmstfy's tokens have them.
-    assert_eq!(told(&push.delete("q").await), lacks("work"));
-    assert_eq!(told(&work.put("q/deadletter", b"").await), lacks("push"));
+    // What may undo another client's work needs the scope that it needs under `/v1`.
+    for client in [&push, &work, &read] {
+        assert_eq!(told(&client.delete("q").await), lacks("admin"));
+        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("admin"));
+        assert_eq!(told(&client.delete("q/deadletter").await), lacks("admin"));
+    }
     assert_eq!(read.get("q/peek").await.status, 200);
     assert_eq!(work.get("q").await.status, 200);
     assert_eq!(work.delete(&format!("q/job/{id}")).await.status, 204);
+}
+
+async fn the_scope_work_ends_only_jobs_that_the_token_holds(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
+    let one = Client::of(&runner).with_token(&token(&admin, "ns").await);
+    let other = one.with_token(&token(&admin, "ns").await);
+    let refused = (403, "the client does not hold the job, and its token lacks the scope `admin`".to_owned());
+    let (delayed, ready) = (one.publish("q?delay=3600", "").await, one.publish("q", "").await);
+    for id in [&delayed, &ready] {
+        assert_eq!(told(&one.delete(&format!("q/job/{id}")).await), refused);
+        assert_eq!(told(&one.put(&format!("q/job/{id}"), b"").await), refused, "nor in exchange for another job");
+    }
+    assert_eq!(one.size("q").await, 1, "nothing was published");
+    let held = one.consume("q?ttr=600").await["job_id"].as_str().unwrap().to_owned();
+    assert_eq!(told(&other.delete(&format!("q/job/{held}")).await), refused, "another token's");
+    assert_eq!(one.delete(&format!("q/job/{held}")).await.status, 204);
+    assert!(super::view(&runner, &held).await.is_none());
+    let dead = {
+        let id = one.publish("q?tries=1", "").await;
+        one.consume("q?ttr=0").await;
+        one.until_dead("q", 1).await;
+        id
+    };
+    // It had that job: a late ack is no error, and changes nothing.
+    assert_eq!(one.delete(&format!("q/job/{dead}")).await.status, 204);
+    assert_eq!(told(&other.delete(&format!("q/job/{dead}")).await), refused);
+    for id in [&delayed, &dead] {
+        assert!(super::view(&runner, id).await.is_some());
+    }
+}
+
+async fn the_admin_api_makes_tokens_with_the_scopes_that_it_is_asked_for(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
+    let make = async |scope: &str| {
+        let request = Request::post(format!("/token/ns?description=d&scope={scope}"));
+        admin.send(request, Vec::new()).await
+    };
+    assert_eq!(make("push,all").await.status, 400);
+    let made = make("push,work,read,admin").await.json();
+    let client = Client::of(&runner).with_token(made["token"].as_str().unwrap());
+    let id = client.publish("q?delay=3600", "").await;
+    assert_eq!(client.delete(&format!("q/job/{id}")).await.status, 204);
+    assert_eq!(client.delete("q").await.status, 204);
 }

@@ -1,11 +1,15 @@
 //! How much may be asked for: up to the limit, and not one more.
 
+use gristmill::server::{HttpLimits, HttpServerSettings};
 use gristmill::token::Scope;
 use gristmill_tests::http_client::{Answer, HttpClient};
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::routes::push_of;
 use super::{limited, token};
@@ -109,4 +113,78 @@ async fn a_body_may_be_as_long_as_the_tenants_limit(runner: TestRunner) {
     let refused = client.post("/v1/jobs", &push_of("acme", 1, "YWJjZA==")).await;
     assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("too-large")), "{}", refused.text());
     assert_eq!(client.post("/v1/jobs", &push_of("acme", 1, "YWJj")).await.status, 200);
+}
+
+/// A runner with the topic `mail` in two tenants, and these limits.
+async fn limited_server(limits: HttpLimits) -> TestRunner {
+    let manifest = "[tenants.acme.topics.mail]\n[tenants.other.topics.mail]";
+    let settings = HttpServerSettings { limits, ..HttpServerSettings::default() };
+    TestRunner::start_with(settings, On::Memory, manifest, &[]).await
+}
+
+/// Sends the head of a push, and a byte of its body.
+async fn slow_push(client: &HttpClient) -> TcpStream {
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nHost: {}\r\nX-Token: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 1000\r\n\r\n{{",
+        client.address,
+        client.token.as_deref().unwrap(),
+    );
+    let mut stream = TcpStream::connect(client.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_may_not_push_is_refused_before_its_body_is_read() {
+    let runner = limited_server(HttpLimits { request_time: SOON, ..HttpLimits::default() }).await;
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[]).await);
+    let mut stream = slow_push(&client).await;
+    let mut answer = [0; 12];
+    timeout(SOON / 2, stream.read_exact(&mut answer)).await.expect("an answer").unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 403");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_bodies_hold_no_request_of_another_tenant() {
+    let limits = HttpLimits { at_once: 2, request_time: SOON / 2, ..HttpLimits::default() };
+    let runner = limited_server(limits).await;
+    let push = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
+    let read = runner.client().with_token(&token(&*runner.store, Some("other"), &[Scope::Read]).await);
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        slow.push(slow_push(&push).await);
+    }
+    assert_eq!(read.get("/v1/tenants/other/topics").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_waits_and_listens_within_its_share() {
+    let runner = limited_server(HttpLimits { waits: 4, ..HttpLimits::default() }).await;
+    let mut clients = Vec::new();
+    for tenant in ["acme", "other"] {
+        let text = token(&*runner.store, Some(tenant), &[Scope::Read]).await;
+        clients.push((tenant, runner.client().with_token(&text)));
+    }
+    let listen = async |(tenant, client): &(&str, HttpClient)| {
+        client.begin(Request::get(format!("/v1/signals?tenants={tenant}")), Vec::new()).await
+    };
+    let first = listen(&clients[0]).await;
+    assert_eq!((first.status().as_u16(), listen(&clients[0]).await.status().as_u16()), (200, 503));
+    assert_eq!(clients[0].1.get("/v1/tenants/acme/events").await.status, 503);
+    assert_eq!(listen(&clients[1]).await.status().as_u16(), 200);
+    drop(first);
+    let again = async || (listen(&clients[0]).await.status().as_u16() == 200).then_some(());
+    until("its share to be free", SOON, again).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_over_a_tenants_share_of_memory_are_refused() {
+    let limits = HttpLimits { body_bytes: 16 << 10, ..HttpLimits::default() };
+    let runner = limited_server(limits).await;
+    let push = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
+    let body = |bytes: usize| push_of("acme", 1, &"QUFB".repeat(bytes / 4));
+    let refused = push.post("/v1/jobs", &body(5 << 10)).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("busy")), "{}", refused.text());
+    assert_eq!(push.post("/v1/jobs", &body(2 << 10)).await.status, 200);
 }

@@ -16,6 +16,7 @@ on_both_stores! {
     without_a_token_in_the_store_everything_is_allowed_to_this_machine
     a_token_cannot_create_a_token_with_more_rights
     a_tenants_admin_keeps_its_tokens_and_no_others
+    only_an_operator_sees_where_the_store_is
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -164,4 +165,14 @@ async fn a_tenants_admin_keeps_its_tokens_and_no_others(runner: TestRunner) {
     assert_eq!(client.delete(&own).await.json(), json!({ "revoked": true }));
     let secret = made["text"].as_str().unwrap();
     assert_eq!(runner.client().with_token(secret).get("/v1").await.status, 401, "at once");
+}
+
+async fn only_an_operator_sees_where_the_store_is(runner: TestRunner) {
+    let about = async |tenant| {
+        let text = token(&*runner.store, tenant, &[Scope::Read]).await;
+        runner.client().with_token(&text).get("/v1").await.json()
+    };
+    let (operators, tenants) = (about(None).await, about(Some("acme")).await);
+    assert!(operators["store"].is_string() && operators["pid"].is_number(), "{operators}");
+    assert_eq!(tenants, json!({ "version": operators["version"] }));
 }

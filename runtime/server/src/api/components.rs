@@ -57,11 +57,11 @@ async fn upload(
     let registry = state.registry()?;
     let topic = owned(&identity, &registry, &topic)?;
     let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
-    let place = state.request_limiter.wait()?;
-    let wasm = state.request_limiter.within(async { Ok(Bytes::from_request(request, &()).await?) }).await?;
+    let permit = state.request_limiter.wait(identity.tenant())?;
+    let wasm = Bytes::from_request(request, &()).await?;
     let intake = state.uploads()?;
     let version = within(intake.put(&topic, &wasm)).await?.to_string();
-    drop(place);
+    drop(permit);
     tracing::info!(handler = %topic.handler, %version, topic = %topic.id, "component taken in");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(wire::Served { handler: topic.handler, version: Some(version) })))

@@ -1,7 +1,5 @@
 //! `/healthz`: the process lives. `/readyz`: it can do its work.
 
-use std::time::Duration;
-
 use axum::extract::State;
 
 use crate::auth::allowed::Public;
@@ -9,9 +7,6 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::settings::Phase;
 use crate::state::AppState;
-
-/// How long the store may take to answer; then it counts as away.
-const STORE_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Routes {
     Routes::of("health")
@@ -28,8 +23,5 @@ async fn ready(_: Public, State(state): State<AppState>) -> Result<String, Probl
         Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),
         Phase::Ready => {}
     }
-    match tokio::time::timeout(STORE_TIME, state.store.unavailable()).await {
-        Ok(away) => Ok(away?.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
-        Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
-    }
+    state.readiness.ask(&*state.store).await
 }

@@ -36,7 +36,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn look(
-    Allowed { over: (tenant, id), .. }: Allowed<scope::Read, (Name, JobId)>,
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
     Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
     headers: HeaderMap,
@@ -46,9 +46,10 @@ async fn look(
     let follow = wants_events(&headers);
     if !follow && patience.is_none() {
         let look = async { state.store.job(&tenant, &id).await?.ok_or(unknown) };
-        return Ok(Json(state.request_limiter.within(look).await?).into_response().into());
+        let view = state.request_limiter.within(identity.tenant(), look).await?;
+        return Ok(Json(view).into_response().into());
     }
-    let mut watch = Watch::begin(&state, tenant, id).await?;
+    let mut watch = Watch::begin(&state, &identity, tenant, id).await?;
     if follow {
         let view = watch.look().await?.ok_or(unknown)?;
         let (events, answer) = sse::stream();
@@ -114,7 +115,7 @@ fn differs(told: &JobView, now: &JobView) -> bool {
 }
 
 async fn cancel(
-    Allowed { over: (tenant, id), .. }: Allowed<scope::Admin, (Name, JobId)>,
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::CancelledOne>, Problem> {
     let cancel = async {
@@ -128,5 +129,5 @@ async fn cancel(
         };
         Ok(wire::CancelledOne { id: id.clone(), status })
     };
-    Ok(Json(state.request_limiter.within(cancel).await?))
+    Ok(Json(state.request_limiter.within(identity.tenant(), cancel).await?))
 }

@@ -12,6 +12,7 @@ pub(crate) mod moves;
 pub(crate) mod openapi;
 pub(crate) mod push;
 pub(crate) mod queue_depths;
+pub(crate) mod readiness;
 pub(crate) mod tokens;
 pub(crate) mod topic_rates;
 pub(crate) mod topics;

@@ -12,13 +12,14 @@ use crate::admission::{self, Admitted};
 use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::{PUSH_BYTES, within_batch};
 use crate::auth::allowed::{Allowed, scope};
+use crate::auth::identity::Identity;
 use crate::auth::origin::media_type;
 use crate::extract::{Document, Head, RequestOf};
 use crate::openapi::AnyOf;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
-use crate::stream::watch::Watch;
+use crate::stream::watch::{Watch, WatchPermit};
 use crate::wire::push::{Accepted, AcceptedAll, Answered, Bulk, Job, Probe, Status, Waiting};
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::json::object::Object;
@@ -61,16 +62,18 @@ struct Stored {
     alone: bool,
     /// The request came before, with the same `Idempotency-Key`.
     replayed: bool,
-    patience: Option<Duration>,
+    /// How long to wait for the end of the job, and what that takes.
+    wait: Option<(Duration, WatchPermit)>,
 }
 
 async fn push(
-    Allowed { over: topic, .. }: Allowed<scope::Push, TopicId>,
+    Allowed { over: topic, identity, .. }: Allowed<scope::Push, TopicId>,
     State(state): State<AppState>,
     RequestOf { request, .. }: RequestOf<Pushing>,
 ) -> Result<(StatusCode, HeaderMap, Json<Answered>), Problem> {
-    let stored = state.request_limiter.within(store(&state, &topic, request)).await?;
-    let Stored { answers, warnings, alone, replayed, patience } = stored;
+    let storing = store(&state, &identity, &topic, request);
+    let stored = state.request_limiter.within(identity.tenant(), storing).await?;
+    let Stored { answers, warnings, alone, replayed, wait } = stored;
     let mut headers = HeaderMap::new();
     if replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
@@ -86,16 +89,19 @@ async fn push(
     answer.warnings = warnings;
     let path = format!("/v1/tenants/{}/jobs/{}", topic.tenant, answer.id);
     headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));
-    if let Some(patience) = patience {
-        let mut watch = Watch::begin(&state, topic.tenant, answer.id.clone()).await?;
+    if let Some((patience, permit)) = wait {
+        let mut watch = Watch::with(permit, &state, answer.id.clone());
         answer.job = watch.end_within(patience).await?;
     }
     Ok((status, headers, Json(Answered::One(Box::new(answer)))))
 }
 
-async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
+async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
     let Order { mut jobs, alone, idempotency, patience } = read(topic, request).await?;
+    let mut wait = None;
     if let Some(patience) = patience {
+        // Before anything is stored: a client that is refused pushes again.
+        wait = Some((patience, WatchPermit::take(state, identity, topic.tenant.clone()).await?));
         for job in &mut jobs {
             job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
         }
@@ -116,7 +122,7 @@ async fn store(state: &AppState, topic: &TopicId, request: Request) -> Result<St
         };
         answers.push(Accepted { id, status, job: None, warnings: Vec::new() });
     }
-    Ok(Stored { answers, warnings, alone, replayed, patience })
+    Ok(Stored { answers, warnings, alone, replayed, wait })
 }
 
 async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {

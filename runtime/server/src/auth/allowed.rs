@@ -127,13 +127,13 @@ where
 
 /// A request that any valid token may send.
 #[derive(Debug)]
-pub(crate) struct AnyToken;
+pub(crate) struct AnyToken(pub(crate) Identity);
 
 impl<A: Send + Sync> FromRequestParts<A> for AnyToken {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &A) -> Result<Self, Response> {
-        Identity::from_request_parts(parts, state).await.map(|_| Self)
+        Identity::from_request_parts(parts, state).await.map(Self)
     }
 }
 
@@ -151,7 +151,7 @@ impl<A: Send + Sync> FromRequestParts<A> for Public {
 
 /// A query that names tenants, in all of which the request's token has the scope `S`.
 #[derive(Debug)]
-pub(crate) struct AllowedQuery<S, Q>(pub(crate) Q, pub(crate) PhantomData<S>);
+pub(crate) struct AllowedQuery<S, Q>(pub(crate) Q, pub(crate) Identity, pub(crate) PhantomData<S>);
 
 impl<A, S, Q> FromRequestParts<A> for AllowedQuery<S, Q>
 where
@@ -166,7 +166,7 @@ where
         let query = Query::<Q>::from_request_parts(parts, state).await;
         let Query(query) = query.map_err(|rejection| Problem::from(rejection).into_response())?;
         identity.may_in_each::<S>(&query).map_err(IntoResponse::into_response)?;
-        Ok(Self(query, PhantomData))
+        Ok(Self(query, identity, PhantomData))
     }
 }
 

@@ -33,12 +33,25 @@ impl Identity {
         allow(self.has(scope) && self.token().is_none_or(of))
     }
 
+    /// The same in some tenant, where the request does not say in which before it is read.
+    ///
+    /// # Errors
+    /// The token lacks the scope.
+    pub(crate) fn may_somewhere(&self, scope: Scope) -> Result<(), Problem> {
+        allow(self.has(scope))
+    }
+
     /// The same over all tenants.
     ///
     /// # Errors
     /// The token lacks the scope, or belongs to one tenant.
     pub(crate) fn may_everywhere(&self, scope: Scope) -> Result<(), Problem> {
         allow(self.has(scope) && self.is_operator())
+    }
+
+    /// The tenant that it is for. `None`: all.
+    pub(crate) fn tenant(&self) -> Option<&Name> {
+        self.token().and_then(|token| token.tenant.as_ref())
     }
 
     /// Whether it is for all tenants.
@@ -80,7 +93,8 @@ impl Identity {
         }
     }
 
-    fn has(&self, scope: Scope) -> bool {
+    /// Whether it has the scope somewhere.
+    pub(crate) fn has(&self, scope: Scope) -> bool {
         self.token().is_none_or(|token| token.scopes.contains(&scope))
     }
 }

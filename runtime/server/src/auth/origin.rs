@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -60,6 +60,19 @@ fn is_loopback(authority: &Authority) -> bool {
     // A user before the host is nobody we know.
     !authority.as_str().contains('@')
         && (host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
+}
+
+/// Whether the request says that a page of another site made a browser send it. Old browsers, and all towards plain HTTP on
+/// other machines, send no `Sec-Fetch-Site`; most send one of these.
+pub(crate) fn is_of_page_elsewhere(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let is_here = |value: &HeaderValue| {
+        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        let authority = uri.as_ref().and_then(Uri::authority).map(Authority::as_str);
+        authority.is_some() && authority == host
+    };
+    let mut named = headers.get_all(header::ORIGIN).iter().chain(headers.get_all(header::REFERER));
+    !named.all(is_here)
 }
 
 fn check_origin(request: &Request) -> Result<(), Problem> {
@@ -139,6 +152,22 @@ mod tests {
         for header in [("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("via", "1.1 proxy")] {
             assert!(check_is_local(&request(Method::GET, &[host, header])).is_err(), "{header:?}");
         }
+    }
+
+    #[test]
+    fn a_page_elsewhere_is_known_by_its_origin_or_its_address() {
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let host = [("host", "127.0.0.1:7778")];
+            is_of_page_elsewhere(request(Method::GET, &[&host, headers].concat()).headers())
+        };
+        for here in [&[][..], &[("origin", "http://127.0.0.1:7778")], &[("referer", "http://127.0.0.1:7778/a?b")]] {
+            assert!(!of(here), "{here:?}");
+        }
+        for elsewhere in ["http://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1:7778.evil.example/"]
+        {
+            assert!(of(&[("origin", elsewhere)]) && of(&[("referer", elsewhere)]), "{elsewhere}");
+        }
+        assert!(of(&[("origin", "http://127.0.0.1:7778"), ("referer", "http://evil.example/")]));
     }
 
     fn request(method: Method, headers: &[(&'static str, &'static str)]) -> Request {

@@ -27,7 +27,7 @@ const FIRST: usize = 32;
 pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Result<Claimed, Problem> {
     let topics = asked_topics(state, request)?;
     state.tenants.note(&request.tenant);
-    let permit = state.claims.permit_to_ask().await;
+    let permit = state.claims.permit_to_ask(request.share_of.as_ref()).await;
     let store = state.store.clone();
     let number = fastrand::u64(..);
     let claimed = Claimed::new(store.clone());
@@ -47,7 +47,7 @@ fn asked_topics(state: &AppState, request: &ClaimRequest) -> Result<Vec<AskedTop
     let known = state.topics();
     let of = |id: &TopicId| {
         let entry = known.get(id);
-        if request.only_external && !entry.is_some_and(|entry| entry.topic.external) {
+        if !entry.map_or(request.unknown_topics, |entry| entry.topic.external) {
             let problem = format!("topic `{id}` is not for pull workers: say `handler = \"external\"` in its section");
             return Err(Problem::new(Code::NotExternal, problem));
         }

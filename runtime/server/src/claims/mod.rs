@@ -32,7 +32,7 @@ use gristmill_core::job::{Name, TopicId};
 pub(crate) use guard::{ClaimGuard, Claimed};
 pub(crate) use running::{attempts_max, running};
 pub(crate) use service::ClaimService;
-pub(crate) use worker::{is_worker_of, topic_of};
+pub(crate) use worker::{client_of, topic_of};
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -47,8 +47,10 @@ pub(crate) struct ClaimRequest {
     pub(crate) wait: Duration,
     /// The name of the client, for people.
     pub(crate) client: String,
-    /// Refuse topics that are not `handler = "external"`.
-    pub(crate) only_external: bool,
+    /// The tenant of the client's token. `None`: all tenants.
+    pub(crate) share_of: Option<Name>,
+    /// Whether topics that the manifest does not name may be claimed from. Topics with a handler never are.
+    pub(crate) unknown_topics: bool,
 }
 
 /// Claims jobs: now, or within [`ClaimRequest::wait`] as soon as there are some. Returns none if the time is over or the
@@ -62,7 +64,7 @@ pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Cla
     if !claimed.is_empty() || request.wait.is_zero() {
         return Ok(claimed);
     }
-    let _permit = state.claims.permit_to_wait()?;
+    let _permit = state.claims.permit_to_wait(request.share_of.as_ref())?;
     let line = &state.claims.waiting_line;
     let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;
     loop {

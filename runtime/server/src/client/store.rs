@@ -27,9 +27,8 @@ const PUSH_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct RemoteStore {
     pub(super) server: Server,
-    /// The store's address, as its owner knows it.
-    store: String,
-    pid: u32,
+    store: Option<String>,
+    pid: Option<u32>,
 }
 
 impl RemoteStore {
@@ -49,17 +48,20 @@ impl RemoteStore {
     pub async fn connect_with(address: SocketAddr, token: Option<TokenText>) -> Result<Self, StoreError> {
         let unknown = Server { address, name: format!("http://{address}"), token };
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
-        let name = format!("{} (process {} at http://{address})", about.store, about.pid);
+        let name = match (&about.store, about.pid) {
+            (Some(store), Some(pid)) => format!("{store} (process {pid} at http://{address})"),
+            _ => format!("http://{address}"),
+        };
         Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
     }
 
-    /// The store's address, as its owner knows it.
-    pub fn store(&self) -> &str {
-        &self.store
+    /// The store's address, as its owner knows it. `None` if the server does not tell it to this token.
+    pub fn store(&self) -> Option<&str> {
+        self.store.as_deref()
     }
 
-    /// The process that answers.
-    pub const fn pid(&self) -> u32 {
+    /// The process that answers. `None` if the server does not tell it to this token.
+    pub const fn pid(&self) -> Option<u32> {
         self.pid
     }
 

@@ -1,10 +1,13 @@
 //! Bounds: of the server over all its routes, and of what each token and tenant may ask for.
 
+mod guesses;
 mod rate;
 pub(crate) mod requests;
+pub(crate) mod shares;
 mod stored_jobs;
 mod tenants;
 
+pub(crate) use guesses::Guesses;
 pub(crate) use stored_jobs::StoredJobs;
 pub(crate) use tenants::{TenantLimiter, TenantPermit};
 
@@ -21,10 +24,14 @@ pub struct HttpLimits {
     pub head_time: Duration,
     /// From the end of a request's head to the beginning of its answer, if it does not ask to wait for something.
     pub request_time: Duration,
-    /// Requests that are read and answered at once; others wait for their turn, within their time.
+    /// Without a byte written of an answer, or of what goes before it; then the connection is closed.
+    pub write_time: Duration,
+    /// Requests that are answered at once, half of them a tenant's; others wait for their turn, within their time.
     pub at_once: usize,
-    /// Requests that wait for something to happen, and streams, at once; one more is told to come back.
+    /// Requests that wait for something to happen, and streams, at once, a quarter of them a tenant's; one more is refused.
     pub waits: usize,
+    /// Bytes of bodies in memory, a quarter of them a tenant's; one more is refused.
+    pub body_bytes: usize,
 }
 
 impl Default for HttpLimits {
@@ -33,9 +40,19 @@ impl Default for HttpLimits {
             connections: connections(),
             head_time: Duration::from_secs(30),
             request_time: Duration::from_secs(20),
+            write_time: Duration::from_secs(30),
             at_once: 32,
             waits: 2000,
+            body_bytes: 512 << 20,
         }
+    }
+}
+
+impl HttpLimits {
+    /// The limits of a listener beside the main one, for commands or an admin API: all listeners together leave files to the
+    /// rest of the process.
+    pub(crate) fn for_few(self) -> Self {
+        Self { connections: (self.connections / 8).clamp(1, 128), ..self }
     }
 }
 

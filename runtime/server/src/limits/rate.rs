@@ -43,6 +43,13 @@ impl<K: Eq + Hash> Rates<K> {
         *used_up = next;
         Ok(())
     }
+
+    /// How long to wait until one more would be counted; zero if it would be now.
+    pub(crate) fn wait(&self, who: &K, rate: Rate, now: Instant) -> Duration {
+        let each = Duration::from_secs(1) / rate.per_second.get();
+        let used_up = self.used_up.get(who).map_or(now, |used_up| now.max(*used_up));
+        (used_up + each).saturating_duration_since(now + each * rate.burst.get())
+    }
 }
 
 #[cfg(test)]

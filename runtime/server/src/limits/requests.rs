@@ -1,37 +1,57 @@
-//! AppState for requests: a moment for most of them, and longer for those that wait for something to happen.
+//! Bounds requests: in time, in number and in bytes. What all requests share is shared out by tenant, so that a tenant's
+//! clients cannot hold the server.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::shares::{Share, Shares};
 use crate::limits::HttpLimits;
 use crate::problem::{Code, Problem};
+use gristmill_core::job::Name;
 
-/// Two kinds of request_limiter. Clones share them.
+/// The unit in which bodies are counted.
+const KIB: usize = 1024;
+
+/// The pools of requests. Clones share them.
 ///
-/// Each request that is read or answered may hold a whole batch in memory, so few are at once, and each has its time. One
-/// that only waits holds next to nothing: it takes no such turn, but a place among [`HttpLimits::waits`].
+/// Each request that is answered may hold a whole batch in memory, so few are at once, and each has its time. One that only
+/// waits holds next to nothing: it takes no such permit, but one of those that wait.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLimiter {
-    at_once: Arc<Semaphore>,
+    at_once: Shares<Name>,
     time: Duration,
-    waits: Arc<Semaphore>,
+    waits: Shares<Name>,
+    body_kib: Shares<Name>,
 }
 
-/// A place among those that wait, until it is dropped.
+/// A permit, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    _permit: OwnedSemaphorePermit,
+    _share: Share<Name>,
 }
+
+impl From<Share<Name>> for Permit {
+    fn from(share: Share<Name>) -> Self {
+        Self { _share: share }
+    }
+}
+
+/// In the extensions of a request that is answered at once: it takes a permit before its handler runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TakesPermit;
 
 impl RequestLimiter {
     pub(crate) fn new(limits: &HttpLimits) -> Self {
-        let of = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        Self { at_once: of(limits.at_once), time: limits.request_time, waits: of(limits.waits) }
+        let bytes = limits.body_bytes / KIB;
+        Self {
+            at_once: Shares::new(limits.at_once, limits.at_once.div_ceil(2)),
+            time: limits.request_time,
+            waits: Shares::new(limits.waits, limits.waits.div_ceil(4)),
+            body_kib: Shares::new(bytes, bytes.div_ceil(4)),
+        }
     }
 
     /// How long a request may take that does not wait.
@@ -39,27 +59,53 @@ impl RequestLimiter {
         self.time
     }
 
-    /// Does this when it is its turn, and within its time.
+    /// Waits for a permit to be answered. `tenant`: the tenant of the client; `None` for one of all tenants. Cancel-safe.
+    pub(crate) async fn permit(&self, tenant: Option<&Name>) -> Permit {
+        self.at_once.acquire(tenant).await.into()
+    }
+
+    /// Does this with a permit, and within its time.
     ///
     /// # Errors
     /// Those of the work, and [`Code::Timeout`]: then the work was dropped.
-    pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-        let in_turn = async {
-            // Nobody closes it.
-            let _turn = self.at_once.acquire().await;
+    pub(crate) async fn within<T>(
+        &self,
+        tenant: Option<&Name>,
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        self.in_time(async {
+            let _permit = self.permit(tenant).await;
             work.await
-        };
-        let late = || Problem::new(Code::Timeout, format!("not done within {:?}", self.time));
-        tokio::time::timeout(self.time, in_turn).await.unwrap_or_else(|_| Err(late()))
+        })
+        .await
     }
 
-    /// A place among those that wait.
+    /// Does this within the time of a request.
     ///
     /// # Errors
-    /// [`Code::Busy`]: too many do.
-    pub(crate) fn wait(&self) -> Result<Permit, Problem> {
-        let busy = |_| Problem::new(Code::Busy, "too many requests are waiting for something: ask again in a moment");
-        self.waits.clone().try_acquire_owned().map(|place| Permit { _permit: place }).map_err(busy)
+    /// Those of the work, and [`Code::Timeout`]: then the work was dropped.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+        let late = || Problem::new(Code::Timeout, format!("not done within {:?}", self.time));
+        tokio::time::timeout(self.time, work).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// A permit to wait.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: too many requests of the tenant wait, or of all.
+    pub(crate) fn wait(&self, tenant: Option<&Name>) -> Result<Permit, Problem> {
+        let busy = || Problem::new(Code::Busy, "too many requests are waiting for something: ask again in a moment");
+        self.waits.try_acquire(tenant, 1).map(Into::into).ok_or_else(busy)
+    }
+
+    /// A permit to hold a body of so many bytes.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: the bodies of the tenant's requests take as much memory as they may, or those of all requests.
+    pub(crate) fn hold_body(&self, tenant: Option<&Name>, bytes: usize) -> Result<Permit, Problem> {
+        let busy = || Problem::new(Code::Busy, "the bodies of other requests take all memory: ask again in a moment");
+        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        self.body_kib.try_acquire(tenant, kib).map(Into::into).ok_or_else(busy)
     }
 }
 
@@ -69,7 +115,8 @@ pub(crate) async fn in_time(State(time): State<Duration>, request: Request, next
     tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(late)
 }
 
-/// For routes that never wait.
-pub(crate) async fn take_turn(State(request_limiter): State<RequestLimiter>, request: Request, next: Next) -> Response {
-    request_limiter.within(async { Ok(next.run(request).await) }).await.unwrap_or_else(IntoResponse::into_response)
+/// For routes that never wait: [`receive`](crate::receive::receive) takes their permit, once it has read the body.
+pub(crate) async fn take_permit(State(limiter): State<RequestLimiter>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(TakesPermit);
+    limiter.in_time(async { Ok(next.run(request).await) }).await.unwrap_or_else(IntoResponse::into_response)
 }

@@ -1,22 +1,49 @@
 //! The accounts of the admin API: basic authentication (RFC 7617), as in lmstfy.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::limits::Guesses;
+use crate::problem::Problem;
 use gristmill_config::Password;
 
-/// Names and passwords. Without any, every client that can reach the listener may use the API.
+/// Wrong passwords that an address may send in a second in the long run, and at once.
+const PER_SECOND: NonZero<u32> = NonZero::<u32>::MIN;
+const AT_ONCE: NonZero<u32> = NonZero::<u32>::MIN.saturating_add(9);
+
+/// Names and passwords. Without any, every client that can reach the listener may use the API. Clones share them.
 #[derive(Debug, Clone)]
-pub(super) struct Accounts(pub(super) BTreeMap<String, Password>);
+pub(super) struct Accounts(Arc<(BTreeMap<String, Password>, Guesses)>);
 
 impl Accounts {
+    pub(super) fn new(passwords: BTreeMap<String, Password>) -> Self {
+        Self(Arc::new((passwords, Guesses::new(PER_SECOND, AT_ONCE))))
+    }
+
     /// Whether a request with these headers may use the API.
-    pub(super) fn allow(&self, headers: &HeaderMap) -> bool {
-        self.0.is_empty() || credentials(headers).is_some_and(|(user, password)| self.has(&user, &password))
+    ///
+    /// # Errors
+    /// Too many wrong passwords came from this address.
+    pub(super) fn check(&self, headers: &HeaderMap, address: IpAddr) -> Result<bool, Problem> {
+        let (passwords, guesses) = &*self.0;
+        if passwords.is_empty() {
+            return Ok(true);
+        }
+        let Some((user, password)) = credentials(headers) else { return Ok(false) };
+        guesses.may_try(address)?;
+        let allowed = self.has(&user, &password);
+        if !allowed {
+            guesses.failed(address);
+            tracing::warn!(%address, user = user.escape_debug().to_string(), "a wrong password for lmstfy's admin API");
+        }
+        Ok(allowed)
     }
 
     /// The answer to a request that may not.
@@ -27,7 +54,10 @@ impl Accounts {
 
     /// Looks at every account, so that the time it takes does not show whether there is such a user.
     fn has(&self, user: &str, password: &str) -> bool {
-        self.0.iter().fold(false, |found, (name, expected)| found | (expected.is(password.as_bytes()) & (name == user)))
+        self.0
+            .0
+            .iter()
+            .fold(false, |found, (name, expected)| found | (expected.is(password.as_bytes()) & (name == user)))
     }
 }
 
@@ -46,14 +76,16 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     #[test]
     fn only_a_user_with_its_own_password_is_allowed() {
         let password = |text: &str| Password::of(text.as_bytes());
-        let accounts = Accounts([("ann".into(), password("a:1")), ("bob".into(), password("b2"))].into());
+        let accounts = Accounts::new([("ann".into(), password("a:1")), ("bob".into(), password("b2"))].into());
         let allowed = |said: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, said.parse().unwrap());
-            accounts.allow(&headers)
+            accounts.check(&headers, HERE).is_ok_and(|allowed| allowed)
         };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         assert!(
@@ -64,7 +96,7 @@ mod tests {
         for wrong in ["ann:b2", "ann:", "ann", ":b2", "eve:b2", "bob:b2 "] {
             assert!(!allowed(&basic(wrong)), "{wrong}");
         }
-        assert!(!allowed("Basic !") && !allowed("Bearer b2") && !accounts.allow(&HeaderMap::new()));
-        assert!(Accounts(BTreeMap::new()).allow(&HeaderMap::new()));
+        assert!(!allowed("Basic !") && !allowed("Bearer b2") && accounts.check(&HeaderMap::new(), HERE) == Ok(false));
+        assert_eq!(Accounts::new(BTreeMap::new()).check(&HeaderMap::new(), HERE), Ok(true));
     }
 }

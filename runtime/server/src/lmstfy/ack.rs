@@ -13,6 +13,8 @@ use gristmill_core::token::Scope;
 use gristmill_runner::decide;
 use gristmill_store::{Cancelled, JobState, JobView, Settled, StoreError};
 
+const NOT_HELD: Refusal = Refusal::forbidden("the client does not hold the job, and its token lacks the scope `admin`");
+
 /// How often to look again at a job that moved in the meantime.
 const LOOKS: usize = 5;
 
@@ -23,7 +25,23 @@ pub(super) async fn ack(State(api): State<Api>, context: RequestContext) -> Resu
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// # Errors
+/// [`end`] would refuse to end the job in the path.
+pub(super) async fn may_end(api: &Api, context: &RequestContext) -> Result<(), Refusal> {
+    let topic = &context.queue.topic;
+    let Ok(id) = context.job.parse::<JobId>() else { return Ok(()) };
+    match api.state.store.job(&topic.tenant, &id).await? {
+        Some(view) if view.job.as_ref().is_some_and(|job| job.spec.topic == *topic) && !may_end_job(context, &view) => {
+            Err(NOT_HELD)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Ends the job in the path, unless it is another queue's, or the client is known to have lost it to another client.
+///
+/// # Errors
+/// The client does not hold the job, and its token lacks the scope that cancelling and deleting need.
 pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refusal> {
     let Ok(id) = context.job.parse::<JobId>() else { return Ok(()) };
     let topic = &context.queue.topic;
@@ -38,6 +56,11 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
             tracing::debug!(job = %id, "ignored a late ack: the job is another client's now");
             return Ok(());
         }
+        if !may_end_job(context, &view) {
+            // A client that had the job acks late: the job is to be done again.
+            let had = api.holders().had(&topic.tenant, &id, context.client.name());
+            return if had { Ok(()) } else { Err(NOT_HELD) };
+        }
         if end_once(api, topic, view).await? {
             break;
         }
@@ -50,8 +73,18 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
 fn is_late(api: &Api, context: &RequestContext, view: &JobView) -> bool {
     let JobState::Running { worker, delivery, .. } = &view.state else { return false };
     let (worker, client, tenant) = (WorkerId::new(worker), context.client.name(), &context.queue.topic.tenant);
-    let is_clients_own = claims::is_worker_of(&worker, client);
-    worker.is_pull() && !is_clients_own && api.holders().is_late(tenant, &view.id, *delivery, client)
+    worker.is_pull()
+        && claims::client_of(&worker) != Some(client)
+        && api.holders().is_late(tenant, &view.id, *delivery, client)
+}
+
+/// The scope `work` is enough for a job that a client with the token holds. To end another one is to cancel or delete it.
+fn may_end_job(context: &RequestContext, view: &JobView) -> bool {
+    let holds = match &view.state {
+        JobState::Running { worker, .. } => context.client.has_token_of(&WorkerId::new(worker)),
+        _ => false,
+    };
+    holds || context.client.has(Scope::Admin)
 }
 
 /// Returns whether the job was ended. If not, it had moved.

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::holders::Holders;
 use super::throttle::Throttles;
 use crate::state::AppState;
 use gristmill_core::job::TopicId;
 
-/// Requests that are read and answered at once; others wait for a permit. Each may hold a whole batch.
-const AT_ONCE: usize = 32;
 /// Unknown topics of which a warning was logged, at most. No more are logged then.
 const WARNED: usize = 1000;
 
@@ -28,7 +25,6 @@ pub(crate) struct Api {
 struct Shared {
     enabled: bool,
     access_log: AtomicBool,
-    requests: Semaphore,
     holders: Holders,
     throttles: Throttles,
     warned: Mutex<HashSet<TopicId>>,
@@ -39,7 +35,6 @@ impl Api {
         let shared = Shared {
             enabled,
             access_log: AtomicBool::new(false),
-            requests: Semaphore::new(AT_ONCE),
             holders: Holders::default(),
             throttles: Throttles::default(),
             warned: Mutex::default(),
@@ -55,11 +50,6 @@ impl Api {
     /// Whether each request is written to the log.
     pub(super) fn access_log(&self) -> &AtomicBool {
         &self.shared.access_log
-    }
-
-    /// Permits of requests that do not wait for jobs.
-    pub(super) fn requests(&self) -> &Semaphore {
-        &self.shared.requests
     }
 
     /// The clients that had jobs.

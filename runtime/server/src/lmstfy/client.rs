@@ -12,9 +12,11 @@ use super::api::Api;
 use super::query::Query;
 use super::refusal::Refusal;
 use crate::auth::identity::Identity;
+use crate::claims;
 use crate::limits::TenantPermit;
+use crate::limits::requests::Permit;
 use crate::serve::DeliveryTracker;
-use gristmill_core::job::Name;
+use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::token::{Scope, Throttle, TokenHash, TokenId};
 
 /// The only pool there is.
@@ -25,7 +27,9 @@ pub(super) const POOL: &str = "default";
 pub(super) struct Client {
     identity: Identity,
     /// Counts the request until it ends. `None` if its token has no limits.
-    _permit: Option<Arc<TenantPermit>>,
+    _counted: Option<Arc<TenantPermit>>,
+    /// `None` if the request waits for a job.
+    _permit: Option<Arc<Permit>>,
     /// Its address and token, as a name for people.
     name: String,
     /// Of its connection.
@@ -50,24 +54,31 @@ impl Client {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let name = name(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
-        Ok(Self { identity, _permit: permit, name, delivery_tracker })
+        Ok(Self { identity, _counted: permit, _permit: None, name, delivery_tracker })
+    }
+
+    /// The client, once its request may be answered.
+    pub(super) async fn permitted(self, api: &Api) -> Self {
+        let permit = api.state.request_limiter.permit(self.tenant()).await;
+        Self { _permit: Some(Arc::new(permit)), ..self }
+    }
+
+    /// The tenant of its token. `None`: all tenants.
+    pub(super) fn tenant(&self) -> Option<&Name> {
+        self.identity.tenant()
+    }
+
+    pub(super) fn has(&self, scope: Scope) -> bool {
+        self.identity.has(scope)
     }
 
     /// # Errors
     /// The token lacks the scope.
     pub(super) fn may(&self, scope: Scope) -> Result<(), Refusal> {
-        if self.identity.token().is_none_or(|token| token.scopes.contains(&scope)) {
+        if self.has(scope) {
             return Ok(());
         }
         Err(Refusal::Because(StatusCode::FORBIDDEN, format!("the token lacks the scope `{}`", scope.as_str()).into()))
-    }
-
-    /// For what changes more than a client's own jobs: every token of lmstfy may do it.
-    ///
-    /// # Errors
-    /// The token lacks a scope that tokens of lmstfy have.
-    pub(super) fn may_all(&self) -> Result<(), Refusal> {
-        [Scope::Push, Scope::Work, Scope::Read].into_iter().try_for_each(|scope| self.may(scope))
     }
 
     /// Does this for as long as the token is valid.
@@ -81,6 +92,13 @@ impl Client {
     /// The name by which it claims. Clients with one address and one token have one name.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether a client with this token claimed as this worker, from whatever address.
+    pub(super) fn has_token_of(&self, worker: &WorkerId) -> bool {
+        let of_token = |name: &str| name.rsplit_once('-').map(|(_, digits)| digits.to_owned());
+        let client = claims::client_of(worker).filter(|client| client.starts_with("lmstfy-"));
+        client.and_then(of_token).is_some_and(|digits| Some(digits) == of_token(&self.name))
     }
 
     /// The limits of its token, and of those with which that was made.
@@ -100,8 +118,9 @@ async fn identity(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refu
     identity.ok_or(Refusal::unknown(if text.is_none() { "token not found" } else { "invalid token" }))
 }
 
+/// Ends with the part that all clients with the token have.
 fn name(address: IpAddr, token: &TokenId) -> String {
     // Not the token's id itself: more people see the views of jobs than the list of tokens.
-    let digits: String = hex::encode(Sha256::digest(format!("{address} {token}"))).chars().take(8).collect();
+    let digits: String = hex::encode(Sha256::digest(format!("lmstfy {token}"))).chars().take(8).collect();
     format!("lmstfy-{address}-{digits}")
 }

@@ -12,12 +12,15 @@ use super::refusal::Refusal;
 use super::request::QueuesContext;
 use super::throttle::Action;
 use crate::claims::{self, ClaimRequest};
+use crate::pull::LONGEST_LEASE;
 use gristmill_core::job::Claim;
 use gristmill_core::token::Scope;
 
 /// lmstfy's defaults, and its most; seconds and jobs.
 const TTR: u32 = 120;
 const COUNT: u32 = 100;
+/// The longest that a consume waits for a job. A client that wants to wait for longer asks again.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// Queues in one request.
 const QUEUES: usize = 128;
 
@@ -62,10 +65,11 @@ fn request(context: &QueuesContext) -> Result<(ClaimRequest, u32), Refusal> {
         tenant: context.tenant.clone(),
         topics: context.queues.iter().map(|queue| queue.topic.clone()).collect(),
         max: count as usize,
-        lease: Duration::from_secs(ttr.into()),
-        wait: Duration::from_secs(timeout.into()),
+        lease: Duration::from_secs(ttr.into()).min(LONGEST_LEASE),
+        wait: Duration::from_secs(timeout.into()).min(LONGEST_WAIT),
         client: context.client.name().to_owned(),
-        only_external: false,
+        share_of: context.client.tenant().cloned(),
+        unknown_topics: true,
     };
     Ok((request, count))
 }

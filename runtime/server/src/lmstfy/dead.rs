@@ -45,7 +45,7 @@ pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Res
 }
 
 pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
-    context.client.may_all()?;
+    context.client.may(Scope::Admin)?;
     let limit = limit(&context)?;
     let ttl: i64 = context.query.number("ttl", TTL, "invalid ttl")?;
     if ttl < 0 {
@@ -56,7 +56,7 @@ pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> 
 }
 
 pub(super) async fn delete(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
-    context.client.may_all()?;
+    context.client.may(Scope::Admin)?;
     change(&api, &context.queue.topic, Change::Delete, limit(&context)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -39,6 +39,13 @@ impl Holders {
         generations.young.insert(key, deliveries);
     }
 
+    /// Whether `client` is known to have had a delivery of the job.
+    pub(super) fn had(&self, tenant: &Name, job: &JobId, client: &str) -> bool {
+        let (key, generations) = ((tenant.clone(), job.clone()), self.0.lock());
+        let deliveries = generations.young.get(&key).or_else(|| generations.old.get(&key));
+        deliveries.into_iter().flatten().any(|(_, holder)| holder == client)
+    }
+
     /// Whether `client` is known to have had an earlier delivery than this one, and not this one.
     pub(super) fn is_late(&self, tenant: &Name, job: &JobId, delivery: u64, client: &str) -> bool {
         let (key, generations) = ((tenant.clone(), job.clone()), self.0.lock());
@@ -76,6 +83,7 @@ mod tests {
         assert!(holders.is_late(&tenant, &job(1), 2, a));
         assert!(!holders.is_late(&tenant, &job(1), 2, b), "it has it now");
         assert!(!holders.is_late(&tenant, &job(1), 2, "c"), "nothing is known of it");
+        assert!(holders.had(&tenant, &job(1), a) && !holders.had(&tenant, &job(1), "c"));
         assert!(!holders.is_late(&tenant, &job(2), 2, a), "another job");
         assert!(!holders.is_late(&"u".parse().unwrap(), &job(1), 2, a), "another tenant's");
         holders.note(&tenant, &job(1), 3, a);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
@@ -20,6 +20,7 @@ use super::refusal::Refusal;
 use super::request::RequestContext;
 use super::throttle::Action;
 use crate::admission::{self, Admitted};
+use crate::limits::requests::Permit;
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::token::Scope;
@@ -62,6 +63,7 @@ struct Terms {
 pub(super) async fn publish(State(api): State<Api>, context: RequestContext, headers: HeaderMap, body: Body) -> Answer {
     context.client.may(Scope::Push)?;
     let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
+    let _held = hold(&api, &context, &body, JOB_BYTES)?;
     let (terms, body) = one(&context.query, &headers, body).await?;
     let ids = push(&api, &context.queue, &terms, vec![body]).await?;
     counted.succeed();
@@ -78,6 +80,8 @@ pub(super) async fn republish(
 ) -> Answer {
     context.client.may(Scope::Push)?;
     context.client.may(Scope::Work)?;
+    ack::may_end(&api, &context).await?;
+    let _held = hold(&api, &context, &body, JOB_BYTES)?;
     let (terms, body) = one(&context.query, &headers, body).await?;
     let ids = push(&api, &context.queue, &terms, vec![body]).await?;
     ack::end(&api, &context).await?;
@@ -94,6 +98,7 @@ pub(super) async fn publish_many(
     context.client.may(Scope::Push)?;
     let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
     let terms = Terms::read(&context.query, &headers)?;
+    let _held = hold(&api, &context, &body, JOBS_BYTES)?;
     let body = read(body, JOBS_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
     let terms = terms.with_attributes(&headers);
     let ids = push(&api, &context.queue, &terms?, elements(&body)?).await?;
@@ -117,6 +122,12 @@ async fn one(query: &Query, headers: &HeaderMap, body: Body) -> Result<(Terms, V
     let terms = Terms::read(query, headers)?;
     let body = read(body, JOB_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
     Ok((terms.with_attributes(headers)?, body))
+}
+
+/// A permit to hold a body, of which at most so many bytes are kept.
+fn hold(api: &Api, context: &RequestContext, body: &Body, most: usize) -> Result<Permit, Refusal> {
+    let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    Ok(api.state.request_limiter.hold_body(context.client.tenant(), known.map_or(most, |bytes| bytes.min(most)))?)
 }
 
 /// A whole body. None: it has more bytes than that.

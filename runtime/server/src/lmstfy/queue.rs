@@ -82,7 +82,7 @@ pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) ->
 
 /// Deletes the ready jobs. Delayed and running jobs stay and come back, as in lmstfy.
 pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
-    context.client.may_all()?;
+    context.client.may(Scope::Admin)?;
     let (store, topic) = (&api.state.store, &context.queue.topic);
     // No more than there were at the beginning: producers may go on meanwhile.
     let mut left = sizes(store, topic).await?.ready;

@@ -60,7 +60,7 @@ impl FromRequestParts<Api> for RequestContext {
         let PathParameters { namespace, queue, job } = PathParameters::read(parts).await?;
         let queue = names::one(&namespace, &queue)?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let client = Client::identify(parts, &query, &queue.topic.tenant, api).await?;
+        let client = Client::identify(parts, &query, &queue.topic.tenant, api).await?.permitted(api).await;
         Ok(Self { queue, job, query, client, namespace })
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn routes<S>(api: Api) -> Router<S> {
         .route(JOB, get(queue::peek_job).put(publish::republish).delete(ack::ack))
         .route(DEAD, get(dead::peek).put(dead::respawn).delete(dead::delete))
         .route("/{namespace}/{queue}/deadletter/size", get(dead::size))
-        .layer(middleware::from_fn_with_state(api.clone(), limit));
+        .layer(middleware::from_fn(limit));
     // It may wait for as long as its client wants, without a permit.
     let waiting = Router::new().route(QUEUE, get(consume::consume));
     at_once
@@ -48,14 +48,9 @@ pub(crate) fn routes<S>(api: Api) -> Router<S> {
         .with_state(api)
 }
 
-/// Bounds how many requests are answered at once, and how long each may take.
-async fn limit(State(api): State<Api>, request: Request, next: Next) -> Result<Response, Refusal> {
-    let answer = async {
-        // The semaphore is never closed.
-        let _permit = api.requests().acquire().await;
-        next.run(request).await
-    };
-    tokio::time::timeout(REQUEST_TIME, answer).await.map_err(Refusal::internal)
+/// Bounds how long each request may take.
+async fn limit(request: Request, next: Next) -> Result<Response, Refusal> {
+    tokio::time::timeout(REQUEST_TIME, next.run(request)).await.map_err(Refusal::internal)
 }
 
 /// Gives every request its id, and refuses what a web page can make a browser send.
@@ -103,10 +98,11 @@ pub(super) fn refuse_pages(request: &Request) -> Result<(), Refusal> {
     if *request.method() == Method::HEAD {
         return Err(Refusal::NO_API);
     }
-    match request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes) {
-        None | Some(b"none" | b"same-origin") => Ok(()),
-        Some(_) => Err(Refusal::forbidden("not for pages of other sites")),
-    }
+    let is_same_site = match request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        None => !origin::is_of_page_elsewhere(request.headers()),
+        Some(site) => matches!(site, b"none" | b"same-origin"),
+    };
+    if is_same_site { Ok(()) } else { Err(Refusal::forbidden("not for pages of other sites")) }
 }
 
 /// Redirects a path with a slash too many to the one without, as lmstfy does.

@@ -7,6 +7,7 @@ use axum::{Extension, Json};
 
 use super::{LONGEST_WAIT, lease, lease_length};
 use crate::auth::allowed::{Allowed, scope};
+use crate::auth::identity::Identity;
 use crate::claims::{self, ClaimRequest};
 use crate::extract::Document;
 use crate::openapi::Described;
@@ -37,7 +38,7 @@ pub(crate) fn waiting_routes() -> Routes {
 }
 
 async fn claim_topic(
-    Allowed { over: TopicId { tenant, topic }, .. }: Allowed<scope::Work, TopicId>,
+    Allowed { over: TopicId { tenant, topic }, identity, .. }: Allowed<scope::Work, TopicId>,
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
     Document(asked): Document<wire::Claim>,
@@ -45,20 +46,20 @@ async fn claim_topic(
     if asked.topics.is_some() {
         return Err(Problem::new(Code::BadRequest, "`topics`: the path names the topic already"));
     }
-    claim(&state, request(tenant, vec![topic], &asked)?, tracker).await
+    claim(&state, request(&identity, tenant, vec![topic], &asked)?, tracker).await
 }
 
 async fn claim_topics(
-    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
     Document(mut asked): Document<wire::Claim>,
 ) -> Result<Claimed, Problem> {
     let topics = asked.topics.take().unwrap_or_default();
-    claim(&state, request(tenant, topics, &asked)?, tracker).await
+    claim(&state, request(&identity, tenant, topics, &asked)?, tracker).await
 }
 
-fn request(tenant: Name, topics: Vec<Name>, asked: &wire::Claim) -> Result<ClaimRequest, Problem> {
+fn request(identity: &Identity, tenant: Name, topics: Vec<Name>, asked: &wire::Claim) -> Result<ClaimRequest, Problem> {
     let wrong = |problem: String| Err(Problem::new(Code::BadRequest, problem));
     let &wire::Claim { max, lease_ms, wait_ms, ref worker, .. } = asked;
     let wait = Duration::from_millis(wait_ms);
@@ -73,7 +74,8 @@ fn request(tenant: Name, topics: Vec<Name>, asked: &wire::Claim) -> Result<Claim
     }
     let client = worker.as_ref().map_or("worker", Name::as_str).to_owned();
     let topics = topics.into_iter().map(|topic| TopicId { tenant: tenant.clone(), topic }).collect();
-    Ok(ClaimRequest { tenant, topics, max, lease: lease_length(lease_ms)?, wait, client, only_external: true })
+    let (lease, share_of) = (lease_length(lease_ms)?, identity.tenant().cloned());
+    Ok(ClaimRequest { tenant, topics, max, lease, wait, client, share_of, unknown_topics: false })
 }
 
 async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker) -> Result<Claimed, Problem> {

@@ -18,7 +18,7 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The shortest lease: nothing can be done in less.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 /// The longest lease. A worker that needs more extends it.
-const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// The length of a lease that a worker asks for.
 ///

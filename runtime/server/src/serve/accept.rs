@@ -2,8 +2,9 @@
 //!
 //! A connection is *busy* from the end of a request's head to the end of its answer, and *idle* otherwise: before its first
 //! request, between two, and for as long as it takes to send a head. If there are too many, the one that has been idle for
-//! the longest is closed. Busy ones are never closed for another's sake; they are bounded by their time and by
-//! [`HttpLimits::waits`].
+//! the longest is closed. Busy ones are never closed for another's sake; they are bounded by their time, by
+//! [`HttpLimits::waits`], and by [`HttpLimits::write_time`] if their clients do not read. An address other than loopback has
+//! half of the connections at most. If all are busy, a small reserve still answers health checks.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,16 +15,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::HttpLimits;
+use crate::problem::{Code, Problem};
 use crate::serve::connections::{Connection, ConnectionLimiter};
 use crate::serve::delivery_tracker::{ClientStream, TrackedStream};
 use crate::serve::tls::Tls;
@@ -34,6 +39,10 @@ use gristmill_metrics::Metrics;
 const HEAD_BYTES: usize = 32 << 10;
 /// Header lines of a request. More are answered 431.
 const HEADERS: usize = 100;
+/// How long a connection of the reserve may take, its request and its answer included.
+const RESERVE_TIME: Duration = Duration::from_secs(10);
+/// How long a client may be silent before the system asks whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long to leave the system alone that has no connection to give, or no file for it.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -56,8 +65,10 @@ pub(crate) async fn run(
         };
         let connection = tokio::select! {
             () = stop.cancelled() => break,
-            connection = limiter.connection() => connection,
+            connection = limiter.connection(peer.ip()) => connection,
         };
+        // The address has as many as it may: its client sees that the connection is closed.
+        let Some(connection) = connection else { continue };
         let counted = metrics.requests().connect();
         let connection = serve(stream, peer, router.clone(), limits, tls.clone(), connection, stop.clone());
         connections.spawn(async move {
@@ -78,11 +89,16 @@ async fn accept(listener: &TcpListener, limiter: &ConnectionLimiter) -> (TcpStre
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be taken: closing the one that has been idle for the longest");
-                limiter.close_one();
+                limiter.close_one(None);
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         }
     }
+}
+
+/// The answer on a connection of the reserve.
+fn full() -> Problem {
+    Problem::new(Code::Busy, "the server has as many connections as it takes, and only answers whether it is alive")
 }
 
 fn is_of_the_peer(error: &io::Error) -> bool {
@@ -102,6 +118,7 @@ async fn serve(
 ) {
     // Answers are written whole; to hold back their ends helps nobody. Best effort.
     stream.set_nodelay(true).ok();
+    detect_dead_clients(&stream, limits.write_time).ok();
     let Some(tls) = tls else { return speak_http(stream, peer, router, limits, connection, stop).await };
     let spoken = tokio::select! {
         spoken = tls.accept(stream) => spoken,
@@ -114,6 +131,13 @@ async fn serve(
     }
 }
 
+/// Lets the system end a connection whose client is gone without a word, and one whose client acknowledges nothing.
+fn detect_dead_clients(stream: &TcpStream, write_time: Duration) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 4))?;
+    socket.set_tcp_user_timeout(Some(write_time))
+}
+
 async fn speak_http<S>(
     stream: S,
     peer: SocketAddr,
@@ -124,24 +148,39 @@ async fn speak_http<S>(
 ) where
     S: ClientStream,
 {
-    let (stream, delivery_tracker) = TrackedStream::new(stream);
+    let (stream, delivery_tracker) = TrackedStream::new(stream, limits.write_time);
     let (router, at) = (TowerToHyperService::new(router), Arc::clone(&client));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let busy = Connection::begin(&at);
+        let is_refused = at.is_reserve() && !matches!(request.uri().path(), "/healthz" | "/readyz");
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(delivery_tracker.clone());
         let answer = router.call(request);
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| busy.until_sent(body))) }
+        let closes = at.is_reserve();
+        async move {
+            let mut response = if is_refused { full().into_response() } else { answer.await? };
+            if closes {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response.map(|body| busy.until_sent(body)))
+        }
     });
     let mut settings = http1::Builder::new();
     settings.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
     settings.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
     let mut connection = pin!(settings.serve_connection(TokioIo::new(stream), service));
+    let time_is_up = async {
+        match client.is_reserve() {
+            true => tokio::time::sleep(RESERVE_TIME).await,
+            false => std::future::pending().await,
+        }
+    };
     // How it ended is the client's business.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = stop.cancelled() => {}
         () = client.asked_to_leave() => {}
+        () = time_is_up => return,
     }
     if client.is_busy() {
         connection.as_mut().graceful_shutdown();

@@ -39,6 +39,7 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
         Err(problem) => return problem.into_response(),
     };
     request.extensions_mut().insert(identity.clone());
+    request.extensions_mut().insert(state.clone());
     let response = state.auth.answer_while_valid(identity, next.run(request)).await;
     match permit {
         Some(permit) => permit.until_sent(response),

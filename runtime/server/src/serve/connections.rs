@@ -1,6 +1,7 @@
 //! Who is connected, and who of them could be asked to leave.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +11,21 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use crate::limits::shares::{Share, Shares};
 
 /// How soon to look again for somebody idle where all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// Connections for health checks, beside all others.
+const RESERVE: usize = 16;
+
 /// Everybody who is connected.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimiter {
-    permits: Arc<Semaphore>,
+    permits: Shares<IpAddr>,
+    reserve: Shares<IpAddr>,
     idle: Arc<Mutex<Idle>>,
 }
 
@@ -27,7 +33,7 @@ pub(crate) struct ConnectionLimiter {
 #[derive(Debug, Default)]
 struct Idle {
     last: u64,
-    by_age: BTreeMap<u64, CancellationToken>,
+    by_age: BTreeMap<u64, (Option<IpAddr>, CancellationToken)>,
     /// Those that were asked to leave and have not done so yet.
     leaving: BTreeSet<u64>,
 }
@@ -36,10 +42,13 @@ struct Idle {
 #[derive(Debug)]
 pub(crate) struct Connection {
     limiter: ConnectionLimiter,
+    /// The client's network, if that has a share.
+    network: Option<IpAddr>,
+    is_reserve: bool,
     leave: CancellationToken,
     /// Its place among the idle ones, of which it may have been taken since; zero: busy.
     idle_as: AtomicU64,
-    _seat: OwnedSemaphorePermit,
+    _share: Share<IpAddr>,
 }
 
 /// A request that is being answered. Idle again when dropped.
@@ -55,40 +64,67 @@ pub(crate) struct Sent {
 
 impl ConnectionLimiter {
     pub(crate) fn new(permits: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))), idle: Arc::default() }
+        let permits = Shares::new(permits, permits.div_ceil(2));
+        Self { permits, reserve: Shares::new(RESERVE, RESERVE), idle: Arc::default() }
     }
 
-    /// A connection, for which an idle connection may be closed. Waits for as long as all are busy. Cancel-safe.
-    pub(crate) async fn connection(&self) -> Arc<Connection> {
+    /// A connection for this client. An idle connection may be closed for it: one of its own network if that has its share.
+    /// If all are busy, it is one of the reserve, or waits until one is free. Returns `None` if its network has its share of
+    /// busy ones, and the reserve is used up. Cancel-safe.
+    pub(crate) async fn connection(&self, client: IpAddr) -> Option<Arc<Connection>> {
+        let network = network(client);
+        let new = |share, is_reserve| Some(Connection::new(self.clone(), network, share, is_reserve));
         loop {
-            let free = self.permits.clone().acquire_owned();
-            if self.permits.available_permits() == 0 {
-                self.close_one();
+            if let Some(share) = self.permits.try_acquire(network.as_ref(), 1) {
+                return new(share, false);
             }
-            if let Ok(Ok(connection)) = tokio::time::timeout(LOOK_AGAIN, free).await {
-                return Connection::new(self.clone(), connection);
+            let has_share = self.permits.is_used_up(network.as_ref());
+            let is_one_leaving = self.close_one(network.filter(|_| has_share));
+            if is_one_leaving || !has_share {
+                let free = self.permits.acquire(network.as_ref());
+                if let Ok(share) = tokio::time::timeout(LOOK_AGAIN, free).await {
+                    return new(share, false);
+                }
+            }
+            if !is_one_leaving && let Some(share) = self.reserve.try_acquire(None, 1) {
+                return new(share, true);
+            }
+            if has_share && !is_one_leaving {
+                return None;
             }
         }
     }
 
-    /// Closes the connection that has been idle for the longest, if one is idle. Does nothing while another one is leaving: it
-    /// has only not come to it yet.
-    pub(crate) fn close_one(&self) {
+    /// Closes the connection that has been idle for the longest, of this network or of all, if one is idle. Closes none while
+    /// another one is leaving: it has only not come to it yet. Returns whether one is leaving.
+    pub(crate) fn close_one(&self, network: Option<IpAddr>) -> bool {
         let mut idle = self.idle.lock();
         if !idle.leaving.is_empty() {
-            return;
+            return true;
         }
-        if let Some((place, leave)) = idle.by_age.pop_first() {
-            idle.leaving.insert(place);
-            leave.cancel();
-        }
+        let is_meant = |of: &Option<IpAddr>| network.is_none() || *of == network;
+        let first = idle.by_age.iter().find(|(_, (of, _))| is_meant(of)).map(|(place, _)| *place);
+        let Some((place, (_, leave))) = first.and_then(|place| idle.by_age.remove_entry(&place)) else { return false };
+        idle.leaving.insert(place);
+        leave.cancel();
+        true
+    }
+}
+
+/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is what one gets. `None` for this machine: a proxy on it
+/// asks for many.
+fn network(client: IpAddr) -> Option<IpAddr> {
+    match client.to_canonical() {
+        address if address.is_loopback() => None,
+        IpAddr::V6(address) => Some(IpAddr::from((address.to_bits() & !u128::from(u64::MAX)).to_be_bytes())),
+        address => Some(address),
     }
 }
 
 impl Connection {
-    fn new(limiter: ConnectionLimiter, connection: OwnedSemaphorePermit) -> Arc<Self> {
-        let connection =
-            Self { limiter, leave: CancellationToken::new(), idle_as: AtomicU64::new(0), _seat: connection };
+    fn new(limiter: ConnectionLimiter, network: Option<IpAddr>, share: Share<IpAddr>, is_reserve: bool) -> Arc<Self> {
+        let (leave, idle_as) = (CancellationToken::new(), AtomicU64::new(0));
+        let connection = Self { limiter, network, is_reserve, leave, idle_as, _share: share };
         connection.rest();
         Arc::new(connection)
     }
@@ -97,7 +133,10 @@ impl Connection {
         let mut idle = self.limiter.idle.lock();
         idle.last += 1;
         let place = idle.last;
-        idle.by_age.insert(place, self.leave.clone());
+        // To close one of the reserve makes no room for another one.
+        if !self.is_reserve {
+            idle.by_age.insert(place, (self.network, self.leave.clone()));
+        }
         self.idle_as.store(place, Ordering::Relaxed);
     }
 
@@ -112,6 +151,11 @@ impl Connection {
     pub(crate) fn begin(connection: &Arc<Self>) -> Busy {
         connection.rise();
         Busy(Arc::clone(connection))
+    }
+
+    /// Whether the connection is of the reserve, which answers health checks only.
+    pub(crate) fn is_reserve(&self) -> bool {
+        self.is_reserve
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -170,35 +214,89 @@ impl hyper::body::Body for Sent {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     #[tokio::test]
     async fn one_leaves_at_a_time_the_longest_idle_first_and_who_is_busy_stays() {
         let limiter = ConnectionLimiter::new(3);
-        let (first, second, third) =
-            (limiter.connection().await, limiter.connection().await, limiter.connection().await);
+        let (first, second, third) = (
+            limiter.connection(HERE).await.unwrap(),
+            limiter.connection(HERE).await.unwrap(),
+            limiter.connection(HERE).await.unwrap(),
+        );
         let asked = |connection: &Arc<Connection>| connection.leave.is_cancelled();
         let busy = Connection::begin(&first);
-        limiter.close_one();
-        limiter.close_one();
+        limiter.close_one(None);
+        limiter.close_one(None);
         assert_eq!((asked(&first), asked(&second), asked(&third)), (false, true, false));
         // A request was on its way: it is answered first, and somebody else may have to go.
         drop(Connection::begin(&second));
-        limiter.close_one();
+        limiter.close_one(None);
         assert!(asked(&third));
         drop((busy, second, third));
-        limiter.close_one();
+        limiter.close_one(None);
         assert!(asked(&first));
     }
 
     #[tokio::test]
     async fn a_newcomer_gets_the_seat_of_who_leaves() {
         let limiter = ConnectionLimiter::new(1);
-        let idle = limiter.connection().await;
+        let idle = limiter.connection(HERE).await.unwrap();
         let newcomer = tokio::spawn({
             let limiter = limiter.clone();
-            async move { limiter.connection().await }
+            async move { limiter.connection(HERE).await.unwrap() }
         });
         idle.asked_to_leave().await;
         drop(idle);
         newcomer.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_network_has_half_of_the_connections_and_others_the_rest() {
+        let limiter = ConnectionLimiter::new(4);
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let (first, second) = (limiter.connection(one).await.unwrap(), limiter.connection(one).await.unwrap());
+        let busy = (Connection::begin(&first), Connection::begin(&second));
+        let mut reserve = Vec::new();
+        for _ in 0..RESERVE {
+            reserve.push(limiter.connection(one).await.filter(|connection| connection.is_reserve()).unwrap());
+        }
+        assert!(limiter.connection(one).await.is_none());
+        let others = [limiter.connection(other).await.unwrap(), limiter.connection(other).await.unwrap()];
+        assert!(others.iter().all(|connection| !connection.is_reserve()));
+        // With its share of idle ones, its own longest idle one has to go.
+        drop(busy);
+        let next = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.connection(one).await }
+        });
+        first.asked_to_leave().await;
+        assert!(!others.iter().any(|connection| connection.leave.is_cancelled()));
+        drop(first);
+        assert!(!next.await.unwrap().unwrap().is_reserve());
+    }
+
+    #[tokio::test]
+    async fn health_checks_are_answered_while_all_are_busy() {
+        let limiter = ConnectionLimiter::new(1);
+        let only = limiter.connection(HERE).await.unwrap();
+        let busy = Connection::begin(&only);
+        assert!(limiter.connection(HERE).await.unwrap().is_reserve());
+        drop(busy);
+        let next = limiter.connection(HERE);
+        let (next, ()) = tokio::join!(next, async {
+            only.asked_to_leave().await;
+            drop(only);
+        });
+        assert!(!next.unwrap().is_reserve());
+    }
+
+    #[test]
+    fn one_gets_a_64_of_ipv6() {
+        let of = |address: &str| network(address.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!((of("127.0.0.1"), of("::1"), of("::ffff:127.0.0.1")), (None, None, None));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 }

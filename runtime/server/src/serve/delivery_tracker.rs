@@ -40,6 +40,10 @@ pub(super) struct TrackedStream<S: ClientStream> {
     tracker: DeliveryTracker,
     /// The client has closed. What else it sends is waited for.
     lingering: Option<Pin<Box<Sleep>>>,
+    /// How long the client may take no byte.
+    write_time: Duration,
+    /// The end of that time, while the client takes none.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 /// A stream that knows whether the other side refused what it was sent.
@@ -92,9 +96,9 @@ impl DeliveryTracker {
 }
 
 impl<S: ClientStream> TrackedStream<S> {
-    pub(super) fn new(stream: S) -> (Self, DeliveryTracker) {
+    pub(super) fn new(stream: S, write_time: Duration) -> (Self, DeliveryTracker) {
         let tracker = DeliveryTracker::default();
-        (Self { stream, tracker: tracker.clone(), lingering: None }, tracker)
+        (Self { stream, tracker: tracker.clone(), lingering: None, write_time, stalled: None }, tracker)
     }
 
     /// Decides about the answer when the connection ends.
@@ -120,13 +124,25 @@ impl<S: ClientStream> TrackedStream<S> {
         Poll::Ready(())
     }
 
-    fn note<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn note<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         match &written {
             Poll::Ready(Ok(_)) => self.tracker.renew(),
             Poll::Ready(Err(_)) => self.tracker.refused(),
             Poll::Pending => {}
         }
-        written
+        self.bound(written, context)
+    }
+
+    /// Fails what the client has not let happen for too long.
+    fn bound<T>(&mut self, done: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.stalled = None;
+            return done;
+        }
+        let write_time = self.write_time;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(write_time)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -157,7 +173,7 @@ impl<S: ClientStream> AsyncRead for TrackedStream<S> {
 impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note(written)
+        self.note(written, context)
     }
 
     fn poll_write_vectored(
@@ -166,7 +182,7 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.note(written)
+        self.note(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -174,11 +190,13 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.bound(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bound(shut, context)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::api::{components, dead, health, job, jobs, list, metrics, moves, open
 use crate::auth::allowed::AnyToken;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
-use crate::limits::requests::{RequestLimiter, in_time, take_turn};
+use crate::limits::requests::{RequestLimiter, in_time, take_permit};
 use crate::openapi::Route;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -102,10 +102,10 @@ impl HttpServer {
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         if let Some(listener) = admin {
             let router = lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone());
-            server.serve(listener, router, HttpLimits::default(), None);
+            server.serve(listener, router, settings.limits.for_few(), tls.clone());
         }
         if let Some(listener) = for_commands {
-            server.serve(listener, router.clone(), settings.limits, None);
+            server.serve(listener, router.clone(), settings.limits.for_few(), None);
         }
         server.serve(listener, router, settings.limits, tls);
         Ok(server)
@@ -203,7 +203,7 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(events::routes())
         .merge(metrics::tenant_routes())
         .merge(pull::routes())
-        .layered(|router| router.layer(middleware::from_fn_with_state(limiter.clone(), take_turn)));
+        .layered(|router| router.layer(middleware::from_fn_with_state(limiter.clone(), take_permit)));
     // These may wait: each takes its turns itself.
     let waiting = Routes::default().merge(push::routes()).merge(job::routes()).merge(components::routes());
     // Claims hold nothing while they wait for jobs.
@@ -220,8 +220,8 @@ fn worth_compressing() -> impl Predicate {
         .and(NotForContentType::const_new("application/x-ndjson"))
 }
 
-/// Who answers, so that a command knows whom it has reached.
-async fn about(_: AnyToken, State(state): State<AppState>) -> axum::Json<wire::About> {
-    let version = env!("CARGO_PKG_VERSION").into();
-    axum::Json(wire::About { version, pid: std::process::id(), store: state.store_name.clone() })
+/// Says which server answers, so that a command knows which one it has reached. Only the operator sees where the store is.
+async fn about(AnyToken(identity): AnyToken, State(state): State<AppState>) -> axum::Json<wire::About> {
+    let (pid, store) = identity.is_operator().then(|| (std::process::id(), state.store_name.clone())).unzip();
+    axum::Json(wire::About { version: env!("CARGO_PKG_VERSION").into(), pid, store })
 }

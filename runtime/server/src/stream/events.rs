@@ -17,7 +17,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
+use crate::auth::identity::Identity;
 use crate::extract::Head;
+use crate::limits::requests::Permit;
 use crate::openapi::{AnyOf, Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -70,19 +72,19 @@ fn kinds() -> String {
 }
 
 async fn everywhere(
-    _: Allowed<scope::Read, AllTenants>,
+    Allowed { identity, .. }: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    stream(&state, wanted.filter(None)?)
+    stream(&state, &identity, wanted.filter(None)?)
 }
 
 async fn of_tenant(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    stream(&state, wanted.filter(Some(tenant))?)
+    stream(&state, &identity, wanted.filter(Some(tenant))?)
 }
 
 impl Wanted {
@@ -105,12 +107,14 @@ fn parse(name: &str) -> Result<EventKind, Problem> {
 }
 
 /// The answer begins at once: what happens after that is told.
-fn stream(state: &AppState, filter: Filter) -> Result<Events, Problem> {
+fn stream(state: &AppState, identity: &Identity, filter: Filter) -> Result<Events, Problem> {
+    let permit = state.request_limiter.wait(identity.tenant())?;
     let listener = state.metrics.events().subscribe(filter);
     let listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stream = Stream { listener, keep_alive, stop: Box::pin(state.stop.clone().cancelled_owned()) };
+    let stop = Box::pin(state.stop.clone().cancelled_owned());
+    let stream = Stream { listener, keep_alive, stop, _permit: permit };
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::new(stream)).into_response().into())
 }
@@ -121,6 +125,7 @@ struct Stream {
     /// The first tick is at once: whoever waits for the beginning of the stream sees it.
     keep_alive: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: Permit,
 }
 
 impl hyper::body::Body for Stream {

@@ -9,17 +9,22 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use hyper::body::Frame;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{self, Receiver};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::api::jobs::within_batch;
 use crate::auth::allowed::{AllowedQuery, scope};
+use crate::limits::requests::Permit;
 use crate::openapi::{Described, Lines};
 use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::state::AppState;
+use crate::stream::signal_hub::Listener;
 use crate::wire;
 use gristmill_store::Signal;
+
+/// Signals that wait for a slow reader.
+const WAITING: usize = 64;
 
 pub(crate) fn routes() -> Routes {
     Routes::of("commands").get("/signals", signals, "Listen to wake-ups")
@@ -27,12 +32,18 @@ pub(crate) fn routes() -> Routes {
 
 /// The answer begins once the store listens: what happens after that is told.
 async fn signals(
-    AllowedQuery(wire::Listeners { tenants }, _): AllowedQuery<scope::Read, wire::Listeners>,
+    AllowedQuery(wire::Listeners { tenants }, identity, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
 ) -> Result<Described<Lines<Signal>>, Problem> {
     within_batch(tenants.len())?;
-    let signals = state.store.signals(&tenants).await?;
-    let lines = Body::new(Waking { signals, stop: Box::pin(state.stop.clone().cancelled_owned()) });
+    let permit = state.request_limiter.wait(identity.tenant())?;
+    let signals = match tenants.as_slice() {
+        // All listeners of a tenant share one subscription of the store. Only the operator listens to several tenants.
+        [tenant] => forward(state.signal_hub.listen(tenant).await?),
+        _ => state.store.signals(&tenants).await?,
+    };
+    let stop = Box::pin(state.stop.clone().cancelled_owned());
+    let lines = Body::new(Waking { signals, stop, _permit: permit });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response().into())
 }
 
@@ -40,6 +51,24 @@ async fn signals(
 struct Waking {
     signals: Receiver<Signal>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: Permit,
+}
+
+/// The signals that a listener hears. A client that reads too slowly gets [`Signal::Lost`] for those that it missed.
+fn forward(mut listener: Listener) -> Receiver<Signal> {
+    let (to, signals) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        loop {
+            let signal = tokio::select! {
+                signal = listener.next() => signal,
+                () = to.closed() => return,
+            };
+            if to.send(signal).await.is_err() {
+                return;
+            }
+        }
+    });
+    signals
 }
 
 impl hyper::body::Body for Waking {

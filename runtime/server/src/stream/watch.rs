@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::auth::identity::Identity;
 use crate::limits::requests::Permit;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -13,6 +14,14 @@ use gristmill_store::{JobState, JobView, Signal, StoreError};
 
 /// Most changes are signalled, and a signal may be lost: what nobody told is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What it takes to watch a job of a tenant, before the job is known: a permit to wait, and the tenant's signals.
+#[derive(Debug)]
+pub(crate) struct WatchPermit {
+    listener: Listener,
+    tenant: Name,
+    permit: Permit,
+}
 
 /// A client that waits for a job, with a permit to wait.
 #[derive(Debug)]
@@ -25,15 +34,29 @@ pub(crate) struct Watch {
     _permit: Permit,
 }
 
+impl WatchPermit {
+    /// # Errors
+    /// Too many wait, or the store takes no subscription.
+    pub(crate) async fn take(state: &AppState, identity: &Identity, tenant: Name) -> Result<Self, Problem> {
+        let permit = state.request_limiter.wait(identity.tenant())?;
+        let listener = state.signal_hub.listen(&tenant).await?;
+        Ok(Self { listener, tenant, permit })
+    }
+}
+
 impl Watch {
     /// From now on.
     ///
     /// # Errors
-    /// Too many wait, or the store takes no subscription.
-    pub(crate) async fn begin(state: &AppState, tenant: Name, id: JobId) -> Result<Self, Problem> {
-        let permit = state.request_limiter.wait()?;
-        let listener = state.signal_hub.listen(&tenant).await?;
-        Ok(Self { state: state.clone(), listener, tenant, id, last: None, _permit: permit })
+    /// Those of [`WatchPermit::take`].
+    pub(crate) async fn begin(state: &AppState, identity: &Identity, tenant: Name, id: JobId) -> Result<Self, Problem> {
+        Ok(Self::with(WatchPermit::take(state, identity, tenant).await?, state, id))
+    }
+
+    /// From when the permit was taken.
+    pub(crate) fn with(permit: WatchPermit, state: &AppState, id: JobId) -> Self {
+        let WatchPermit { listener, tenant, permit } = permit;
+        Self { state: state.clone(), listener, tenant, id, last: None, _permit: permit }
     }
 
     /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never

@@ -34,8 +34,11 @@ pub(super) trait NamesTenants {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct About {
     pub(super) version: String,
-    pub(super) pid: u32,
-    pub(super) store: String,
+    /// Only the operator sees this and the store's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<String>,
 }
 
 /// Every tenant that has or had jobs.

@@ -134,10 +134,11 @@ impl Way {
         secret: Option<TokenText>,
     ) -> Result<Reached, StoreError> {
         let server = RemoteStore::connect_with(address, secret.or_else(|| self.token.clone())).await?;
-        if server.pid() == pid {
+        if server.pid() == Some(pid) {
             return Ok(server.into());
         }
-        let problem = anyhow!("process {pid} owns it, and at http://{address} process {} answers", server.pid());
+        let other = server.pid().map_or_else(|| "another server".into(), |other| format!("process {other}"));
+        let problem = anyhow!("process {pid} owns it, and at http://{address} {other} answers");
         Err(StoreError::Unavailable { store: path.display().to_string(), source: problem })
     }
 
@@ -152,8 +153,10 @@ impl Way {
         };
         let server = RemoteStore::connect_with(address, self.token.clone()).await;
         let server = server.context("`sqlite::memory:` is in the memory of `gristmill run`: start it first")?;
-        if server.store() != self.layout.home.address.to_string() {
-            let (address, store) = (address, server.store());
+        // A server does not say which store it has to a token of one tenant.
+        if let Some(store) = server.store()
+            && store != self.layout.home.address.to_string()
+        {
             return Err(anyhow!("the server at http://{address} has another store: {store}"));
         }
         Ok(server.into())

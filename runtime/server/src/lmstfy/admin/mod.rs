@@ -5,9 +5,10 @@ mod look;
 mod tokens;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
@@ -35,7 +36,7 @@ pub(crate) fn routes(api: Api, accounts: BTreeMap<String, Password>) -> Router {
         .route("/token/{namespace}/{token}", delete(tokens::revoke))
         .route("/token/{namespace}/{token}/limit", limit)
         .route("/accesslog", get(look::access_log).post(look::set_access_log))
-        .layer(middleware::from_fn_with_state(Accounts(accounts), authenticate))
+        .layer(middleware::from_fn_with_state(Accounts::new(accounts), authenticate))
         .route("/version", get(look::version))
         .fallback(async || Refusal::NO_API)
         .method_not_allowed_fallback(async || Refusal::NO_API)
@@ -45,7 +46,12 @@ pub(crate) fn routes(api: Api, accounts: BTreeMap<String, Password>) -> Router {
 }
 
 async fn authenticate(State(accounts): State<Accounts>, request: Request, next: Next) -> Response {
-    if accounts.allow(request.headers()) { next.run(request).await } else { Accounts::refusal() }
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    match accounts.check(request.headers(), peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into())) {
+        Ok(true) => next.run(request).await,
+        Ok(false) => Accounts::refusal(),
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// The checks of all routes, as under `/api`. Nothing is logged here: paths have tokens in them.

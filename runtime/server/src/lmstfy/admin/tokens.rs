@@ -1,6 +1,6 @@
 //! Tokens of a namespace. Only their ids can be shown: their texts are not kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -104,13 +104,19 @@ fn new_token(namespace: &str, query: &Query, pool_in_query: Option<&str>) -> Res
     let new = NewToken {
         hash: TokenHash::of(&text),
         tenant: Some(tenant),
-        scopes: [Scope::Push, Scope::Work, Scope::Read].into(),
+        scopes: scopes(query.get("scope"))?,
         description: description.to_owned(),
         limits: TokenLimits::default(),
         expires_in: None,
         made_by: None,
     };
     Ok((new, text))
+}
+
+/// The scopes that a request names, with commas between them; those that publishing and consuming need if it names none.
+fn scopes(named: Option<&str>) -> Result<BTreeSet<Scope>, Refusal> {
+    let Some(named) = named else { return Ok([Scope::Push, Scope::Work, Scope::Read].into()) };
+    named.split(',').map(|scope| scope.parse().map_err(|_| Refusal::bad("invalid scope"))).collect()
 }
 
 /// Revokes a token, on every server. 204 whether or not there was one.

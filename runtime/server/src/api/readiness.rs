@@ -1,0 +1,41 @@
+//! Whether the store is available, for `/readyz`.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::problem::{Code, Problem};
+use gristmill_store::Store;
+
+/// How long the store may take to answer; then it counts as unavailable.
+const STORE_TIME: Duration = Duration::from_secs(5);
+
+/// How long an answer of the store holds.
+const HOLDS: Duration = Duration::from_millis(500);
+
+/// What the store said last of whether it is available. Requests without a token ask for it, so the store is asked for all of
+/// them together, and once in [`HOLDS`] at most.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, Result<String, Problem>)>>);
+
+impl Readiness {
+    pub(crate) async fn ask(&self, store: &dyn Store) -> Result<String, Problem> {
+        let mut last = self.0.lock().await;
+        if let Some((at, said)) = &*last
+            && at.elapsed() < HOLDS
+        {
+            return said.clone();
+        }
+        let said = ask(store).await;
+        *last = Some((Instant::now(), said.clone()));
+        said
+    }
+}
+
+async fn ask(store: &dyn Store) -> Result<String, Problem> {
+    match tokio::time::timeout(STORE_TIME, store.unavailable()).await {
+        Ok(away) => Ok(away?.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
+        Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
+    }
+}

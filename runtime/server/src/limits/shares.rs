@@ -1,0 +1,123 @@
+//! A pool that tenants share, or addresses: so much in all, and no more than its share for each.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The pool. Clones share it. A holder is known by its key.
+#[derive(Debug)]
+pub(crate) struct Shares<K: Eq + Hash + Clone> {
+    all: Arc<Semaphore>,
+    /// The most of one holder.
+    each: usize,
+    holders: Arc<Mutex<HashMap<K, Arc<Semaphore>>>>,
+}
+
+/// A part of the pool, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share<K: Eq + Hash + Clone> {
+    /// `None` for a holder that may have it all.
+    _own: Option<OwnShare<K>>,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
+
+/// What a holder has of its share.
+#[derive(Debug)]
+struct OwnShare<K: Eq + Hash + Clone> {
+    key: K,
+    permit: Option<OwnedSemaphorePermit>,
+    holders: Arc<Mutex<HashMap<K, Arc<Semaphore>>>>,
+}
+
+impl<K: Eq + Hash + Clone> Clone for Shares<K> {
+    fn clone(&self) -> Self {
+        Self { all: self.all.clone(), each: self.each, holders: self.holders.clone() }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Shares<K> {
+    pub(crate) fn new(all: usize, each: usize) -> Self {
+        let all = all.clamp(1, Semaphore::MAX_PERMITS);
+        Self { all: Arc::new(Semaphore::new(all)), each: each.clamp(1, all), holders: Arc::default() }
+    }
+
+    /// Waits for one of the pool. `None` is a holder that may have it all. A holder that has its share waits for itself; the
+    /// others wait in the order in which they came. Cancel-safe.
+    pub(crate) async fn acquire(&self, holder: Option<&K>) -> Share<K> {
+        let own = match holder {
+            // The semaphores are never closed.
+            Some(key) => self.own(key).acquire_owned().await.ok().map(|permit| self.noted(key, permit)),
+            None => None,
+        };
+        Share { _own: own, _of_all: self.all.clone().acquire_owned().await.ok() }
+    }
+
+    /// Takes `count` of the pool now. Returns `None` if that is more than there is, or more than the holder's share.
+    pub(crate) fn try_acquire(&self, holder: Option<&K>, count: u32) -> Option<Share<K>> {
+        let own = match holder {
+            Some(key) => Some(self.noted(key, self.own(key).try_acquire_many_owned(count).ok()?)),
+            None => None,
+        };
+        Some(Share { _own: own, _of_all: Some(self.all.clone().try_acquire_many_owned(count).ok()?) })
+    }
+
+    /// Whether the holder has all of its share.
+    pub(crate) fn is_used_up(&self, holder: Option<&K>) -> bool {
+        let holders = self.holders.lock();
+        holder.and_then(|key| holders.get(key)).is_some_and(|own| own.available_permits() == 0)
+    }
+
+    fn own(&self, key: &K) -> Arc<Semaphore> {
+        let new = || Arc::new(Semaphore::new(self.each));
+        self.holders.lock().entry(key.clone()).or_insert_with(new).clone()
+    }
+
+    fn noted(&self, key: &K, permit: OwnedSemaphorePermit) -> OwnShare<K> {
+        OwnShare { key: key.clone(), permit: Some(permit), holders: self.holders.clone() }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for OwnShare<K> {
+    fn drop(&mut self) {
+        let mut holders = self.holders.lock();
+        drop(self.permit.take());
+        // A holder that waits has a reference, too.
+        if holders.get(&self.key).is_some_and(|own| Arc::strong_count(own) == 1) {
+            holders.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_holder_gets_its_share_and_leaves_the_rest_to_others() {
+        let shares = Shares::new(4, 2);
+        let mut held: Vec<_> = (0..2).map(|_| shares.try_acquire(Some(&"a"), 1).unwrap()).collect();
+        assert!(shares.try_acquire(Some(&"a"), 1).is_none() && shares.is_used_up(Some(&"a")));
+        assert!(!shares.is_used_up(Some(&"b")) && !shares.is_used_up(None));
+        assert!(shares.try_acquire(Some(&"b"), 3).is_none(), "more than a share");
+        let other = shares.acquire(Some(&"b")).await;
+        let operator = shares.acquire(None).await;
+        assert!(shares.try_acquire(None, 1).is_none(), "more than there is");
+        let waits = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.acquire(Some(&"a")).await }
+        });
+        drop((other, operator));
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished(), "it has its share");
+        held.pop();
+        drop(tokio::time::timeout(Duration::from_secs(30), waits).await.expect("a part that became free"));
+        held.clear();
+        assert!(shares.holders.lock().is_empty(), "holders of nothing are forgotten");
+        assert!(shares.try_acquire(None, 4).is_some());
+    }
+}

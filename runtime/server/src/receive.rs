@@ -1,0 +1,112 @@
+//! Receives a request before its handler runs: checks what its path asks of the token, and then reads the body.
+//!
+//! A client that may not send a request does not get its body read. While a slow client sends its body, the request holds a
+//! part of the memory for bodies, and no permit that others wait for.
+
+use std::error::Error;
+
+use axum::RequestExt;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
+use http_body_util::{BodyExt, LengthLimitError};
+
+use crate::auth::identity::Identity;
+use crate::limits::requests::{Permit, TakesPermit};
+use crate::openapi::Requirement;
+use crate::problem::{Code, Problem, body_too_large};
+use crate::state::AppState;
+
+/// How much more of a body may be in memory at a time, if nothing says how long it is.
+const STEP_BYTES: usize = 256 << 10;
+
+/// Around every route of the API, next to its handler.
+pub(crate) async fn receive(requirement: Requirement, request: Request, next: Next) -> Response {
+    let extensions = request.extensions();
+    let (Some(state), Some(identity)) = (extensions.get::<AppState>().cloned(), extensions.get::<Identity>().cloned())
+    else {
+        // Health, which needs no token.
+        return next.run(request).await;
+    };
+    let takes_permit = extensions.get::<TakesPermit>().is_some();
+    let (request, _held) = match read(&state, &identity, requirement, request).await {
+        Ok(read) => read,
+        Err(problem) => return problem.into_response(),
+    };
+    let _permit = match takes_permit {
+        true => Some(state.request_limiter.permit(identity.tenant()).await),
+        false => None,
+    };
+    next.run(request).await
+}
+
+/// The request with its whole body, and the permits to hold that.
+async fn read(
+    state: &AppState,
+    identity: &Identity,
+    requirement: Requirement,
+    request: Request,
+) -> Result<(Request, Vec<Permit>), Problem> {
+    if request.body().is_end_stream() {
+        return Ok((request, Vec::new()));
+    }
+    let (mut parts, body) = request.into_parts();
+    check(identity, requirement, &mut parts).await?;
+    let (limiter, tenant) = (&state.request_limiter, identity.tenant());
+    let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
+    let (bytes, held) = limiter.in_time(collect(limited, |bytes| limiter.hold_body(tenant, bytes))).await?;
+    Ok((Request::from_parts(parts, Body::from(bytes)), held))
+}
+
+/// Reads a body. Before more of it is in memory, `hold` must allow that: for all of it if its length is known, else bit by bit.
+///
+/// # Errors
+/// The body is longer than its path takes, it breaks off, or what `hold` answers.
+pub(crate) async fn collect(
+    mut body: Body,
+    hold: impl Fn(usize) -> Result<Permit, Problem>,
+) -> Result<(Bytes, Vec<Permit>), Problem> {
+    let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let (mut bytes, mut held) = (BytesMut::new(), Vec::new());
+    let mut may_hold = known.unwrap_or(STEP_BYTES);
+    held.push(hold(may_hold)?);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
+        while bytes.len() + data.len() > may_hold {
+            held.push(hold(STEP_BYTES)?);
+            may_hold += STEP_BYTES;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes.freeze(), held))
+}
+
+fn unreadable(error: axum::Error) -> Problem {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return body_too_large();
+        }
+        cause = error.source();
+    }
+    Problem::new(Code::BadRequest, format!("failed to read the body: {error}"))
+}
+
+/// Checks what the path says. Where the body names tenants, the handler's arguments check them, and here it is enough that
+/// the token has the scope.
+async fn check(identity: &Identity, requirement: Requirement, parts: &mut Parts) -> Result<(), Problem> {
+    let scope = match requirement {
+        Requirement::Nothing | Requirement::AnyToken => return Ok(()),
+        Requirement::Everywhere(scope) => return identity.may_everywhere(scope),
+        Requirement::InTenant(scope) => scope,
+    };
+    let path = RawPathParams::from_request_parts(parts, &()).await.ok();
+    let tenant = path.iter().flatten().find(|(name, _)| *name == "tenant").and_then(|(_, tenant)| tenant.parse().ok());
+    match tenant {
+        Some(tenant) => identity.may(scope, &tenant),
+        None => identity.may_somewhere(scope),
+    }
+}
