@@ -1,4 +1,4 @@
-//! Waiting to the point: tokio's timers count whole milliseconds and wake up to two of them late, which would be most of a
+//! Waits precisely: tokio's timers count whole milliseconds and wake up to two of them late, which would be most of a
 //! delayed job's lateness. A thread that waits on a condition variable wakes within a tenth of a millisecond.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-/// An timer clock with a thread of its own, which sleeps until it has to ring.
+/// A timer with a thread of its own.
 #[derive(Debug)]
 pub(super) struct PreciseTimer(Arc<Shared>);
 
