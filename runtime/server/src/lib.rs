@@ -10,6 +10,7 @@
 //! - `serve/` accepts connections, in bounded number, with or without TLS, names each request and measures it.
 //! - `auth/` rejects cross-site browser requests, then identifies the token and checks its scopes.
 //! - `limits/` bounds requests and jobs: of the server, of a token, of a tenant.
+//! - `receive` checks the scope by the path, reads the body, and takes the request's permit.
 //! - `api/` has the routes; `stream/` those that wait or go on; `pull/` those of pull workers; `lmstfy/` lmstfy's wire API.
 //! - `claims/` is the claim service, which `pull/` and `lmstfy/` call.
 //!
