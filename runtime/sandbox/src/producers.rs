@@ -20,9 +20,9 @@ pub struct Producers {
 impl Producers {
     /// Reads a component or a module. Of a broken file it reads what stands before the damage.
     pub fn of(wasm: &[u8]) -> Self {
-        let mut found = Found::default();
         // QuickJS is recognised by the name under which componentize-qjs hands it the handler.
-        found.interpreter = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
+        let interpreter = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
+        let mut found = Found { interpreter, ..Found::default() };
         // Whatever is wrong with the file, others say it better.
         found.read(wasm).ok();
         found.into_producers()
