@@ -1,6 +1,6 @@
 //! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,6 +78,7 @@ impl Claimer {
                 Some(Ok(claimed)) => {
                     let shard_is_back =
                         std::mem::replace(&mut memory.shard_returns, claimed.shard_returns) != claimed.shard_returns;
+                    memory.note_answer(&from, &claimed);
                     self.dispatch(claimed, &registry, &mut memory);
                     if shard_is_back || returns.has_changed().unwrap_or_default() {
                         returns.mark_unchanged();
@@ -125,9 +126,6 @@ impl Claimer {
     }
 
     fn dispatch(&self, claimed: Claimed, registry: &HandlerRegistry, memory: &mut Memory) {
-        for topic in &claimed.drained {
-            memory.hot.remove(topic);
-        }
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
         for (topic, error) in claimed.refused {
             let error = anyhow::Error::from(error);
@@ -163,6 +161,21 @@ impl Memory {
         }
         if !self.refused.contains_key(&topic) {
             self.hot.insert(topic);
+        }
+    }
+
+    /// Strikes off the topics that a claim drained. A claim is bounded in bytes: if there was no room for a topic, the next
+    /// round begins with it, so that large jobs of another one do not keep it waiting for ever.
+    fn note_answer(&mut self, from: &[ClaimFrom], claimed: &Claimed) {
+        for topic in &claimed.drained {
+            self.hot.remove(topic);
+        }
+        let mut served: HashSet<&TopicId> = claimed.claims.iter().map(|claim| &claim.lease.topic).collect();
+        served.extend(claimed.refused.iter().map(|(topic, _)| topic));
+        let is_left = |line: &ClaimFrom| self.hot.contains(&line.topic) && !served.contains(&line.topic);
+        let first_left = from.iter().position(is_left);
+        if let Some(before) = first_left.and_then(|left| from.get(left.checked_sub(1)?)) {
+            self.last = Some(before.topic.clone());
         }
     }
 
@@ -229,8 +242,9 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_store::StoreError;
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload, WorkerId};
     use gristmill_store::embedded::EmbeddedStore;
+    use gristmill_store::{Claims, Push, StoreError};
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
@@ -279,5 +293,22 @@ mod tests {
         memory.refused.insert(damaged.clone(), Instant::now());
         memory.note_ready(damaged.clone());
         assert!(memory.hot.contains(&damaged));
+    }
+    #[tokio::test]
+    async fn a_topic_that_a_claim_had_no_room_for_comes_first_in_the_next() {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let line = |name: &str| ClaimFrom { topic: name.parse().unwrap(), max: 2, lease: Duration::from_secs(9) };
+        let from = ["a", "b", "c"].map(line);
+        let jobs = from.each_ref().map(|line| {
+            let data = vec![0; 9 << 20];
+            NewJob { spec: JobSpec::new(line.topic.clone(), Payload { data, content_type: None }), due: Due::Now }
+        });
+        store.push(&jobs).await.unwrap();
+        let hot = from.iter().map(|line| line.topic.clone()).collect();
+        let mut memory = Memory { hot, last: Some(from[2].topic.clone()), ..Memory::default() };
+        let claimed = store.claim(&WorkerId::new("w"), &from).await.unwrap();
+        memory.note_answer(&from, &claimed);
+        assert_eq!(memory.last, Some(from[0].topic.clone()), "the next round begins with b");
+        assert_eq!(memory.hot.len(), 2);
     }
 }

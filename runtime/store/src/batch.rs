@@ -1,5 +1,31 @@
 //! Cutting batches into what a store does in one step.
 
+/// A claim and a look for overdue jobs bring no more bytes of jobs than this, unless the first one is larger.
+pub(crate) const CLAIM_BYTES: usize = 16 << 20;
+
+/// The room that an answer has for jobs: so many bytes, or one job that is larger.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl Room {
+    pub(crate) const fn of(bytes: usize) -> Self {
+        Self { bytes, is_empty: true }
+    }
+
+    /// Takes up room for a job. Returns whether there was any; the first job always has.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let has_room = bytes <= self.bytes || self.is_empty;
+        if has_room {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.is_empty = false;
+        }
+        has_room
+    }
+}
+
 /// How much work something is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
@@ -43,6 +69,17 @@ pub(crate) fn parts<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_for_so_many_bytes_or_for_one_job() {
+        let taken = |jobs: &[usize]| {
+            let mut room = Room::of(10);
+            jobs.iter().take_while(|bytes| room.take(**bytes)).count()
+        };
+        assert_eq!(taken(&[5, 5, 1]), 2);
+        assert_eq!(taken(&[11, 0]), 2);
+        assert_eq!(taken(&[11, 1]), 1);
+    }
 
     #[test]
     fn parts_are_bounded_in_jobs_and_bytes() {

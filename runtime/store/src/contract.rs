@@ -44,6 +44,8 @@ operations! {
         /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
         /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
         ///
+        /// Stops at about 16 MiB of jobs, but takes at least one: a topic of which jobs were left in line does not count as drained.
+        ///
         /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
         ///
         /// A topic whose data is damaged, and a tenant's, stops no other: see [`Claimed::refused`]. An error concerns the whole
@@ -96,8 +98,8 @@ operations! {
         async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
 
         /// Finds the running jobs of these tenants whose lease ran out or whose worker has been silent for `dead_after`: of
-        /// one tenant after the other, at most `limit` in all. Changes nothing: who settles them sets
-        /// [`Settlement::only_if_overdue`].
+        /// one tenant after the other, at most `limit` in all, and about 16 MiB of each tenant, but at least one: a short answer
+        /// does not say that these are all. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
         async fn overdue(
             &self,
             tenants: &[Name],

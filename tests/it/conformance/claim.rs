@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use gristmill::job::{NewJob, WorkerId};
+use gristmill::job::{Claim, NewJob, Priority, WorkerId};
 use gristmill::outcome::Verdict;
 use gristmill::store::JobState;
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, line, retry, tenant, topic, worker};
@@ -18,7 +18,95 @@ super::cases![
     claims_at_once_share_the_jobs_and_double_none,
     an_empty_claim_is_answered_with_nothing,
     each_line_of_a_claim_has_a_lease_of_its_own,
+    a_claim_is_bounded_in_bytes,
+    a_job_larger_than_a_claim_is_claimed_alone,
+    a_topic_that_a_claim_had_no_room_for_is_not_called_drained,
+    large_jobs_are_claimed_by_turns,
+    checkpoints_count_to_the_size_of_a_claim,
 ];
+
+/// What a claim brings, at most.
+const CLAIM_BYTES: usize = 16 << 20;
+
+fn large(of: &str, mib: usize) -> NewJob {
+    let mut job = job(of);
+    job.spec.body.data = vec![b'x'; mib << 20];
+    job
+}
+
+async fn a_claim_is_bounded_in_bytes(queue: TestStore) {
+    let jobs: Vec<NewJob> = (0..20).map(|_| large("mail", 2)).collect();
+    queue.push(&jobs).await;
+    let (mut all, mut rounds) = (Vec::new(), 0);
+    loop {
+        let took = queue.claim_as(&worker(), "mail", 100).await;
+        let bytes: usize = took.claims.iter().map(|claim| claim.job.spec.body.data.len()).sum();
+        assert!(!took.claims.is_empty() && bytes <= CLAIM_BYTES, "{bytes} bytes");
+        all.extend(claimed(&took.claims));
+        rounds += 1;
+        if !took.drained.is_empty() {
+            break;
+        }
+    }
+    assert!(rounds >= 3, "{rounds} claims");
+    assert_eq!(all, ids(&jobs));
+    assert_eq!(queue.places().await, [0, 0, 20, 0]);
+}
+
+async fn a_job_larger_than_a_claim_is_claimed_alone(queue: TestStore) {
+    let jobs = [large("mail", 17), large("mail", 1), large("mail", 17)];
+    queue.push(&jobs).await;
+    for job in &jobs {
+        assert_eq!(claimed(&queue.claim(9).await), ids([job]));
+    }
+    assert_eq!(queue.claim_as(&worker(), "mail", 9).await.drained, [topic("mail")]);
+}
+
+async fn a_topic_that_a_claim_had_no_room_for_is_not_called_drained(queue: TestStore) {
+    let jobs = [large("a", 9), large("b", 9), job("c")];
+    queue.push(&jobs).await;
+    let lines = [line("a", 2), line("b", 2), line("c", 2)];
+    let took = queue.store.claim(&worker(), &lines).await.unwrap();
+    assert_eq!(claimed(&took.claims), ids([&jobs[0], &jobs[2]]), "a small job has room");
+    assert_eq!(took.drained, [topic("a"), topic("c")]);
+    let took = queue.store.claim(&worker(), &lines).await.unwrap();
+    assert_eq!(claimed(&took.claims), ids([&jobs[1]]));
+    assert_eq!(took.drained.len(), 3);
+}
+
+/// In the order in which small jobs are, however many claims that takes.
+async fn large_jobs_are_claimed_by_turns(queue: TestStore) {
+    let of = |name: &str, mib: usize| -> Vec<NewJob> {
+        let new = |priority: &Priority| {
+            let mut job = large(name, mib);
+            job.spec.priority = *priority;
+            job
+        };
+        Priority::ALL.iter().cycle().take(12).map(new).collect()
+    };
+    let (small, large) = (of("small", 0), of("large", 6));
+    queue.push(&small).await;
+    queue.push(&large).await;
+    let small = queue.claim_as(&worker(), "small", 12).await.claims;
+    let mut claims = Vec::new();
+    for _ in 0..6 {
+        let some = queue.claim_as(&worker(), "large", 12).await.claims;
+        assert_eq!(some.len(), 2);
+        claims.extend(some);
+    }
+    let priorities = |claims: &[Claim]| claims.iter().map(|claim| claim.job.spec.priority).collect::<Vec<_>>();
+    assert_eq!(priorities(&claims), priorities(&small));
+}
+
+async fn checkpoints_count_to_the_size_of_a_claim(queue: TestStore) {
+    queue.push(&[job("mail"), job("mail"), job("mail")]).await;
+    for claim in queue.claim(3).await {
+        assert!(queue.store.checkpoint(&claim.lease, &vec![b'x'; 7 << 20]).await.unwrap());
+        queue.settle(&claim, retry(0)).await;
+    }
+    assert_eq!(queue.claim(9).await.len(), 2);
+    assert_eq!(queue.claim(9).await.len(), 1);
+}
 
 async fn the_oldest_ready_job_comes_first(queue: TestStore) {
     let jobs: Vec<NewJob> = (0..5).map(|_| job("mail")).collect();

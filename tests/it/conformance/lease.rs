@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use gristmill::job::{JobId, WorkerId};
+use gristmill::job::{JobId, NewJob, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, Overdue, Settled, Settlement};
 use gristmill_tests::test_store::{
@@ -22,6 +22,7 @@ super::cases![
     a_retired_worker_is_never_called_dead,
     a_retired_workers_jobs_come_back_with_their_leases,
     overdue_jobs_are_found_in_bounded_numbers_and_once_each,
+    overdue_jobs_are_found_within_a_bound_in_bytes,
     overdue_jobs_are_the_tenants_own,
     overdue_jobs_of_many_tenants_are_found_together_within_the_limit,
     reaping_twice_reaps_once,
@@ -248,6 +249,26 @@ async fn claims_of_lists_the_jobs_of_a_worker(queue: TestStore) {
     assert!(claimed_by(&queue, &ids[..1]).await.is_empty());
     queue.claim(1).await;
     assert_eq!(claimed_by(&queue, &ids[..1]).await, [(ids[1].clone(), 2)].into(), "by its new delivery");
+}
+
+async fn overdue_jobs_are_found_within_a_bound_in_bytes(queue: TestStore) {
+    let jobs: Vec<_> = (0..3).map(|_| large(9 << 20)).chain([large(17 << 20)]).collect();
+    for job in &jobs {
+        queue.push(std::slice::from_ref(job)).await;
+        queue.claim_one().await;
+    }
+    queue.pass(LEASE.as_millis() as u64 + 1);
+    for _ in &jobs {
+        let [found] = &overdue(&queue).await[..] else { panic!("one at a time has room") };
+        assert_eq!(queue.settle(&found.claim, Verdict::Ack(None)).await, Settled::Done);
+    }
+    assert!(overdue(&queue).await.is_empty());
+}
+
+fn large(bytes: usize) -> NewJob {
+    let mut job = job("mail");
+    job.spec.body.data = vec![b'x'; bytes];
+    job
 }
 
 /// Acks of many jobs at once, in another order than they were claimed in.

@@ -10,10 +10,11 @@ use rusqlite::params;
 use super::fault::Done;
 use super::finish::How;
 use super::request::Weight;
-use super::row::{Known, job_columns, limit, ms, read_id, read_job};
+use super::row::{Known, job_columns, limit, ms, read_id, read_job, stored_bytes};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
+use crate::batch::{CLAIM_BYTES, Room};
 use crate::clock::wait_ms;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
@@ -42,65 +43,69 @@ impl Claims for EmbeddedStore {
 
 impl Work<'_> {
     fn claim(&mut self, worker: &WorkerId, from: &[ClaimFrom]) -> Done<Claimed> {
-        let mut claims = Vec::new();
+        let (mut claims, mut room) = (Vec::new(), Room::of(CLAIM_BYTES));
         let mut drained = BTreeSet::new();
         for line in from.iter().filter(|line| line.max > 0) {
-            if self.claim_line(worker, line, &mut claims)? < line.max {
+            if self.claim_line(worker, line, &mut room, &mut claims)? {
                 drained.insert(&line.topic);
             }
         }
         Ok(Claimed { claims, drained: drained.into_iter().cloned().collect(), ..Claimed::default() })
     }
 
-    /// Tells how many jobs were taken, those that turned out to be unreadable included.
-    fn claim_line(&mut self, worker: &WorkerId, line: &ClaimFrom, claims: &mut Vec<Claim>) -> Done<usize> {
-        let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(0) };
-        let taken = if self.topics.get(topic).paused { Vec::new() } else { self.choose(topic, line.max)? };
-        if taken.len() < line.max && self.topics.get(topic).active {
-            // From here on the next job to arrive is told: no wake-up can be lost.
-            self.topics.change(topic).active = false;
-        }
-        if taken.is_empty() {
-            return Ok(0);
-        }
-        let changed = self.topics.change(topic);
-        changed.ready = changed.ready.saturating_sub(taken.len() as u64);
-        changed.running += taken.len() as u64;
-
-        claims.reserve(taken.len());
-        for number in &taken {
-            match self.take(*number, worker, line)? {
-                Taken::Claim(claim) => claims.push(*claim),
-                Taken::Unreadable { id, problem } => self.bury_unreadable(topic, *number, id, problem)?,
+    /// Leases jobs of a topic until there are no more, or no room for the next. Returns whether there are no more.
+    fn claim_line(
+        &mut self,
+        worker: &WorkerId,
+        line: &ClaimFrom,
+        room: &mut Room,
+        claims: &mut Vec<Claim>,
+    ) -> Done<bool> {
+        let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(true) };
+        let mut lines = self.lines(topic, line.max)?;
+        // Where all are alike nobody's turn is taken.
+        let alike = lines.len() == lines.normal.len();
+        let state = self.topics.get(topic);
+        let (mut turn, mut claimed, active) = (state.turn, state.claimed, state.active);
+        let (mut taken, mut unreadable) = (0, Vec::new());
+        let is_drained = loop {
+            if taken == line.max {
+                break false;
             }
+            let Some((priority, place)) = lines.take(turn) else { break true };
+            match self.take(place.number, worker, line, room)? {
+                Some(Taken::Claim(claim)) => claims.push(*claim),
+                Some(Taken::Unreadable { id, problem }) => unreadable.push((place.number, id, problem)),
+                None => break false,
+            }
+            taken += 1;
+            claimed.set(priority, place.seq);
+            if !alike {
+                turn = (turn + 1) % Priority::TURNS.len();
+            }
+        };
+        if taken > 0 || is_drained && active {
+            let changed = self.topics.change(topic);
+            (changed.turn, changed.claimed) = (turn, claimed);
+            changed.ready = changed.ready.saturating_sub(taken as u64);
+            changed.running += taken as u64;
+            // From here on the next job to arrive is told: no wake-up can be lost.
+            changed.active &= !is_drained;
         }
-        Ok(taken.len())
+        for (number, id, problem) in unreadable {
+            self.bury_unreadable(topic, number, id, problem)?;
+        }
+        Ok(is_drained)
     }
 
-    /// The jobs whose turn it is, in order. From here on they are claimed.
-    fn choose(&mut self, topic: Number, max: usize) -> Done<Vec<i64>> {
-        let mut lines = Lines {
+    /// The first `max` ready jobs of each priority; none of a paused topic.
+    fn lines(&mut self, topic: Number, max: usize) -> Done<Lines> {
+        let max = if self.topics.get(topic).paused { 0 } else { max };
+        Ok(Lines {
             high: self.first(topic, Priority::High, max)?.into_iter(),
             normal: self.first(topic, Priority::Normal, max)?.into_iter(),
             low: self.first(topic, Priority::Low, max)?.into_iter(),
-        };
-        let mut chosen = Vec::with_capacity(max.min(lines.len()));
-        if lines.len() == 0 {
-            return Ok(chosen);
-        }
-        // Where all are alike nobody's turn is taken.
-        let alike = lines.len() == lines.normal.len();
-        let changed = self.topics.change(topic);
-        while chosen.len() < max
-            && let Some((priority, place)) = lines.take(changed.turn)
-        {
-            chosen.push(place.number);
-            changed.claimed.set(priority, place.seq);
-            if !alike {
-                changed.turn = (changed.turn + 1) % Priority::TURNS.len();
-            }
-        }
-        Ok(chosen)
+        })
     }
 
     fn first(&mut self, topic: Number, priority: Priority, max: usize) -> Done<Vec<Place>> {
@@ -113,14 +118,15 @@ impl Work<'_> {
         Ok(places.collect::<Result<_, _>>()?)
     }
 
-    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom) -> Done<Taken> {
+    /// Leases a job, if there is room for it.
+    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom, room: &mut Room) -> Done<Option<Taken>> {
         let now = self.now();
         let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
-        let taken = self.statements.get(READ)?.query_row([number], |row| Ok(read(row, &line.topic)))??;
+        let taken = self.statements.get(READ)?.query_row([number], |row| Ok(read(row, &line.topic, room)))??;
+        let Some((id, job, known)) = taken else { return Ok(None) };
         let lease = self.statements.get(LEASE)?;
         lease.execute(params![number, self.sequence.next(), worker.as_str(), ms(lease_until)])?;
-        let (id, job, known) = taken;
-        Ok(match job {
+        Ok(Some(match job {
             Ok(job) => Taken::Claim(Box::new(Claim {
                 job: Arc::new(job),
                 lease: Lease {
@@ -136,7 +142,7 @@ impl Work<'_> {
                 checkpoint: known.checkpoint,
             })),
             Err(problem) => Taken::Unreadable { id, problem },
-        })
+        }))
     }
 
     /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
@@ -157,8 +163,12 @@ enum Taken {
 
 type Row = (JobId, Result<Job, String>, Known);
 
-fn read(row: &rusqlite::Row<'_>, topic: &TopicId) -> Done<Row> {
-    Ok((read_id(row)?, read_job(row, topic), Known::read(row)?))
+/// Returns `None` if there is no room for the job.
+fn read(row: &rusqlite::Row<'_>, topic: &TopicId, room: &mut Room) -> Done<Option<Row>> {
+    if !room.take(stored_bytes(row)?) {
+        return Ok(None);
+    }
+    Ok(Some((read_id(row)?, read_job(row, topic), Known::read(row)?)))
 }
 
 /// Where a ready job is: its row, and its place in line.

@@ -9,9 +9,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{Known, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, text, topic, whole};
+use super::row::{
+    Known, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, stored_bytes, text, topic, whole,
+};
 use super::store::EmbeddedStore;
 use super::work::Work;
+use crate::batch::{CLAIM_BYTES, Room};
 use crate::clock::wait_ms;
 use crate::{Leases, Overdue, OverdueJobs, Settle, Settlement, StoreError, Workers};
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
@@ -233,20 +236,25 @@ fn find_overdue(
     let workers = workers.collect::<Result<Vec<_>, _>>()?;
 
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    let mut add = |row: &Row<'_>, worker_died| -> Done<()> {
-        let job = read_overdue(row, tenant, now, worker_died)?;
-        let id = job.as_ref().map_or_else(|broken| &broken.lease.job, |overdue| &overdue.claim.lease.job);
-        if seen.insert(id.clone()) {
-            found.push(job);
+    let mut room = Room::of(CLAIM_BYTES);
+    // Returns whether there is room for more.
+    let mut add = |row: &Row<'_>, worker_died| -> Done<bool> {
+        if seen.insert(read_id(row)?) {
+            if !room.take(stored_bytes(row)?) {
+                return Ok(false);
+            }
+            found.push(read_overdue(row, tenant, now, worker_died)?);
         }
-        Ok(())
+        Ok(true)
     };
     let mut left = limit;
     for worker in workers {
         let mut select = connection.prepare_cached(HELD_BY_DEAD)?;
         let mut rows = select.query(params![tenant.as_str(), worker, limited(left)])?;
         while let Some(row) = rows.next()? {
-            add(row, true)?;
+            if !add(row, true)? {
+                return Ok(found);
+            }
             left = left.saturating_sub(1);
         }
     }
@@ -254,7 +262,9 @@ fn find_overdue(
     // Leases of dead workers run out, too: as many rows as are wanted in all hold what is left, after those found already.
     let mut rows = select.query(params![tenant.as_str(), ms(now), limited(if left == 0 { 0 } else { limit })])?;
     while let Some(row) = rows.next()? {
-        add(row, false)?;
+        if !add(row, false)? {
+            break;
+        }
     }
     found.truncate(limit);
     Ok(found)

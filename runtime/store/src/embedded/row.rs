@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use rusqlite::types::{FromSql, FromSqlError};
+use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -277,6 +277,17 @@ impl Known {
             checkpoint: checkpoint.filter(|state| !state.is_empty()).map(<[u8]>::to_vec),
         })
     }
+}
+
+/// How many bytes of a job a row that begins with [`job_columns`] holds: body, metadata, failure and checkpoint.
+pub(super) fn stored_bytes(row: &Row<'_>) -> Done<usize> {
+    let columns = [Column::Body, Column::Metadata, Column::Failure, Column::Checkpoint];
+    columns.into_iter().try_fold(0, |sum, column| {
+        Ok(match row.get_ref(column as usize)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => sum + bytes.len(),
+            _ => sum,
+        })
+    })
 }
 
 /// The id that a row begins with.

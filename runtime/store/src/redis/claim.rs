@@ -15,6 +15,7 @@ use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::{RedisStore, by_tenant};
+use crate::batch::CLAIM_BYTES;
 use crate::clock::wait_ms;
 use crate::prelude::*;
 use crate::{ClaimFrom, Claimed, Claims, Settlement, StoreError};
@@ -50,16 +51,15 @@ pub(super) struct Broken {
 #[async_trait]
 impl Claims for RedisStore {
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
-        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for (tenant, lines) in by_tenant(from, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
-            for part in bounded(lines.into_iter().map(|(_, line)| line)) {
-                calls.push(self.claim_call(&keys, worker, &part));
-                parts.push(part);
-            }
+            parts.extend(bounded(lines.into_iter().map(|(_, line)| line)).into_iter().map(|part| (keys.clone(), part)));
         }
+        let bytes = CLAIM_BYTES / parts.len().max(1);
+        let calls = parts.iter().map(|(keys, part)| self.claim_call(keys, worker, part, bytes)).collect();
         let (mut claimed, mut broken, mut drained) = (Claimed::default(), Vec::new(), BTreeSet::new());
-        for (part, reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
+        for ((_, part), reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
             let mut read = |reply| read(reply, worker, part, &mut claimed, &mut broken, &mut drained);
             let refused = match reply.and_then(|reply| read(reply).map_err(self.misread(DOING))) {
                 Ok(refused) => refused,
@@ -82,7 +82,7 @@ impl Claims for RedisStore {
 }
 
 impl RedisStore {
-    fn claim_call(&self, keys: &Keys, worker: &WorkerId, part: &[ClaimFrom]) -> Call {
+    fn claim_call(&self, keys: &Keys, worker: &WorkerId, part: &[ClaimFrom], bytes: usize) -> Call {
         let mut names = vec![
             keys.processing(worker),
             keys.jobs(),
@@ -102,7 +102,7 @@ impl RedisStore {
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
         }
         let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
-        call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS);
+        call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS).arg(bytes);
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));
         }

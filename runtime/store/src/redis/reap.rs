@@ -13,6 +13,7 @@ use super::keys::workers;
 use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::RedisStore;
+use crate::batch::CLAIM_BYTES;
 use crate::clock::wait_ms;
 use crate::{Overdue, OverdueJobs, StoreError, Workers};
 use gristmill_core::job::{Lease, Name, WorkerId};
@@ -105,7 +106,7 @@ impl RedisStore {
         let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
         names.extend(dead.iter().map(|worker| keys.processing(worker)));
         let mut call = Call::new(script!("overdue.lua"), &names);
-        call.arg(self.now_argument()).arg(limit.min(JOBS));
+        call.arg(self.now_argument()).arg(limit.min(JOBS)).arg(CLAIM_BYTES);
         call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
         let mut broken = Vec::new();
         let overdue = read(self.reply(OVERDUE, call).await?, tenant, &mut broken).map_err(self.misread(OVERDUE))?;

@@ -1,5 +1,6 @@
 //! Claims from every shard that has ready jobs of a topic.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,11 +28,19 @@ impl Claims for ShardedStore {
             for part in
                 ask_by_shard(&wanted, choose, |shard, lines| async move { shard.claim(worker, &lines).await }).await
             {
+                let asked = part.positions.clone();
                 let (shard, answer) = claimed_part(part, &wanted);
                 if round > 0 {
                     let refused = answer.refused.iter().map(|(topic, _)| topic);
-                    answer.drained.iter().chain(refused).for_each(|topic| shard.clear_backlog(topic));
+                    let done: HashSet<&TopicId> = answer.drained.iter().chain(refused).collect();
+                    done.iter().for_each(|topic| shard.clear_backlog(topic));
                     subtract(&mut wanted, &answer.claims);
+                    // Where jobs were left for their size, newer ones in the next shard wait behind them.
+                    for position in asked {
+                        if let Some(line) = wanted.get_mut(position).filter(|line| !done.contains(&line.topic)) {
+                            line.max = 0;
+                        }
+                    }
                 } else {
                     claimed.drained.extend(answer.drained);
                 }

@@ -4,6 +4,7 @@
 --       9 priorities  10 paused  11 turns  12 topics
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays
 -- ARGV  1 now, ms ('': the server's clock)  2 worker  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
+--       4 how many bytes of jobs at most, unless the first is larger
 --       then per topic: name, how many at most, lease in ms. At most 1,000 jobs in all.
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
 --           { per job: index of its topic, id, stamp and envelope; of one that was claimed before, the index is negative,
@@ -16,14 +17,14 @@ despite_full_memory(KEYS[4])
 -- Refuses before anything was popped, should the list be something else.
 redis.call('LLEN', processing)
 local delayed, drained, expiry = {}, {}, {}
-local topics, delayed_keys = (#ARGV - 3) / 3, {}
+local topics, delayed_keys = (#ARGV - 4) / 3, {}
 for t = 1, topics do delayed_keys[t] = key(t, DELAYED) end
 local some_delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0
 
 for t = 1, topics do
-  local name, max, before = ARGV[3 * t + 1], tonumber(ARGV[3 * t + 2]), #ids
+  local name, max, before = ARGV[3 * t + 2], tonumber(ARGV[3 * t + 3]), #ids
   take_line(t, name, max)
-  if #ids - before < max and not refused[t] then
+  if #ids - before < max and not refused[t] and not is_cut[t] then
     -- From here on, the next job to arrive is a transition that is published: no wake-up can be lost.
     redis.call('SREM', KEYS[5], name)
     drained[#drained + 1] = t
@@ -34,13 +35,12 @@ for t = 1, topics do
     for i, due in ipairs(redis.pcall('ZMSCORE', key(t, DELAYED), unpack(ids, before + 1))) do delayed[before + i] = due end
   end
   -- As a string, so that it is not written out anew for each job.
-  expiry[t] = string.format('%.0f', now + tonumber(ARGV[3 * t + 3]))
+  expiry[t] = string.format('%.0f', now + tonumber(ARGV[3 * t + 4]))
 end
 local why = {}
 for t, problem in pairs(refused) do why[#why + 1], why[#why + 2] = t, problem end
 if #ids == 0 then return { now, drained, {}, {}, why } end
 
-local bodies, history = redis.call('HMGET', jobs, unpack(ids)), redis.call('HMGET', claims, unpack(ids))
 local strays, taken, lease, claim, again, seen, running = {}, {}, {}, {}, {}, {}, {}
 local first_claim = '1:1:' .. worker
 for i, id in ipairs(ids) do
@@ -48,7 +48,7 @@ for i, id in ipairs(ids) do
   local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
   local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
   if not body then
-    id, body = adopt(jobs, KEYS[12], ARGV[3 * t + 1], id, now, i)
+    id, body = adopt(jobs, KEYS[12], ARGV[3 * t + 2], id, now, i)
     redis.call('LREM', processing, 1, ids[i])
     redis.call('LPUSH', processing, id)
   elseif misplaced then
@@ -56,7 +56,7 @@ for i, id in ipairs(ids) do
     redis.call('LREM', processing, 1, id)
     redis.pcall('LPUSH', key(t, STRAYS), id)
     redis.pcall('LTRIM', key(t, STRAYS), 0, 9999)
-    count(ARGV[3 * t + 1], 'stray')
+    count(ARGV[3 * t + 2], 'stray')
     strays[#strays + 1], body = t, nil
   end
   if body then
@@ -74,7 +74,7 @@ for i, id in ipairs(ids) do
     claim[#claim + 1], claim[#claim + 2] = id, value
   end
 end
-for t, n in pairs(running) do count(ARGV[3 * t + 1], 'running', n) end
+for t, n in pairs(running) do count(ARGV[3 * t + 2], 'running', n) end
 if #lease > 0 then
   redis.call('ZADD', KEYS[4], unpack(lease))
   -- Redis keeps a HASH of up to 512 short values as one string, and walks through it for each of them. A long value makes
