@@ -5,12 +5,13 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::{Done, Fault};
 use super::inspect::state;
-use super::row::{Known, job_columns, limit as limited, running_jobs, show_job};
+use super::row::{Known, job_columns, limit as limited, running_jobs, show_job, stored_bytes};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
+use crate::batch::Room;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
 use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
-use gristmill_core::job::{Job, JobId, Priority, TopicId};
+use gristmill_core::job::{JobId, Priority, TopicId};
 
 const DOING: &str = "list jobs";
 
@@ -72,7 +73,7 @@ struct Filling<'a> {
     connection: &'a Connection,
     topic: &'a TopicId,
     limit: usize,
-    bytes: usize,
+    room: Room,
     jobs: Vec<JobView>,
     /// There are jobs that had no room.
     more: bool,
@@ -95,7 +96,8 @@ fn list(
         Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
     });
     let Some((number, claimed)) = found.optional()? else { return Ok(Page::default()) };
-    let mut page = Filling { connection, topic, limit, bytes: 0, jobs: Vec::new(), more: false, seq: None };
+    let mut page =
+        Filling { connection, topic, limit, room: Room::of(PAGE_BYTES), jobs: Vec::new(), more: false, seq: None };
     let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
     // One more than there is room for tells whether there are more.
     let most = limited(limit + 1);
@@ -115,12 +117,11 @@ impl Filling<'_> {
         let mut select = self.connection.prepare_cached(select)?;
         let mut rows = select.query(of)?;
         while let Some(row) = rows.next()? {
-            let (job, known) = (show_job(row, self.topic)?, Known::read(row)?);
-            if self.is_full(&job) {
+            if self.jobs.len() == self.limit || !self.room.take(stored_bytes(row)?) {
                 self.more = true;
                 return Ok(());
             }
-            self.bytes += job.spec.body.data.len();
+            let (job, known) = (show_job(row, self.topic)?, Known::read(row)?);
             self.seq = row.get("seq")?;
             self.jobs.push(JobView {
                 id: job.spec.id.clone(),
@@ -132,11 +133,6 @@ impl Filling<'_> {
             });
         }
         Ok(())
-    }
-
-    fn is_full(&self, job: &Job) -> bool {
-        let too_long = !self.jobs.is_empty() && self.bytes + job.spec.body.data.len() > PAGE_BYTES;
-        self.jobs.len() == self.limit || too_long
     }
 
     /// The lines one after the other, until the page is full.

@@ -10,6 +10,7 @@ local found, told = {}, 0
 local function tell(id, ...)
   local size = redis.call('HSTRLEN', KEYS[1], id)
   if size == 0 then return true end
+  size = size + redis.call('HSTRLEN', KEYS[3], id)
   if told == most or told > 0 and size > room then return false end
   told, room = told + 1, room - size
   for _, value in ipairs({ id, redis.call('HGET', KEYS[1], id), redis.call('HGET', KEYS[2], id) or '',
