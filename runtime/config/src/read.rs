@@ -196,9 +196,12 @@ impl<'t> Section<'t> {
                 Err(self.mismatch(key, value, &must))
             }
         };
-        let is_allowed = |base: &u64| (bounds.min..=bounds.max).contains(base);
-        let base = base.and_then(|base| Some(base).filter(is_allowed).ok_or_else(out_of_range));
-        base.map(T::from_base).map_err(|problem| self.problems.add(problem)).ok()
+        match base {
+            Ok(base) if (bounds.min..=bounds.max).contains(&base) => return Some(T::from_base(base)),
+            Ok(_) => self.problems.add(out_of_range()),
+            Err(problem) => self.problems.add(problem),
+        }
+        None
     }
 
     /// One of a few words.
