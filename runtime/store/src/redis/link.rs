@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+};
 use tokio::sync::Mutex;
 
 use super::error::{is_broken, is_unavailable, store_error, timed_out};
@@ -112,9 +114,15 @@ impl Link {
         self.with_connection(doing, query).await
     }
 
-    /// Makes sure that there is a connection.
+    /// Makes sure that there is a connection. A wrong password is refused here, where nothing waits for the server yet and an operator
+    /// looks on; later, when it was changed beneath a connection, the server counts as unavailable.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.connection().await.map(drop).map_err(|error| self.failed("connect", error))
+        self.connection().await.map(drop).map_err(|error| match error.kind() {
+            ErrorKind::AuthenticationFailed => {
+                StoreError::Refused { store: self.address.clone(), doing: "connect", source: error.into() }
+            }
+            _ => self.failed("connect", error),
+        })
     }
 
     pub(super) fn failed(&self, doing: &'static str, error: RedisError) -> StoreError {
