@@ -66,7 +66,7 @@ async fn settings_that_come_from_no_file_stay_when_a_manifest_appears() {
     let stop = CancellationToken::new();
     let run = tokio::spawn(reloader.run(stop.clone()));
     std::fs::write(folder.path().join("gristmill.toml"), "[topics.other]\nhandler = \"greet\"").unwrap();
-    // Whoever looks at this file has looked for the manifest before.
+    // What reads this file has looked for the manifest before.
     drop_in(&folder.path().join("handlers"), "broken", b"no component");
     until("the folder to be read", SOON, async || {
         registry.borrow().refused(&"broken".parse().unwrap()).is_some().then_some(())

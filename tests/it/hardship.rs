@@ -205,7 +205,7 @@ async fn a_user_who_may_not_publish_is_refused_at_the_connection_and_loses_no_jo
     let refused = RedisStore::connect(&mute, "gm").await.unwrap_err();
     assert!(format!("{:#}", anyhow::Error::from(refused)).contains("channels"), "it names what is missing");
 
-    // Somebody takes the right away from users that are connected.
+    // An operator takes the right from users that are connected.
     let (store, worker) = (RedisStore::connect(&redis.url(), "gm").await.unwrap(), WorkerId::new("w"));
     redis.ask::<String>("ACL", &["SETUSER", "default", "resetchannels"]).await.unwrap();
     let jobs: Vec<_> = (0..10).map(|_| NewJob { spec: spec("mail", b""), due: Due::Now }).collect();

@@ -114,7 +114,7 @@ async fn the_longest_idle_connection_is_closed_when_all_are_taken() {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "the latest is still here");
 }
 
-/// Takes all connections, with requests whose answers nobody reads. Each has a body that the server does not read either.
+/// Takes all connections, with requests whose answers the client does not read. Each has a body that the server does not read either.
 async fn take_all_connections(runner: &TestRunner, connections: usize) -> Vec<TcpStream> {
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     let requests = request.repeat(1000);

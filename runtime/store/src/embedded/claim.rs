@@ -63,7 +63,7 @@ impl Work<'_> {
     ) -> Done<bool> {
         let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(true) };
         let mut lines = self.lines(topic, line.max)?;
-        // Where all are alike nobody's turn is taken.
+        // Where all topics are alike, no topic loses its turn.
         let alike = lines.len() == lines.normal.len();
         let state = self.topics.get(topic);
         let (mut turn, mut claimed, active) = (state.turn, state.claimed, state.active);

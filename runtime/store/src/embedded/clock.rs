@@ -72,7 +72,7 @@ impl OwnClock {
         self.at(Timestamp::now(), Instant::now())
     }
 
-    /// The time when the host's clock shows `host`, at the moment `at` of the clock that nobody sets.
+    /// The time when the host's clock shows `host`, at the moment `at` of the monotonic clock.
     fn at(&self, host: Timestamp, at: Instant) -> Timestamp {
         let mut seen = self.0.lock();
         let passed = at.saturating_duration_since(seen.at);

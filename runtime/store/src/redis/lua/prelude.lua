@@ -21,7 +21,7 @@ local function despite_full_memory(zset)
 end
 
 -- Publishes, or goes on without: a script that stopped here would leave a job in no place. A server refuses this to a user
--- without the channel. Whoever waits for the message finds out by its next poll.
+-- without the channel. What waits for the message finds out by its next poll.
 local function publish(channel, message)
   redis.pcall('PUBLISH', channel, message)
 end
