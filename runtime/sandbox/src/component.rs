@@ -11,7 +11,7 @@ use super::attempt::Version;
 use super::bindings::types::{Failure, Job, Outcome};
 use super::error::LoadError;
 use super::host::allowed_imports;
-use super::idle::IdleInstances;
+use super::instance_pool::IdleInstances;
 use super::state::State;
 use super::validate::{Kind, Shape};
 use gristmill_core::topic::Capability;

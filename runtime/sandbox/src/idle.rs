@@ -3,18 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-
-use super::instance_pool::GuestInstance;
-
-/// The idle instances of a sandbox, over all topics. Their bytes are those of their linear memories.
-pub(super) type IdleInstances = IdleItems<PoolId, GuestInstance>;
 
 /// What may be kept.
 #[derive(Debug, Clone, Copy)]
@@ -30,18 +24,6 @@ impl IdleLimits {
     /// For instances: some eighty Python guests. One that is idle for a minute was needed for a peak only.
     pub(super) fn of(instances: u32) -> Self {
         Self { items: instances as usize, bytes: 1 << 30, idle: Duration::from_secs(60) }
-    }
-}
-
-/// A pool takes out only the instances that it put in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PoolId(u64);
-
-impl PoolId {
-    /// Another than any before.
-    pub(super) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -187,7 +169,7 @@ impl<K, T> fmt::Debug for IdleItems<K, T> {
 mod tests {
     use super::*;
 
-    impl IdleInstances {
+    impl crate::instance_pool::IdleInstances {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
             let content = self.content.lock();

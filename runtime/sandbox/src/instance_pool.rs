@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wasmtime::Store;
@@ -17,12 +18,27 @@ use super::bindings::types::Job;
 use super::classify::{self, Answer, Stopped};
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
-use super::idle::{IdleInstances, PoolId};
+use super::idle::IdleItems;
 use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
 use super::meter;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
+
+/// The idle instances of a sandbox, over all topics. Their bytes are those of their linear memories.
+pub(super) type IdleInstances = IdleItems<PoolId, GuestInstance>;
+
+/// A pool takes out only the instances that it put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PoolId(u64);
+
+impl PoolId {
+    /// Another than any before.
+    pub(super) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// The instances that one topic keeps of one version of its component, while they wait for jobs. Freed with it.
 pub struct InstancePool {

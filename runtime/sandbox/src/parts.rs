@@ -9,7 +9,8 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConf
 
 use super::attempt::Version;
 use super::component::Component;
-use super::idle::{IdleInstances, IdleLimits};
+use super::idle::IdleLimits;
+use super::instance_pool::IdleInstances;
 use super::outbound::Outbound;
 use super::{engine, host, validate};
 

@@ -5,12 +5,12 @@ pub(crate) const CLAIM_BYTES: usize = 16 << 20;
 
 /// The room that an answer has for jobs: so many bytes, or one job that is larger.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct ByteBudget {
     bytes: usize,
     is_empty: bool,
 }
 
-impl Room {
+impl ByteBudget {
     pub(crate) const fn of(bytes: usize) -> Self {
         Self { bytes, is_empty: true }
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn room_is_for_so_many_bytes_or_for_one_job() {
         let taken = |jobs: &[usize]| {
-            let mut room = Room::of(10);
+            let mut room = ByteBudget::of(10);
             jobs.iter().take_while(|bytes| room.take(**bytes)).count()
         };
         assert_eq!(taken(&[5, 5, 1]), 2);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen};
-use crate::idle::{IdleInstances, IdleLimits};
+use crate::idle::IdleLimits;
+use crate::instance_pool::IdleInstances;
 use crate::outbound::Outbound;
 use crate::{Attempt, Component, InstancePool, Report, Version, engine, host, validate};
 use gristmill_core::admission::Rules;

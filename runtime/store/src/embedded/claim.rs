@@ -14,7 +14,7 @@ use super::row::{Known, job_columns, limit, ms, read_id, read_job, stored_bytes}
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::batch::{CLAIM_BYTES, Room};
+use crate::batch::{ByteBudget, CLAIM_BYTES};
 use crate::clock::wait_ms;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
@@ -43,7 +43,7 @@ impl Claims for EmbeddedStore {
 
 impl Work<'_> {
     fn claim(&mut self, worker: &WorkerId, from: &[ClaimFrom]) -> Done<Claimed> {
-        let (mut claims, mut room) = (Vec::new(), Room::of(CLAIM_BYTES));
+        let (mut claims, mut room) = (Vec::new(), ByteBudget::of(CLAIM_BYTES));
         let mut drained = BTreeSet::new();
         for line in from.iter().filter(|line| line.max > 0) {
             if self.claim_line(worker, line, &mut room, &mut claims)? {
@@ -58,7 +58,7 @@ impl Work<'_> {
         &mut self,
         worker: &WorkerId,
         line: &ClaimFrom,
-        room: &mut Room,
+        room: &mut ByteBudget,
         claims: &mut Vec<Claim>,
     ) -> Done<bool> {
         let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(true) };
@@ -119,7 +119,7 @@ impl Work<'_> {
     }
 
     /// Leases a job, if there is room for it.
-    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom, room: &mut Room) -> Done<Option<Taken>> {
+    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom, room: &mut ByteBudget) -> Done<Option<Taken>> {
         let now = self.now();
         let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
         let taken = self.statements.get(READ)?.query_row([number], |row| Ok(read(row, &line.topic, room)))??;
@@ -164,7 +164,7 @@ enum Taken {
 type Row = (JobId, Result<Job, String>, Known);
 
 /// Returns `None` if there is no room for the job.
-fn read(row: &rusqlite::Row<'_>, topic: &TopicId, room: &mut Room) -> Done<Option<Row>> {
+fn read(row: &rusqlite::Row<'_>, topic: &TopicId, room: &mut ByteBudget) -> Done<Option<Row>> {
     if !room.take(stored_bytes(row)?) {
         return Ok(None);
     }

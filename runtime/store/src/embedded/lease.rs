@@ -14,7 +14,7 @@ use super::row::{
 };
 use super::store::EmbeddedStore;
 use super::work::Work;
-use crate::batch::{CLAIM_BYTES, Room};
+use crate::batch::{ByteBudget, CLAIM_BYTES};
 use crate::clock::wait_ms;
 use crate::{Leases, Overdue, OverdueJobs, Settle, Settlement, StoreError, Workers};
 use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
@@ -236,7 +236,7 @@ fn find_overdue(
     let workers = workers.collect::<Result<Vec<_>, _>>()?;
 
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    let mut room = Room::of(CLAIM_BYTES);
+    let mut room = ByteBudget::of(CLAIM_BYTES);
     // Returns whether there is room for more.
     let mut add = |row: &Row<'_>, worker_died| -> Done<bool> {
         if seen.insert(read_id(row)?) {

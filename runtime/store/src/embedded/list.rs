@@ -8,7 +8,7 @@ use super::inspect::state;
 use super::row::{Known, job_columns, limit as limited, running_jobs, show_job, stored_bytes};
 use super::store::EmbeddedStore;
 use super::topics::Lines;
-use crate::batch::Room;
+use crate::batch::ByteBudget;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
 use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Priority, TopicId};
@@ -73,7 +73,7 @@ struct Filling<'a> {
     connection: &'a Connection,
     topic: &'a TopicId,
     limit: usize,
-    room: Room,
+    room: ByteBudget,
     jobs: Vec<JobView>,
     /// There are jobs that had no room.
     more: bool,
@@ -96,8 +96,15 @@ fn list(
         Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
     });
     let Some((number, claimed)) = found.optional()? else { return Ok(Page::default()) };
-    let mut page =
-        Filling { connection, topic, limit, room: Room::of(PAGE_BYTES), jobs: Vec::new(), more: false, seq: None };
+    let mut page = Filling {
+        connection,
+        topic,
+        limit,
+        room: ByteBudget::of(PAGE_BYTES),
+        jobs: Vec::new(),
+        more: false,
+        seq: None,
+    };
     let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
     // One more than there is room for tells whether there are more.
     let most = limited(limit + 1);

@@ -63,6 +63,9 @@ impl Schedule for RedisStore {
     /// Three commands for each tenant, all in one round trip; before them a call of a script for every 500 raw topics, and
     /// behind them one for the time where something is delayed.
     async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+        if tenants.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut refused = self.poll_raw(tenants).await?;
         let mut look = pipe();
         for PollTenant { tenant, .. } in tenants {
