@@ -16,6 +16,8 @@ const MANIFEST: &str = r#"
     [journal]
     path = "journal.jsonl"
 
+    [topics.echo]
+
     [topics.puppet]
     attempts = 3
     backoff = "10ms"
