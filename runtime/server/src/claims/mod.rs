@@ -34,6 +34,9 @@ pub(crate) use running::{attempts_max, running};
 pub(crate) use service::ClaimService;
 pub(crate) use worker::{client_of, topic_of};
 
+/// The longest lease. A worker that needs more extends it.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+
 /// What a client asks for.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest {

@@ -11,8 +11,7 @@ use super::description::JobDescription;
 use super::refusal::Refusal;
 use super::request::QueuesContext;
 use super::throttle::Action;
-use crate::claims::{self, ClaimRequest};
-use crate::pull::LONGEST_LEASE;
+use crate::claims::{self, ClaimRequest, LONGEST_LEASE};
 use gristmill_core::job::Claim;
 use gristmill_core::token::Scope;
 

@@ -7,6 +7,7 @@ mod settle;
 
 use std::time::Duration;
 
+use crate::claims::LONGEST_LEASE;
 use crate::problem::{Code, Problem};
 
 pub(super) use claim::waiting_routes;
@@ -17,8 +18,6 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The shortest lease: nothing can be done in less.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
-/// The longest lease. A worker that needs more extends it.
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// The length of a lease that a worker asks for.
 ///
