@@ -167,8 +167,6 @@ impl<K, T> fmt::Debug for IdleItems<K, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     impl crate::instance_pool::IdleInstances {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
