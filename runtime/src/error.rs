@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use gristmill_runner::JournalError;
+use gristmill_runner::LineFileError;
 use gristmill_sandbox::SandboxError;
 use gristmill_server::{ListenError, OpenError};
 use gristmill_store::StoreError;
@@ -25,9 +25,9 @@ pub enum StartError {
     /// There is no memory for the sandbox, or its cache is not safe.
     #[error("failed to set up the sandbox")]
     Sandbox(#[from] SandboxError),
-    /// The journal cannot be written.
+    /// The journal or the audit log cannot be written.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    LineFile(#[from] LineFileError),
     /// A store refuses, or another process owns it.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -15,7 +15,7 @@ use super::figure::Figure;
 use super::open_store::{BenchStore, OpenStore};
 use super::progress::Progress;
 use super::stopwatch::Stopwatch;
-use gristmill_config::{JournalSettings, Manifest};
+use gristmill_config::{LineFileSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Code, Handler, HandlerRegistry};
@@ -114,7 +114,7 @@ impl TestBed {
         let journal = self
             .journals
             .as_ref()
-            .map(|folder| Journal::open(&JournalSettings::at(folder.path().join("journal.jsonl")), &worker));
+            .map(|folder| Journal::open(&LineFileSettings::at(folder.path().join("journal.jsonl")), &worker));
         let journal = journal.transpose().context("failed to open a journal")?;
         let settings = RunnerSettings {
             worker,

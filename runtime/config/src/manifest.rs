@@ -9,8 +9,8 @@ use toml::de::DeTable;
 use super::diagnostic::{Diagnostic, Source, Span};
 use super::grants::Secrets;
 use super::http::{self, HttpSettings};
-use super::journal::{self, JournalSettings};
 use super::limits::TenantLimits;
+use super::line_file::{self, LineFileSettings};
 use super::lmstfy::{self, LmstfySettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
@@ -39,7 +39,7 @@ pub struct Manifest {
     pub http: HttpSettings,
     pub lmstfy: LmstfySettings,
     /// None: no journal is kept.
-    pub journal: Option<JournalSettings>,
+    pub journal: Option<LineFileSettings>,
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
@@ -138,7 +138,7 @@ impl Manifest {
         let stores = stores::stores(&mut root, folder, &store);
         let http = http::http(&mut root, folder);
         let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
-        let journal = journal::journal(&mut root, folder);
+        let journal = line_file::line_file(&mut root, "journal", folder);
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, limits, residences, .. } =
             topics::read(&mut root, folder, secrets);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ranges;
-use super::{Durability, JournalSettings, Listen, Manifest, ManifestError, StoreAddress, UnknownTopics};
+use super::{Durability, LineFileSettings, Listen, Manifest, ManifestError, StoreAddress, UnknownTopics};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Backoff, BackoffKind, Limits, Topic};
@@ -110,11 +110,11 @@ fn settings_of_the_runner_are_read() {
 #[test]
 fn a_journal_is_kept_where_the_manifest_says() {
     assert_eq!(parse("").journal, None);
-    let usual = JournalSettings::at("/etc/gristmill/journal.jsonl".into());
+    let usual = LineFileSettings::at("/etc/gristmill/journal.jsonl".into());
     assert_eq!(parse("[journal]\npath = \"journal.jsonl\"").journal, Some(usual));
     let all = "[journal]\npath = \"/var/log/mill.jsonl\"\nrotate-at = \"1MB\"\nkeep = 3";
     let path = "/var/log/mill.jsonl".into();
-    assert_eq!(parse(all).journal, Some(JournalSettings { path, rotate_bytes: 1_000_000, keep: 3 }));
+    assert_eq!(parse(all).journal, Some(LineFileSettings { path, rotate_bytes: 1_000_000, keep: 3 }));
 }
 
 #[test]

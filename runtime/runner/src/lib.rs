@@ -23,6 +23,7 @@ mod in_flight;
 mod journal;
 mod lease;
 mod lease_extender;
+mod line_file;
 mod listen;
 mod migrate;
 pub mod native;
@@ -39,7 +40,8 @@ mod tasks;
 mod tenants;
 
 pub use decide::decide;
-pub use journal::{Journal, JournalError};
+pub use journal::{AttemptLine, Journal};
+pub use line_file::{Line, LineFile, LineFileError};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
 pub use tasks::{Broken, Tasks};

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::decide::decide;
-use super::journal::Journal;
+use super::journal::{AttemptLine, Journal};
 use super::record::AttemptRecord;
 use super::start::Context;
 use super::tenants;
@@ -174,7 +174,7 @@ impl Reaper {
         let records: Vec<_> = taken_back.map(|((overdue, settlement), _)| record(overdue, settlement)).collect();
         records.iter().for_each(|record| self.note(record));
         if let Some(journal) = &self.journal {
-            journal.append(&records);
+            journal.append(records.iter().map(AttemptLine::from));
         }
         Reaped { one_by_one, taken_back: records.len() }
     }

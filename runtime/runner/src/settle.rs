@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::journal::Journal;
+use super::journal::{AttemptLine, Journal};
 use super::record::{AttemptRecord, Observer, Run};
 use super::slots::Slot;
 use super::start::Context;
@@ -95,7 +95,7 @@ impl Settler {
                 }
             }
             if let Some(journal) = &self.journal {
-                journal.append(&records);
+                journal.append(records.iter().map(AttemptLine::from));
             }
         }
     }

@@ -14,7 +14,7 @@ use super::registry::{Code, Handler, HandlerRegistry, TopicHandler};
 use super::uploads::ComponentUploads;
 use super::watch::Hints;
 use crate::native::NativeHandler;
-use gristmill_config::{HandlerSettings, HttpSettings, JournalSettings, Manifest, Server, StoreSettings};
+use gristmill_config::{HandlerSettings, HttpSettings, LineFileSettings, Manifest, Server, StoreSettings};
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_metrics::{self as metrics, Event, MetricType, Metrics, Reload};
 use gristmill_sandbox::{Kind, Sandbox};
@@ -47,7 +47,7 @@ struct Fixed {
     stores: BTreeMap<Name, StoreSettings>,
     residences: BTreeMap<Name, Name>,
     http: HttpSettings,
-    journal: Option<JournalSettings>,
+    journal: Option<LineFileSettings>,
     handlers: HandlerSettings,
 }
 

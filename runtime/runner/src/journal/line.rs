@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::super::line_file::Line;
 use super::super::record::AttemptRecord;
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
@@ -13,7 +14,7 @@ use gristmill_core::time::Timestamp;
 ///
 /// Times begin with the store's clock at the claim and go on with the monotonic one: comparable, and never out of order.
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub struct AttemptLine {
     worker: WorkerId,
     tenant: Name,
     topic: Name,
@@ -38,14 +39,14 @@ pub(super) struct Line {
     follow_up_bytes: usize,
 }
 
-/// Stands in the place of attempts that were not written.
-#[derive(Debug, Serialize)]
-pub(super) struct Gap<'a> {
-    pub(super) worker: &'a WorkerId,
-    pub(super) dropped: u64,
+impl Line for AttemptLine {
+    const FILE: &'static str = "journal";
+    const SECTION: &'static str = "journal";
+    const SUBJECTS: &'static str = "attempts";
+    const MODE: u32 = 0o640;
 }
 
-impl From<&AttemptRecord> for Line {
+impl From<&AttemptRecord> for AttemptLine {
     fn from(record: &AttemptRecord) -> Self {
         let AttemptRecord { claim, run, outcome, verdict, settled } = record;
         let TopicId { tenant, topic } = claim.lease.topic.clone();
@@ -79,13 +80,6 @@ impl From<&AttemptRecord> for Line {
             follow_up_bytes: run.map_or(0, |run| run.follow_up_bytes),
         }
     }
-}
-
-/// Appends the line and its end.
-pub(super) fn write(lines: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
-    serde_json::to_writer(&mut *lines, line)?;
-    lines.push(b'\n');
-    Ok(())
 }
 
 fn micros_of(time: Timestamp) -> u64 {

@@ -4,22 +4,28 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::super::record::Run;
-use super::file::write_lines;
-use super::line::Gap;
+use super::super::line_file::{Gap, Line, Queue, RotatedFile, write_line, write_lines};
+use super::super::record::{AttemptRecord, Run};
 use super::*;
-use gristmill_core::job::{Claim, Job, JobSpec, Lease, Payload, TopicId};
+use gristmill_config::LineFileSettings;
+use gristmill_core::job::{Claim, Job, JobSpec, Lease, Payload, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, OutcomeKind, Reason, Settled, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_sandbox::Version;
 
-fn settings(folder: &TempDir) -> JournalSettings {
-    JournalSettings::at(folder.path().join("journal.jsonl"))
+fn settings(folder: &TempDir) -> LineFileSettings {
+    LineFileSettings::at(folder.path().join("journal.jsonl"))
+}
+
+fn file(settings: &LineFileSettings) -> RotatedFile {
+    RotatedFile::open(settings, AttemptLine::FILE, AttemptLine::MODE).unwrap()
 }
 
 fn worker() -> WorkerId {
@@ -68,9 +74,13 @@ fn records(numbers: std::ops::Range<usize>) -> Vec<AttemptRecord> {
     numbers.map(|number| record(&number.to_string())).collect()
 }
 
+fn append(journal: &Journal, records: &[AttemptRecord]) {
+    journal.append(records.iter().map(AttemptLine::from));
+}
+
 fn line(record: &AttemptRecord) -> String {
     let mut lines = Vec::new();
-    line::write(&mut lines, &Line::from(record)).unwrap();
+    write_line(&mut lines, &AttemptLine::from(record)).unwrap();
     String::from_utf8(lines).unwrap()
 }
 
@@ -123,7 +133,7 @@ fn a_line_can_be_read_whatever_a_worker_is_called() {
     let read: Value = serde_json::from_str(&line(&lost(odd))).unwrap();
     assert_eq!(read["worker"], odd);
     let mut gap = Vec::new();
-    line::write(&mut gap, &Gap { worker: &WorkerId::new(odd), dropped: 7 }).unwrap();
+    write_line(&mut gap, &Gap { worker: &WorkerId::new(odd), dropped: 7 }).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&gap).unwrap(), json!({ "worker": odd, "dropped": 7 }));
 }
 
@@ -163,7 +173,7 @@ async fn everything_appended_is_there_in_order_once_it_is_closed() {
     let settings = settings(&folder);
     let journal = Journal::open(&settings, &worker()).unwrap();
     for start in (0..5000).step_by(100) {
-        journal.append(&records(start..start + 100));
+        append(&journal, &records(start..start + 100));
     }
     close(journal).await;
     assert_eq!(jobs(&lines_of(&settings.path)), (0..5000).collect::<Vec<_>>());
@@ -173,24 +183,24 @@ async fn everything_appended_is_there_in_order_once_it_is_closed() {
 fn a_file_that_cannot_be_opened_is_named_with_the_reason() {
     let folder = TempDir::new().unwrap();
     for (path, reason) in [("gone/journal.jsonl", "No such file"), (".", "directory")] {
-        let settings = JournalSettings::at(folder.path().join(path));
+        let settings = LineFileSettings::at(folder.path().join(path));
         let error = anyhow::Error::from(Journal::open(&settings, &worker()).unwrap_err());
         let shown = format!("{error:#}");
         assert!(shown.contains(path) && shown.contains("[journal]") && shown.contains(reason), "{shown}");
     }
-    let error = Journal::open(&JournalSettings::at("/dev/null".into()), &worker()).unwrap_err();
+    let error = Journal::open(&LineFileSettings::at("/dev/null".into()), &worker()).unwrap_err();
     assert!(format!("{:#}", anyhow::Error::from(error)).contains("not a regular file"));
 }
 
 #[test]
 fn a_full_file_is_put_aside_and_the_oldest_are_deleted() {
     let folder = TempDir::new().unwrap();
-    let settings = JournalSettings { rotate_bytes: 10, keep: 3, ..settings(&folder) };
+    let settings = LineFileSettings { rotate_bytes: 10, keep: 3, ..settings(&folder) };
     // Kept by an earlier run that was told to keep more.
     for number in [3, 4, 5, 7] {
         fs::write(aside(&settings.path, number), "old\n").unwrap();
     }
-    let mut file = JournalFile::open(&settings).unwrap();
+    let mut file = file(&settings);
     for text in ["1\n", "2 has more than ten bytes\n", "3\n", "4 has more than ten bytes\n", "5\n"] {
         assert_eq!(file.append(text.as_bytes()).unwrap(), text.len());
     }
@@ -207,7 +217,7 @@ fn a_line_that_a_crash_tore_stays_by_itself() {
     let folder = TempDir::new().unwrap();
     let path = settings(&folder).path;
     fs::write(&path, "{\"whole\":1}\n{\"to").unwrap();
-    let mut file = JournalFile::open(&settings(&folder)).unwrap();
+    let mut file = file(&settings(&folder));
     file.append(b"{\"next\":2}\n").unwrap();
     // As another runner with the same file would, killed in the middle.
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"other").unwrap();
@@ -219,7 +229,7 @@ fn a_line_that_a_crash_tore_stays_by_itself() {
 fn a_file_that_was_moved_away_is_made_anew() {
     let folder = TempDir::new().unwrap();
     let path = settings(&folder).path;
-    let mut file = JournalFile::open(&settings(&folder)).unwrap();
+    let mut file = file(&settings(&folder));
     file.append(b"1\n").unwrap();
     fs::rename(&path, folder.path().join("by-logrotate")).unwrap();
     file.append(b"2\n").unwrap();
@@ -235,9 +245,9 @@ fn a_file_that_was_moved_away_is_made_anew() {
 #[test]
 fn two_runners_share_a_file_and_lose_nothing() {
     let folder = TempDir::new().unwrap();
-    let settings = JournalSettings { rotate_bytes: 20_000, keep: 1000, ..settings(&folder) };
+    let settings = LineFileSettings { rotate_bytes: 20_000, keep: 1000, ..settings(&folder) };
     let write = |numbers: std::iter::StepBy<std::ops::Range<usize>>| {
-        let mut file = JournalFile::open(&settings).unwrap();
+        let mut file = file(&settings);
         for number in numbers {
             let line = line(&record(&number.to_string()));
             assert_eq!(file.append(line.as_bytes()).unwrap(), line.len());
@@ -302,7 +312,7 @@ fn of_what_a_full_disk_took_only_whole_lines_count() {
 fn refused(folder: &TempDir, room: usize) -> (Journal, PathBuf, PathBuf) {
     let (here, away) = (folder.path().join("here"), folder.path().join("away"));
     fs::create_dir(&here).unwrap();
-    let file = JournalFile::open(&JournalSettings::at(here.join("journal.jsonl"))).unwrap();
+    let file = file(&LineFileSettings::at(here.join("journal.jsonl")));
     fs::rename(&here, &away).unwrap();
     (Journal::start(file, &worker(), Queue::of(room)).unwrap(), here, away)
 }
@@ -311,9 +321,9 @@ fn refused(folder: &TempDir, room: usize) -> (Journal, PathBuf, PathBuf) {
 async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
     let folder = TempDir::new().unwrap();
     let (journal, here, away) = refused(&folder, 8);
-    journal.append(&records(0..30));
+    append(&journal, &records(0..30));
     fs::rename(&away, &here).unwrap();
-    journal.append(&records(30..33));
+    append(&journal, &records(30..33));
     let lost = journal.lost();
     close(journal).await;
     let lines = lines_of(&here.join("journal.jsonl"));
@@ -329,7 +339,7 @@ async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
 async fn a_disk_that_refuses_to_the_end_holds_nobody_up() {
     let folder = TempDir::new().unwrap();
     let (journal, here, _) = refused(&folder, 8);
-    journal.append(&records(0..100));
+    append(&journal, &records(0..100));
     close(journal).await;
     assert!(!here.exists());
 }
@@ -337,7 +347,7 @@ async fn a_disk_that_refuses_to_the_end_holds_nobody_up() {
 #[test]
 fn the_queue_drops_what_it_has_no_room_for_and_warns_once() {
     let queue = Queue::of(10);
-    let append = |numbers| queue.append(records(numbers).iter().map(Line::from));
+    let append = |numbers| queue.append(records(numbers).iter().map(AttemptLine::from));
     assert_eq!(append(0..10), None, "at the edge");
     assert_eq!(append(10..13), Some(3), "beyond it");
     assert_eq!(append(13..14), None, "warned a moment ago");

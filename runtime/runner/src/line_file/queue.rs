@@ -1,30 +1,28 @@
-//! From the loops that settle to the writer: bounded, and never waited for by a loop that fills it.
+//! From the callers to the writer: bounded, and no caller waits for it.
 
 use std::mem;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::line::Line;
-
 /// How long lines are gathered before they are written. With the writing itself it stays below 50 ms.
 const GATHER: Duration = Duration::from_millis(25);
-/// Lines that may wait: a second of a busy runner, some 35 MB.
+/// Lines that may wait: a second's attempts of a busy runner, some 35 MB.
 const MAX: usize = 1 << 16;
 /// How often a warning is repeated.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// What waits to be written.
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct Queue<L> {
+    state: Mutex<State<L>>,
     wake: Condvar,
     max: usize,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    lines: Vec<Line>,
+#[derive(Debug)]
+struct State<L> {
+    lines: Vec<L>,
     /// Lines for which there was no room since the writer last came: later than all that wait.
     dropped: u64,
     /// All that were ever dropped.
@@ -48,20 +46,21 @@ impl Warned {
     }
 }
 
-impl Default for Queue {
+impl<L> Default for Queue<L> {
     fn default() -> Self {
         Self::of(MAX)
     }
 }
 
-impl Queue {
+impl<L> Queue<L> {
     /// With room for `max` lines.
-    pub(super) fn of(max: usize) -> Self {
-        Self { state: Mutex::default(), wake: Condvar::new(), max }
+    pub(crate) fn of(max: usize) -> Self {
+        let state = State { lines: Vec::new(), dropped: 0, lost: 0, warned: Warned::default(), closed: false };
+        Self { state: Mutex::new(state), wake: Condvar::new(), max }
     }
 
     /// Takes the lines that it has room for and drops the rest. Returns how many were ever dropped if a warning is due.
-    pub(super) fn append(&self, lines: impl ExactSizeIterator<Item = Line>) -> Option<u64> {
+    pub(crate) fn append(&self, lines: impl ExactSizeIterator<Item = L>) -> Option<u64> {
         let mut state = self.state.lock();
         let before = state.lines.len();
         let fits = lines.len().min(self.max.saturating_sub(before));
@@ -82,10 +81,10 @@ impl Queue {
 
     /// Waits for lines, gathers for a moment, and returns them all, with how many were dropped behind them. Returns
     /// `None` once the queue is closed and empty.
-    pub(super) fn take(&self) -> Option<(Vec<Line>, u64)> {
+    pub(crate) fn take(&self) -> Option<(Vec<L>, u64)> {
         let mut state = self.state.lock();
         self.wake.wait_while(&mut state, |state| state.lines.is_empty() && !state.closed);
-        let few = |state: &mut State| state.lines.len() < self.early() && !state.closed;
+        let few = |state: &mut State<L>| state.lines.len() < self.early() && !state.closed;
         self.wake.wait_while_for(&mut state, few, GATHER);
         let lines = mem::take(&mut state.lines);
         (!lines.is_empty()).then(|| (lines, mem::take(&mut state.dropped)))
@@ -101,7 +100,7 @@ impl Queue {
     }
 
     /// No more will come.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake.notify_one();
     }
@@ -113,7 +112,7 @@ impl Queue {
     }
 
     /// How many were ever dropped.
-    pub(super) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.state.lock().lost
     }
 

@@ -1,7 +1,7 @@
-//! The file: appended to by whole lines, put aside when it is full, opened anew when somebody has moved it away.
+//! The file: appended to by whole lines, put aside when it is full, opened anew when another program has moved it away.
 //!
 //! Nothing is remembered of the file but which one it is: its size and its end are looked at before each write. So other
-//! runners may write to it, `logrotate` may move it, and what a crash left behind does no harm.
+//! processes may write to it, `logrotate` may move it, and what a crash left behind does no harm.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
@@ -10,15 +10,18 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gristmill_config::JournalSettings;
+use gristmill_config::LineFileSettings;
 
 /// How long to leave a full file alone that could not be put aside.
 const ROTATE_AGAIN: Duration = Duration::from_secs(60);
 
-/// The journal's file, and those put aside: `path.1` is the latest of them.
+/// The file, and those put aside: `path.1` is the latest of them.
 #[derive(Debug)]
-pub(super) struct JournalFile {
-    settings: JournalSettings,
+pub(crate) struct RotatedFile {
+    /// What people call it.
+    name: &'static str,
+    mode: u32,
+    settings: LineFileSettings,
     open: Open,
     /// The last time that a full file could not be put aside.
     rotation_failed: Option<Instant>,
@@ -33,13 +36,13 @@ struct Open {
 /// Device and inode: which file it is, whatever it is called.
 type FileId = (u64, u64);
 
-impl JournalFile {
-    /// Opens the file, or makes it, readable for its owner and group.
-    pub(super) fn open(settings: &JournalSettings) -> io::Result<Self> {
-        let open = Open::at(&settings.path)?;
+impl RotatedFile {
+    /// Opens the file, or makes it with these permissions.
+    pub(crate) fn open(settings: &LineFileSettings, name: &'static str, mode: u32) -> io::Result<Self> {
+        let open = Open::at(&settings.path, mode)?;
         // If it is a link, what is put aside is the file and not the link.
-        let settings = JournalSettings { path: settings.path.canonicalize()?, ..settings.clone() };
-        Ok(Self { settings, open, rotation_failed: None })
+        let settings = LineFileSettings { path: settings.path.canonicalize()?, ..settings.clone() };
+        Ok(Self { name, mode, settings, open, rotation_failed: None })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -47,7 +50,7 @@ impl JournalFile {
     }
 
     /// Appends lines; tells how many bytes of them are written: at least one line, and no half ones.
-    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
+    pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.ready()?;
         // Seen from outside, a file grows in the middle of a write: whether its end is torn is known only while nobody writes.
         self.open.file.lock()?;
@@ -72,7 +75,8 @@ impl JournalFile {
             Err(error) => {
                 self.rotation_failed = Some(Instant::now());
                 let path = self.path().display();
-                tracing::warn!(%path, "the journal is full and cannot be put aside; it grows on: {:#}", anyhow::Error::from(error));
+                let (name, error) = (self.name, anyhow::Error::from(error));
+                tracing::warn!(%path, "the {name} is full and cannot be put aside; it grows on: {error:#}");
                 Ok(bytes)
             }
         }
@@ -89,11 +93,11 @@ impl JournalFile {
     }
 
     fn open_anew(&mut self) -> io::Result<u64> {
-        self.open = Open::at(self.path())?;
+        self.open = Open::at(self.path(), self.mode)?;
         Ok(self.open.file.metadata()?.len())
     }
 
-    /// Puts the file aside, unless another runner is at it: the files aside are moved by who holds the lock of the one at
+    /// Puts the file aside, unless another process is at it: the files aside are moved by who holds the lock of the one at
     /// `path`. True: it is not at `path` any more.
     fn rotate(&self) -> io::Result<bool> {
         match self.open.file.try_lock() {
@@ -108,7 +112,7 @@ impl JournalFile {
     }
 
     fn put_aside(&self) -> io::Result<()> {
-        // Another runner may have been faster, between the look at the file and the lock.
+        // Another process may have been faster, between the look at the file and the lock.
         if self.still_there()?.is_none() {
             return Ok(());
         }
@@ -132,8 +136,8 @@ impl JournalFile {
 }
 
 impl Open {
-    fn at(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
+    fn at(path: &Path, mode: u32) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(mode).open(path)?;
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(io::Error::other("it is not a regular file"));
@@ -157,7 +161,7 @@ impl Open {
 }
 
 /// One call of the system, so that the lines of several writers do not mix. Tells how many bytes of whole lines it took.
-pub(super) fn write_lines(file: &mut impl Write, torn: bool, lines: &[u8]) -> io::Result<usize> {
+pub(crate) fn write_lines(file: &mut impl Write, torn: bool, lines: &[u8]) -> io::Result<usize> {
     let first: &[u8] = if torn { b"\n" } else { b"" };
     let written = loop {
         match file.write_vectored(&[IoSlice::new(first), IoSlice::new(lines)]) {
