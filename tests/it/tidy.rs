@@ -148,6 +148,16 @@ fn links_in_the_documents_work() {
 }
 
 #[test]
+fn paths_in_the_architecture_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let is_path = |quoted: &&str| ["runtime/", "tests/", "docs/"].iter().any(|folder| quoted.starts_with(folder));
+    let paths: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(paths.len() > 10, "{paths:?}: are these all?");
+    let broken: Vec<_> = paths.into_iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
+#[test]
 fn every_mutant_can_still_be_made() {
     for store in ["redis", "embedded"] {
         let mutants = gristmill_tests::mutants::of(&root(), store);

@@ -104,7 +104,7 @@ async fn follow(mut watch: Watch, first: JobView, events: &Events) {
     }
 }
 
-/// A lease that was prolonged is no change.
+/// An extended lease is no change.
 fn differs(told: &JobView, now: &JobView) -> bool {
     let running = |view: &JobView| matches!(view.state, JobState::Running { .. });
     let cancelled = |view: &JobView| matches!(view.state, JobState::Running { cancelled: true, .. });

@@ -1,4 +1,4 @@
-//! What a running attempt does to its lease: prolong it, and save a checkpoint under it.
+//! What a running attempt does to its lease: extend it, and save a checkpoint under it.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 claims  2 leases
 -- ARGV  1 now, ms ('': the server's clock)  2 lease in ms from now, then per job: id, delivery, worker
--- Returns per job: 1 prolonged, 0 the lease is lost.
+-- Returns per job: 1 if it was extended, 0 if the lease is lost.
 local now = clock(ARGV[1])
 despite_full_memory(KEYS[2])
 local answers = {}
