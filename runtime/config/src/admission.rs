@@ -74,16 +74,20 @@ impl Admission {
         })
     }
 
-    /// Says that the topic is unknown, and which one was perhaps meant; `None` if it is known.
+    /// Whether the manifest or a component makes the topic, or may, as the folder has not been read yet.
+    pub fn is_known(&self, id: &TopicId) -> bool {
+        self.targets.get(&id.tenant).is_some_and(|targets| targets.contains_key(&id.topic))
+            || self.unread.as_ref() == Some(&id.tenant)
+    }
+
+    /// Says that the topic is unknown, and which one of its tenant was perhaps meant; `None` if it is known.
     pub fn unknown(&self, id: &TopicId) -> Option<UnknownTopic> {
-        let is_known = self.targets.get(&id.tenant).is_some_and(|targets| targets.contains_key(&id.topic));
-        if is_known || self.unread.as_ref() == Some(&id.tenant) {
+        if self.is_known(id) {
             return None;
         }
-        let topics = self.targets.iter().flat_map(|(tenant, targets)| {
-            targets.keys().map(|topic| TopicId { tenant: tenant.clone(), topic: topic.clone() }.to_string())
-        });
-        let mut topics: Vec<String> = topics.collect();
+        let topics = self.targets.get(&id.tenant).into_iter().flat_map(|targets| targets.keys());
+        let mut topics: Vec<String> =
+            topics.map(|topic| TopicId { tenant: id.tenant.clone(), topic: topic.clone() }.to_string()).collect();
         topics.sort();
         let near = nearest(&id.to_string(), topics.iter().map(String::as_str)).map(str::to_owned);
         Some(UnknownTopic { topic: id.clone(), near })
@@ -138,7 +142,10 @@ mod tests {
         let text = format!("[handlers]\nunknown-topics = \"refuse\"\n{TEXT}");
         let refused = admit(&admission(&text, Some(&["echo"])), "eco", 0).unwrap_err();
         assert!(refused.to_string().contains("did you mean `echo`?"), "{refused}");
-        assert!(admit(&admission(&text, Some(&["echo"])), "acme/echo", 0).is_err());
+        let refused = admit(&admission(&text, Some(&["sm"])), "acme/sm", 0).unwrap_err();
+        assert!(refused.to_string().contains("did you mean `acme/sms`?"), "{refused}");
+        let refused = admit(&admission(&text, None), "other/sms", 0).unwrap_err();
+        assert!(!refused.to_string().contains("acme"), "no hint names a topic of another tenant: {refused}");
         assert!(admit(&admission(&text, Some(&["echo"])), "echo", 0).is_ok());
     }
 

@@ -3,17 +3,28 @@
 use super::ranges;
 use super::read::Section;
 
+/// The topics that a tenant may have beside those of the manifest and of components, unless it has a limit of its own.
+const TOPICS: u64 = 1000;
+
 /// None: no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Of all its tokens together; as many may come at once.
     pub requests_per_second: Option<u32>,
     /// Ready, delayed, running and dead ones.
     pub stored_jobs: Option<u64>,
+    /// Topics that neither the manifest nor a component makes: a push makes them.
+    pub topics: u64,
     /// Bytes of a job's body.
     pub payload_bytes: Option<u64>,
     /// Requests that are being answered, those that wait included.
     pub concurrency: Option<u32>,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self { requests_per_second: None, stored_jobs: None, topics: TOPICS, payload_bytes: None, concurrency: None }
+    }
 }
 
 /// None: the section is not there.
@@ -22,6 +33,7 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
     let limits = TenantLimits {
         requests_per_second: section.limit(&ranges::REQUESTS_PER_SECOND),
         stored_jobs: section.limit(&ranges::STORED_JOBS),
+        topics: section.limit(&ranges::TOPICS).unwrap_or(TOPICS),
         payload_bytes: section.limit(&ranges::PAYLOAD),
         concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
     };
@@ -37,13 +49,14 @@ mod tests {
 
     #[test]
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
-        let acme = "requests-per-second = 5\nstored-jobs = \"2k\"\npayload = \"1KiB\"";
+        let acme = "requests-per-second = 5\nstored-jobs = \"2k\"\ntopics = 5\npayload = \"1KiB\"";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
         assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
         let acme = TenantLimits {
             requests_per_second: Some(5),
             stored_jobs: Some(2000),
+            topics: 5,
             payload_bytes: Some(1024),
             concurrency: None,
         };

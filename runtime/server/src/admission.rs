@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::auth::identity::Identity;
-use crate::limits::TenantPermit;
+use crate::limits::{Added, Full, TenantPermit};
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
 use gristmill_config::TenantLimits;
 use gristmill_core::admission::Refused;
-use gristmill_core::job::{Name, NewJob};
+use gristmill_core::job::{Name, NewJob, TopicId};
 
 /// Jobs as they are stored.
 #[derive(Debug)]
@@ -52,23 +52,25 @@ impl AppState {
         self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits).map(Some)
     }
 
-    /// Holds new jobs to the rules of their topics and to the number of jobs that their tenants may store. Every route that
+    /// Holds new jobs to the rules of their topics and to the number of jobs and topics that their tenants may store. Every route that
     /// pushes calls it first. The runner looks after their tenants from now on, so that delayed jobs become due in time.
     /// `place` names a job by its index, for the text of a refusal.
     ///
     /// # Errors
-    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, or `too-many-jobs`. Nothing is counted for
+    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, `too-many-jobs`, or `too-many-topics`. Nothing is counted for
     /// tenants that come after the one that is full.
     pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
         let topics = self.topics();
         let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::new());
-        let mut more: BTreeMap<Name, u64> = BTreeMap::new();
+        let mut more: BTreeMap<Name, Added> = BTreeMap::new();
         for (index, job) in jobs.into_iter().enumerate() {
             let (job, warning) = topics.admission().admit(job).map_err(|refused| {
                 let problem = Problem::from(refused);
                 Problem { detail: place(index) + &problem.detail, ..problem }
             })?;
-            *more.entry(job.spec.topic.tenant.clone()).or_default() += 1;
+            let more = more.entry(job.spec.topic.tenant.clone()).or_default();
+            more.jobs += 1;
+            more.topics.extend(warning.as_ref().map(|unknown| unknown.topic.topic.clone()));
             unknown.extend(warning.map(|warning| (warning.topic.clone(), warning.to_string())));
             admitted.push(job);
         }
@@ -78,18 +80,32 @@ impl AppState {
         Ok(Admitted { jobs: admitted, warnings: unknown.into_values().collect() })
     }
 
-    /// Counts `more` jobs of the tenant that will be stored.
+    /// Counts what of the tenant will be stored.
     ///
     /// # Errors
-    /// `too-many-jobs`: the tenant may not store so many.
-    pub(crate) async fn reserve(&self, tenant: &Name, more: u64) -> Result<(), Problem> {
+    /// `too-many-jobs` or `too-many-topics`: the tenant may not store so many.
+    pub(crate) async fn reserve(&self, tenant: &Name, more: Added) -> Result<(), Problem> {
         self.tenants.note(tenant);
-        let Some(most) = self.limits_of(tenant).stored_jobs else { return Ok(()) };
-        if self.stored_jobs.let_in(&*self.store, tenant, more, most).await? {
-            return Ok(());
-        }
-        let detail = format!("the tenant may have {most} jobs in the store, dead ones included");
-        Err(Problem::new(Code::TooManyJobs, detail).retry_after(COME_AGAIN))
+        let (limits, topics) = (self.limits_of(tenant), self.topics());
+        let is_known = |topic: &TopicId| topics.admission().is_known(topic);
+        let (code, detail) = match self.stored.let_in(&*self.store, tenant, more, &limits, is_known).await? {
+            None => return Ok(()),
+            Some(Full::Jobs(most)) => {
+                let detail = format!(
+                    "tenant `{tenant}` may have {most} jobs in the store, dead ones included: see `stored-jobs` in its \
+                     `limits`"
+                );
+                (Code::TooManyJobs, detail)
+            }
+            Some(Full::Topics(most)) => {
+                let detail = format!(
+                    "tenant `{tenant}` may have {most} topics beside those of the manifest and of components: see \
+                     `topics` in its `limits`; `gristmill topics purge` removes one"
+                );
+                (Code::TooManyTopics, detail)
+            }
+        };
+        Err(Problem::new(code, detail).retry_after(COME_AGAIN))
     }
 
     fn limits_of(&self, tenant: &Name) -> TenantLimits {

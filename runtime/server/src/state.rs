@@ -12,7 +12,7 @@ use crate::api::topic_rates::Rates;
 use crate::auth::Auth;
 use crate::claims::ClaimService;
 use crate::limits::requests::RequestLimiter;
-use crate::limits::{StoredJobs, TenantLimiter};
+use crate::limits::{Stored, TenantLimiter};
 use crate::problem::{Code, Problem};
 use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     pub(crate) auth: Auth,
     pub(crate) tenant_limiter: TenantLimiter,
-    pub(crate) stored_jobs: StoredJobs,
+    pub(crate) stored: Stored,
     /// The topics and tenants as the manifest has them, without handlers.
     plan: Arc<HandlerRegistry>,
     pub(crate) metrics: Arc<Metrics>,
@@ -78,7 +78,7 @@ impl AppState {
             stop: CancellationToken::new(),
             auth,
             tenant_limiter: TenantLimiter::default(),
-            stored_jobs: StoredJobs::default(),
+            stored: Stored::default(),
             plan: settings.plan.clone(),
             metrics: settings.metrics.clone(),
             queue_depths: QueueDepths::default(),

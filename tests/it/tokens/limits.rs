@@ -19,6 +19,7 @@ on_both_stores! {
     a_tenants_tokens_share_its_requests
     a_tenant_has_so_many_requests_at_once
     a_tenants_limit_of_stored_jobs_refuses_the_next_push
+    a_tenants_limit_of_topics_refuses_a_push_to_one_more
     a_body_may_be_as_long_as_the_tenants_limit
 }
 
@@ -30,7 +31,10 @@ payload = 3
 concurrency = 2
 [tenants.busy.topics.mail]
 [tenants.busy.limits]
-requests-per-second = 5";
+requests-per-second = 5
+[tenants.small.topics.mail]
+[tenants.small.limits]
+topics = 2";
 
 async fn runner(on: On) -> TestRunner {
     TestRunner::start_on(on, LIMITS, &[]).await
@@ -106,6 +110,25 @@ async fn a_tenants_limit_of_stored_jobs_refuses_the_next_push(runner: TestRunner
         .await;
     let counts = runner.store.counts(&acme).await.unwrap();
     assert_eq!(counts[0].ready + counts[0].delayed, 3);
+}
+
+async fn a_tenants_limit_of_topics_refuses_a_push_to_one_more(runner: TestRunner) {
+    let client = runner.client().with_token(&token(&*runner.store, Some("small"), &[Scope::Push]).await);
+    let push = async |topic: &str| client.post(&format!("/v1/tenants/small/topics/{topic}/jobs"), &json!({})).await;
+    for topic in ["one", "two"] {
+        let answer = push(topic).await;
+        assert!(answer.status < 300, "{}", answer.text());
+        let id = answer.json()["id"].as_str().unwrap().parse().unwrap();
+        runner.store.cancel(&"small".parse().unwrap(), &[id]).await.unwrap();
+    }
+    let refused = push("three").await;
+    assert_wait(&refused, "too-many-topics");
+    assert!(refused.text().contains("gristmill topics purge"), "{}", refused.text());
+    for topic in ["one", "mail"] {
+        assert!(push(topic).await.status < 300, "a topic that is there, and one of the manifest");
+    }
+    assert!(runner.store.forget_topic(&"small/two".parse().unwrap()).await.unwrap());
+    until("the place to be free", SOON, async || (push("three").await.status < 300).then_some(())).await;
 }
 
 async fn a_body_may_be_as_long_as_the_tenants_limit(runner: TestRunner) {

@@ -4,11 +4,11 @@ mod guesses;
 mod rate;
 pub(crate) mod requests;
 pub(crate) mod shares;
-mod stored_jobs;
+mod stored;
 mod tenants;
 
 pub(crate) use guesses::Guesses;
-pub(crate) use stored_jobs::StoredJobs;
+pub(crate) use stored::{Added, Full, Stored};
 pub(crate) use tenants::{TenantLimiter, TenantPermit};
 
 use std::time::Duration;

@@ -13,6 +13,7 @@ use crate::api::jobs::within_batch;
 use crate::auth::allowed::{Allowed, scope};
 use crate::claims;
 use crate::extract::Document;
+use crate::limits::Added;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -95,7 +96,7 @@ async fn settle(
     }
     let more: usize = decided.iter().map(more_jobs).sum();
     if more > 0 {
-        state.reserve(&tenant, more as u64).await?;
+        state.reserve(&tenant, Added { jobs: more as u64, ..Added::default() }).await?;
     }
     let settled = state.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {

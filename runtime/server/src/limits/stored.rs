@@ -1,0 +1,230 @@
+//! What a tenant has in the store: counted now and then, and added to in between.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use gristmill_config::TenantLimits;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::{Inspect, StoreError, TopicCounts};
+
+/// How long a count holds, with what was let in since.
+const HOLDS: Duration = Duration::from_secs(1);
+
+/// How soon a tenant that is full is counted again: clients that are refused may ask again and again.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// From so many tenants on, the counts that no longer hold are forgotten.
+const FORGET_FROM: usize = 1024;
+
+/// What the tenants with a limit have in the store.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    counts: Mutex<Counts>,
+    holds: Duration,
+}
+
+/// What a push brings.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    pub(crate) jobs: u64,
+    /// The topics that neither the manifest nor a component makes.
+    pub(crate) topics: BTreeSet<Name>,
+}
+
+/// Which limit a push would exceed, and how much it allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    Jobs(u64),
+    Topics(u64),
+}
+
+#[derive(Debug)]
+struct Counts {
+    by_tenant: HashMap<Name, Arc<Mutex<Count>>>,
+    forget_from: usize,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { by_tenant: HashMap::new(), forget_from: FORGET_FROM }
+    }
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self { counts: Mutex::default(), holds: HOLDS }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    jobs: u64,
+    /// Those that neither the manifest nor a component makes.
+    topics: BTreeSet<Name>,
+    at: Option<Instant>,
+}
+
+impl Count {
+    fn holds(&self, how_long: Duration) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < how_long)
+    }
+
+    /// The limit that the tenant would exceed.
+    fn full(&self, added: &Added, limits: &TenantLimits) -> Option<Full> {
+        let jobs = self.jobs.saturating_add(added.jobs);
+        if let Some(most) = limits.stored_jobs.filter(|most| jobs > *most) {
+            return Some(Full::Jobs(most));
+        }
+        let new = added.topics.difference(&self.topics).count();
+        let topics = (self.topics.len() + new) as u64;
+        (new > 0 && topics > limits.topics).then_some(Full::Topics(limits.topics))
+    }
+
+    fn add(&mut self, added: Added) {
+        self.jobs += added.jobs;
+        self.topics.extend(added.topics);
+    }
+}
+
+impl Stored {
+    /// Whether the tenant may have more in the store: `None`, or the limit that it would exceed. What is let in counts from
+    /// then on. `is_known`: whether the manifest or a component makes a topic.
+    ///
+    /// # Errors
+    /// The store cannot count.
+    pub(crate) async fn let_in(
+        &self,
+        store: &(impl Inspect + ?Sized),
+        tenant: &Name,
+        added: Added,
+        limits: &TenantLimits,
+        is_known: impl Fn(&TopicId) -> bool,
+    ) -> Result<Option<Full>, StoreError> {
+        if limits.stored_jobs.is_none() && added.topics.is_empty() {
+            return Ok(None);
+        }
+        let count = self.count_of(tenant).await;
+        // The tenant's pushes wait for each other here, and nobody else's do.
+        let mut count = count.lock().await;
+        // Topics that were counted once need no new count.
+        let is_new = limits.stored_jobs.is_some() || !added.topics.is_subset(&count.topics);
+        let is_full = count.full(&added, limits).is_some();
+        if (is_new && !count.holds(self.holds)) || (is_full && !count.holds(AGAIN_AFTER)) {
+            let found = store.counts(tenant).await?;
+            *count = Count {
+                jobs: found.iter().map(TopicCounts::jobs).sum(),
+                topics: found.into_iter().map(|found| found.topic).filter(|id| !is_known(id)).map(|id| id.topic).collect(),
+                at: Some(Instant::now()),
+            };
+        }
+        let full = count.full(&added, limits);
+        if full.is_none() {
+            count.add(added);
+        }
+        Ok(full)
+    }
+
+    /// The count of a tenant, which other tenants' pushes do not wait for.
+    async fn count_of(&self, tenant: &Name) -> Arc<Mutex<Count>> {
+        let mut counts = self.counts.lock().await;
+        if counts.by_tenant.len() >= counts.forget_from {
+            let in_use = |count: &Arc<_>| Arc::strong_count(count) > 1;
+            let holds = |count: &Mutex<Count>| count.try_lock().is_ok_and(|count| count.holds(self.holds));
+            counts.by_tenant.retain(|_, count| in_use(count) || holds(count));
+            counts.forget_from = FORGET_FROM.max(counts.by_tenant.len() * 2);
+        }
+        counts.by_tenant.entry(tenant.clone()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
+    use gristmill_store::embedded::EmbeddedStore;
+    use gristmill_store::prelude::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn job_of(topic: &str) -> NewJob {
+        NewJob { spec: JobSpec::new(topic.parse().unwrap(), Payload::default()), due: Due::Now }
+    }
+
+    fn job() -> NewJob {
+        job_of("acme/a")
+    }
+
+    /// Whether the tenant may have `more` jobs, with `most` in all.
+    async fn may_add(stored: &Stored, store: &EmbeddedStore, tenant: &Name, more: u64, most: u64) -> bool {
+        let limits = TenantLimits { stored_jobs: Some(most), ..TenantLimits::default() };
+        let added = Added { jobs: more, ..Added::default() };
+        stored.let_in(store, tenant, added, &limits, |_| true).await.unwrap().is_none()
+    }
+
+    #[tokio::test]
+    async fn up_to_the_limit_and_not_one_more() {
+        let (store, stored) =
+            (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let tenant: Name = "acme".parse().unwrap();
+        let ask = async |more, most| may_add(&stored, &store, &tenant, more, most).await;
+        store.push(&[job(), job()]).await.unwrap();
+        assert!(!ask(4, 5).await, "two are there");
+        assert!(ask(3, 5).await);
+        store.push(&[job(), job(), job()]).await.unwrap();
+        assert!(!ask(1, 5).await, "whether they are counted or were let in");
+        assert!(ask(0, 5).await && ask(1, 6).await);
+        let other: Name = "other".parse().unwrap();
+        assert!(may_add(&stored, &store, &other, 5, 5).await);
+    }
+
+    #[tokio::test]
+    async fn a_place_that_becomes_free_is_found() {
+        let (store, stored) =
+            (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let (tenant, job): (Name, _) = ("acme".parse().unwrap(), job());
+        store.push(std::slice::from_ref(&job)).await.unwrap();
+        assert!(!may_add(&stored, &store, &tenant, 1, 1).await);
+        store.cancel(&tenant, &[job.spec.id]).await.unwrap();
+        let free = async {
+            while !may_add(&stored, &store, &tenant, 1, 1).await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), free).await.expect("the place is seen to be free");
+    }
+
+    #[tokio::test]
+    async fn topics_that_are_stored_or_let_in_count_and_known_ones_do_not() {
+        let (store, tenant): (_, Name) = (EmbeddedStore::in_memory().await.unwrap(), "acme".parse().unwrap());
+        let stored = Stored { holds: LONG, ..Stored::default() };
+        store.push(&[job_of("acme/mail"), job_of("acme/a"), job_of("other/x")]).await.unwrap();
+        let limits = TenantLimits { topics: 3, ..TenantLimits::default() };
+        let ask = async |names: &[&str]| {
+            let topics = names.iter().map(|name| name.parse().unwrap()).collect();
+            let added = Added { jobs: 1, topics };
+            stored.let_in(&store, &tenant, added, &limits, |id| id.topic.as_str() == "mail").await.unwrap()
+        };
+        let full = Some(Full::Topics(3));
+        assert_eq!(ask(&["b", "c", "d"]).await, full, "`a` is stored");
+        assert_eq!(ask(&["a", "b"]).await, None);
+        assert_eq!(ask(&["c", "d"]).await, full, "`b` was let in, and what is refused is not counted");
+        assert_eq!(ask(&["c"]).await, None);
+        assert_eq!(ask(&["d"]).await, full);
+        assert_eq!(ask(&["a", "b", "c"]).await, None, "a tenant that is full may use the topics that it has");
+        assert_eq!(ask(&[]).await, None);
+    }
+
+    #[tokio::test]
+    async fn tenants_that_push_no_more_are_forgotten() {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let stored = Stored { holds: Duration::ZERO, ..Stored::default() };
+        for n in 0..3 * FORGET_FROM {
+            may_add(&stored, &store, &format!("t{n}").parse().unwrap(), 1, 5).await;
+        }
+        assert!(stored.counts.lock().await.by_tenant.len() <= FORGET_FROM);
+    }
+}
