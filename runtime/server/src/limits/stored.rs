@@ -117,7 +117,12 @@ impl Stored {
             let found = store.counts(tenant).await?;
             *count = Count {
                 jobs: found.iter().map(TopicCounts::jobs).sum(),
-                topics: found.into_iter().map(|found| found.topic).filter(|id| !is_known(id)).map(|id| id.topic).collect(),
+                topics: found
+                    .into_iter()
+                    .map(|found| found.topic)
+                    .filter(|id| !is_known(id))
+                    .map(|id| id.topic)
+                    .collect(),
                 at: Some(Instant::now()),
             };
         }
@@ -167,8 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn up_to_the_limit_and_not_one_more() {
-        let (store, stored) =
-            (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
         let tenant: Name = "acme".parse().unwrap();
         let ask = async |more, most| may_add(&stored, &store, &tenant, more, most).await;
         store.push(&[job(), job()]).await.unwrap();
@@ -183,8 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_becomes_free_is_found() {
-        let (store, stored) =
-            (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
         let (tenant, job): (Name, _) = ("acme".parse().unwrap(), job());
         store.push(std::slice::from_ref(&job)).await.unwrap();
         assert!(!may_add(&stored, &store, &tenant, 1, 1).await);
