@@ -39,6 +39,7 @@ pub fn progress(basis_points: u32, note: Option<&str>) {
 
 /// Why a checkpoint was not saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum CheckpointError {
     /// Larger than the topic allows.
     TooLarge { limit_bytes: u64 },

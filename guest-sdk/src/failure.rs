@@ -58,18 +58,22 @@ impl Failure {
         self
     }
 
+    /// The machine-readable code.
     pub fn code(&self) -> &str {
         &self.detail.code
     }
 
+    /// The text for people.
     pub fn message(&self) -> &str {
         &self.detail.message
     }
 
+    /// The payload that explains the failure, if there is one.
     pub fn context(&self) -> Option<&Payload> {
         self.detail.context.as_ref()
     }
 
+    /// Whether the job is to be tried again.
     pub fn is_retry(&self) -> bool {
         matches!(self.worth, Worth::Retry { .. })
     }

@@ -127,6 +127,7 @@ impl Response {
 /// Why there is no answer. Through `?` it fails the attempt: with a retry if another try may end differently, else with
 /// a reject.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum Error {
     /// The manifest does not let this topic go there; what was refused.
     Denied(String),

@@ -132,6 +132,7 @@ impl NewJob {
 
 /// Why the host refused a follow-up job. Through `?` it fails the attempt with a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum EnqueueError {
     /// The manifest does not let this topic enqueue to that one.
     Denied { topic: String },

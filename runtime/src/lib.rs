@@ -43,7 +43,6 @@
 //! | `cli` | the command line, which needs every store |
 //! | `bench` | the benchmarks, and the command `bench` |
 
-#![warn(missing_docs)]
 #![cfg_attr(
     not(all(feature = "cli", feature = "sharding")),
     allow(dead_code, reason = "what the command line and several stores need is not used by each program")

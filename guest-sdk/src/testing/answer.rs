@@ -19,6 +19,7 @@ impl AnswerBuilder {
         self
     }
 
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.0.body = body.into();
@@ -32,6 +33,7 @@ impl AnswerBuilder {
         self
     }
 
+    /// The response as it was built.
     pub fn build(self) -> Response {
         self.0
     }

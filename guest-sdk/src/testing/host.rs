@@ -15,6 +15,7 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host without answers, that knows no topic and grants nothing.
     pub fn new() -> Self {
         Self::default()
     }

@@ -82,6 +82,7 @@ impl JobBuilder {
         self
     }
 
+    /// The job as it was built.
     pub fn build(self) -> Job {
         self.job
     }

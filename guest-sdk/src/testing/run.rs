@@ -17,8 +17,11 @@ pub struct Run {
 /// A line that the handler logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogLine {
+    /// How severe the line is.
     pub level: Level,
+    /// The text.
     pub message: String,
+    /// Names and values beside the text, in the order in which they were given.
     pub fields: Vec<(String, String)>,
 }
 
@@ -81,6 +84,7 @@ impl Run {
         &self.state.requests
     }
 
+    /// The lines that the handler logged, in order.
     pub fn logs(&self) -> &[LogLine] {
         &self.state.logs
     }

@@ -11,7 +11,9 @@ handler!(close_if_unpaid);
 /// The payload: the order as it stands, as JSON. Fields that are not named here are ignored.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
+    /// The shop's name for the order.
     pub order_id: String,
+    /// The shop's name for the customer.
     pub customer: String,
     /// Anything but `paid` counts as unpaid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +26,9 @@ pub struct Order {
 /// The result, as JSON.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Closing {
+    /// The order that was looked at.
     pub order_id: String,
+    /// Whether it was closed; if not, it was paid in time.
     pub closed: bool,
     /// The id of the notification's job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,11 +40,15 @@ pub struct Closing {
 pub struct Notification {
     /// Always `order-closed`.
     pub event: String,
+    /// The order that was closed.
     pub order_id: String,
+    /// The customer to notify.
     pub customer: String,
+    /// What the customer has not paid.
     pub amount: Option<f64>,
 }
 
+/// Closes the order of the job, unless it is paid.
 pub fn close_if_unpaid(job: Job) -> Result<Json<Closing>, Failure> {
     // An order that does not parse never will: `json` rejects it, and it waits among the dead letters for a person.
     let order: Order = job.json()?;

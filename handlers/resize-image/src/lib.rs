@@ -19,7 +19,7 @@ handler!(resize);
 /// of RGB, and half of a topic's default memory.
 const MAX_DECODED_BYTES: u64 = 32 << 20;
 
-/// The body is the picture; the metadata is the [`Request`]. The result is the smaller picture.
+/// The body is the picture; the metadata is the `Request`. The result is the smaller picture.
 pub fn resize(job: Job) -> Result<Payload, Failure> {
     let request = Request::of(&job)?;
     let (mut decoder, format) = open(job.bytes())?;

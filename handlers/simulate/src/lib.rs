@@ -19,6 +19,7 @@ pub struct Work {
     pub compute_ms: u64,
 }
 
+/// Does what the payload says.
 #[expect(clippy::disallowed_methods, reason = "waiting is what it is for")]
 pub fn simulate(job: Job) -> Result<(), Failure> {
     let work: Work = job.json()?;

@@ -15,9 +15,11 @@ handler!(deliver);
 /// The result, as JSON.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
+    /// The status that the receiver answered.
     pub status: u16,
 }
 
+/// Sends the job's body to the URL of its topic or of the job.
 pub fn deliver(job: Job) -> Result<Json<Delivery>, Failure> {
     let request = request(&job, context::now() / 1000)?;
     let answer = request.send()?;

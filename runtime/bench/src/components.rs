@@ -26,37 +26,48 @@ const TIME: Duration = Duration::from_secs(2);
 /// What is measured, and with which job.
 #[derive(Debug, Clone)]
 pub struct ComponentRun {
+    /// The file of the component.
     pub component: PathBuf,
     /// Its limits and grants hold; it may enqueue to itself, and nothing comes of it.
     pub topic: Topic,
+    /// The body of each job.
     pub body: Payload,
     /// Instances to start; `None` for as many as a reliable figure takes.
     pub rounds: Option<usize>,
+    /// Where progress is shown.
     pub progress: Progress,
 }
 
 /// One row, as printed with `--json`. Times and fuel are medians.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComponentFigure {
+    /// The file of the component.
     pub component: PathBuf,
+    /// The first digits of the SHA-256 of the component.
     pub version: String,
     /// What it is written in, if it says so.
     pub language: Option<String>,
+    /// The tools that built it, as the file names them.
     pub tools: Vec<Tool>,
+    /// Bytes of the component.
     pub bytes: u64,
     /// From the file to a component, never compiled before; most of it in the compiler's process.
     pub compile_ms: f64,
+    /// Bytes of the compiled artifact.
     pub artifact_bytes: u64,
     /// From the file to a component, compiled before.
     pub load_ms: f64,
+    /// Microseconds to start an instance.
     pub start_us: f64,
     /// Of a fresh instance.
     pub first_call_us: f64,
     /// Of an instance that has done the same job before.
     pub kept_call_us: f64,
+    /// Fuel that a start costs.
     pub start_fuel: u64,
     /// Of the first job, without the start.
     pub job_fuel: u64,
+    /// Fuel of a job in an instance that was kept.
     pub kept_job_fuel: u64,
     /// Linear memory.
     pub start_memory_bytes: u64,

@@ -8,6 +8,7 @@ use serde::Serialize;
 /// One result, as printed with `--json`: one line each. Durations are in microseconds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Figure {
+    /// The name of the question that was measured.
     pub scenario: &'static str,
     /// Which of the scenario's cases, in words; empty if there is only one.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -17,14 +18,19 @@ pub struct Figure {
     pub store: String,
     /// Jobs, reloads or starts that were measured.
     pub jobs: usize,
+    /// Jobs at once.
     pub concurrency: usize,
+    /// Threads that run guests.
     pub threads: usize,
+    /// Bytes of each job's body.
     pub payload_bytes: usize,
+    /// Jobs in a second, where that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs_per_second: Option<f64>,
     /// All threads of this process, which is the runner's; over HTTP, of the server's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_cpu_us_per_job: Option<f64>,
+    /// CPU time of the store for each job, in microseconds, where the store is a process of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_cpu_us_per_job: Option<f64>,
     /// From push, due or rename to the start of the handler; the case says which.
@@ -33,6 +39,7 @@ pub struct Figure {
     /// Resident, or stored; the case says of what.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// The comparison with something else in the same run, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
 }
@@ -40,6 +47,7 @@ pub struct Figure {
 /// How a figure compares with another of the same run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ratio {
+    /// This figure divided by the other.
     pub value: f64,
     /// Of what.
     pub of: String,
@@ -48,9 +56,13 @@ pub struct Ratio {
 /// How durations were spread.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
+    /// Half of all were at most this long; microseconds.
     pub p50_us: u64,
+    /// 95 of 100 were at most this long; microseconds.
     pub p95_us: u64,
+    /// 99 of 100 were at most this long; microseconds.
     pub p99_us: u64,
+    /// The longest; microseconds.
     pub max_us: u64,
 }
 

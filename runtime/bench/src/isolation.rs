@@ -13,6 +13,7 @@ use gristmill_sandbox::Sandbox;
 /// What runs beside the fast topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Neighbour {
+    /// Nothing.
     None,
     /// A full queue of jobs that wait 100 ms each, give or take 20 so that they do not fall into step, a hundred at once.
     Waiting,

@@ -24,6 +24,7 @@ pub enum BenchStore {
 }
 
 impl BenchStore {
+    /// Whether it is a Redis.
     pub fn is_redis(&self) -> bool {
         !matches!(self, Self::Embedded(_))
     }

@@ -17,6 +17,7 @@ impl Progress {
         Self(bar)
     }
 
+    /// Shows nothing.
     pub fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }

@@ -29,19 +29,24 @@ pub struct BenchSettings {
     pub handler: PathBuf,
     /// A component that waits and computes as its payload says: `handlers/simulate`.
     pub simulate: PathBuf,
+    /// Where the jobs are.
     pub store: BenchStore,
+    /// Jobs at once.
     pub concurrency: usize,
+    /// Threads that run guests.
     pub threads: usize,
     /// Each job's.
     pub body: Arc<[u8]>,
     /// Every attempt is written down, in a file that goes with the bed.
     pub journal: bool,
+    /// Where progress is shown.
     pub progress: Progress,
 }
 
 /// A store and a handler; runners come and go.
 #[derive(Debug)]
 pub struct TestBed {
+    /// What was asked for.
     pub settings: BenchSettings,
     pub(super) store: OpenStore,
     /// The topic of the measured handler.

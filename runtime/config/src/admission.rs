@@ -15,6 +15,7 @@ pub enum UnknownTopics {
     /// It is stored, and its producer gets a warning.
     #[default]
     Warn,
+    /// It is refused, and its producer learns the remedy.
     Refuse,
 }
 

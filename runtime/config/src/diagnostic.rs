@@ -75,6 +75,7 @@ impl Diagnostic {
         &self.title
     }
 
+    /// The file that is wrong.
     pub fn path(&self) -> &Path {
         &self.source.path
     }

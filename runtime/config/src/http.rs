@@ -8,6 +8,7 @@ use super::read::Section;
 /// `[http]`: the HTTP server, for commands, clients and monitoring.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpSettings {
+    /// Where the server listens.
     pub listen: Listen,
     /// Whether it listens on other addresses than loopback although there are no tokens, and accepts every client there.
     pub insecure: bool,
@@ -20,6 +21,7 @@ pub struct HttpSettings {
 pub struct TlsSettings {
     /// The server's certificate first, then those that vouch for it.
     pub certificate: PathBuf,
+    /// The file of the private key, PEM.
     pub key: PathBuf,
 }
 
@@ -31,10 +33,12 @@ pub enum Listen {
     Usual,
     /// There and nowhere else. Port 0 is any free one.
     At(SocketAddr),
+    /// Nowhere.
     Off,
 }
 
 impl Listen {
+    /// Where a server listens if the manifest does not say it.
     pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7331);
 }
 

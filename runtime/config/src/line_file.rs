@@ -8,6 +8,7 @@ use super::read::Section;
 /// `[journal]` or `[audit]`: the file, and how much of it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineFileSettings {
+    /// The file that lines are appended to.
     pub path: PathBuf,
     /// Bytes from which on the file is put aside and a new one begun.
     pub rotate_bytes: u64,

@@ -34,6 +34,7 @@ impl Default for LmstfySettings {
 }
 
 impl Password {
+    /// Hashes a password.
     pub fn of(text: &[u8]) -> Self {
         Self(Sha256::digest(text).into())
     }

@@ -29,6 +29,7 @@ pub struct Manifest {
     pub path: PathBuf,
     /// The file that a runner reads again when it changes or appears. None: the settings do not come from a file.
     pub file: Option<PathBuf>,
+    /// `[server]`.
     pub server: Server,
     /// The home store.
     pub store: StoreSettings,
@@ -36,10 +37,13 @@ pub struct Manifest {
     pub stores: BTreeMap<Name, StoreSettings>,
     /// Tenants that live in one of them, unless they have been moved since.
     pub residences: BTreeMap<Name, Name>,
+    /// `[http]`.
     pub http: HttpSettings,
+    /// `[lmstfy]`.
     pub lmstfy: LmstfySettings,
     /// None: no journal is kept.
     pub journal: Option<LineFileSettings>,
+    /// `[handlers]`.
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
@@ -52,6 +56,7 @@ pub struct Manifest {
 
 /// Why there is no manifest.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum ManifestError {
     #[error("the manifest {} cannot be read; name another with --manifest", path.display())]
     Read {
@@ -242,6 +247,7 @@ impl ManifestError {
         }
     }
 
+    /// What is wrong, each with its place in the file. Empty if the file could not be read.
     pub fn problems(&self) -> &[Diagnostic] {
         match self {
             Self::Read { .. } => &[],

@@ -24,6 +24,7 @@ pub struct Server {
 /// `[handlers]`: the folder of components, and how its files are compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerSettings {
+    /// The folder of the components.
     pub folder: PathBuf,
     /// Whether a component whose name no topic has makes a topic of that name, in the default tenant.
     pub auto_topics: bool,
@@ -33,6 +34,7 @@ pub struct HandlerSettings {
     pub rescan: Duration,
     /// Bytes of a component's file.
     pub component_bytes: u64,
+    /// How long a component may take to compile.
     pub compile_timeout: Duration,
     /// Bytes of address space that a compiler may use.
     pub compile_memory_bytes: u64,

@@ -13,6 +13,7 @@ const DEFAULT_FILE: &str = "gristmill.db";
 /// `[store]`: where jobs are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
+    /// Where the store is.
     pub address: StoreAddress,
     /// Redis only: what every key begins with, so that several installations can share a server. A file has one
     /// owner, and no prefix.

@@ -99,6 +99,7 @@ impl Scale {
         Ok(sum)
     }
 
+    /// Whether a value has a unit. Without one it is a plain number.
     pub fn has_units(&self) -> bool {
         !self.units.is_empty()
     }

@@ -11,8 +11,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Capability {
+    /// The true time.
     Clock,
+    /// True random numbers.
     Random,
+    /// HTTP requests to the hosts that the grant names.
     Http,
 }
 
@@ -26,6 +29,7 @@ struct Row {
 }
 
 impl Capability {
+    /// All capabilities.
     pub const ALL: [Self; 3] = [Self::Clock, Self::Random, Self::Http];
 
     const fn row(self) -> Row {

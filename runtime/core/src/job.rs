@@ -16,6 +16,7 @@ use crate::time::Timestamp;
 macro_rules! text {
     ($($type:ident),*) => {$(
         impl $type {
+            /// The text itself.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -69,6 +70,7 @@ pub const DEFAULT_TENANT: &str = "default";
 #[serde(try_from = "String")]
 pub struct Name(Arc<str>);
 
+/// The text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name: use 1 to 128 of A-Z a-z 0-9 - _ . and begin with a letter or a digit")]
 pub struct BadName(pub String);
@@ -94,7 +96,9 @@ impl fmt::Debug for Name {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TopicId {
+    /// The tenant.
     pub tenant: Name,
+    /// The name of the topic, which is unique in its tenant.
     pub topic: Name,
 }
 
@@ -123,6 +127,7 @@ impl fmt::Display for TopicId {
 #[serde(try_from = "String")]
 pub struct JobId(Arc<str>);
 
+/// The text is not a job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .")]
 pub struct BadJobId(pub String);
@@ -148,6 +153,7 @@ impl FromStr for JobId {
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Payload {
+    /// The bytes, which the host never looks into.
     #[schemars(rename = "base64", with = "json::Base64")]
     pub data: Vec<u8>,
     /// A media type such as `application/json`; none means opaque octets.
@@ -179,9 +185,12 @@ const PAIR_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
+    /// Unique in its tenant.
     pub id: JobId,
+    /// Where the job is pushed to.
     #[serde(flatten)]
     pub topic: TopicId,
+    /// What the handler gets.
     #[serde(default, deserialize_with = "object::one")]
     pub body: Payload,
     /// Headers in order; names may repeat.
@@ -253,11 +262,14 @@ impl JobSpec {
     strum::IntoStaticStr,
 )]
 #[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case", const_into_str)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Priority {
+    /// Before all others.
     High,
+    /// What a job has if its producer does not say otherwise.
     #[default]
     Normal,
+    /// After all others.
     Low,
 }
 
@@ -275,10 +287,12 @@ impl Priority {
         [High, Normal, High, High, Normal, High, High, Low]
     };
 
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
+    /// The name, in kebab case.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
+    /// The priority of this name; `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
@@ -288,6 +302,7 @@ impl Priority {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unique {
+    /// What must differ. At most one job with this value is in a topic at a time.
     pub value: String,
     /// How long the value is held from the push on, whatever becomes of the job meanwhile. Without it, the value is held until
     /// the job is done, dead, expired or cancelled.
@@ -306,10 +321,13 @@ impl Unique {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
+    /// At once.
     #[default]
     Now,
+    /// This long after the store has accepted it.
     #[serde(rename = "after_ms", with = "json::WaitMs")]
     After(Duration),
+    /// At this time, by the store's clock.
     #[serde(rename = "at_ms")]
     At(Timestamp),
 }
@@ -318,7 +336,9 @@ pub enum Due {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewJob {
+    /// What is to be done.
     pub spec: JobSpec,
+    /// When.
     #[serde(default)]
     pub due: Due,
 }
@@ -326,7 +346,9 @@ pub struct NewJob {
 /// A job as the store holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
+    /// What is to be done.
     pub spec: JobSpec,
+    /// When the store accepted it, in milliseconds since 1970.
     #[serde(rename = "enqueued_at_ms")]
     pub enqueued_at: Timestamp,
     /// When the job first became due; equals `enqueued_at` for an immediate one.
@@ -349,6 +371,7 @@ const PULL: &str = "pull:";
 pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
+    /// The worker of this id.
     pub fn new(id: &str) -> Self {
         Self(id.into())
     }
@@ -358,6 +381,7 @@ impl WorkerId {
         Self([PULL, name].concat().into())
     }
 
+    /// Whether it is a pull worker, not a runner.
     pub fn is_pull(&self) -> bool {
         self.pull_name().is_some()
     }
@@ -373,8 +397,11 @@ impl WorkerId {
 /// Fencing: the store counts a job's deliveries; a settle that names an older one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
+    /// The job.
     pub job: JobId,
+    /// Its topic.
     pub topic: TopicId,
+    /// The worker that holds it.
     pub worker: WorkerId,
     /// How often the job has been claimed, this time included. Unlike the attempt it never goes down. A new job that has
     /// the id of one that is over begins anew: nothing distinguishes its first delivery from that of the earlier job to the same
@@ -387,10 +414,13 @@ pub struct Lease {
 pub struct Claim {
     /// Shared with the sandbox, so that a large body is held once.
     pub job: Arc<Job>,
+    /// What the settlement must name.
     pub lease: Lease,
     /// 1 on the first try.
     pub attempt: u32,
+    /// When, by the store's clock.
     pub claimed_at: Timestamp,
+    /// When the lease ends unless it is extended, by the store's clock.
     pub lease_until: Timestamp,
     /// Why the last attempt failed, if one did.
     pub previous: Option<Reason>,

@@ -19,6 +19,7 @@ use crate::json::json_and_stored;
     serde(rename_all = "kebab-case"),
     strum(serialize_all = "kebab-case")
 )]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum Outcome {
     /// The handler finished; the payload, if any, is the job's result.
     Complete(Option<Payload>),
@@ -90,8 +91,11 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum LimitName {
+    /// Bytes of the job's body or of the result.
     Payload,
+    /// Bytes that the guest printed.
     Output,
+    /// Calls of the host.
     HostCalls,
     /// Bytes passed in one host call or returned by the handler.
     HostCallBytes,
@@ -102,7 +106,9 @@ pub enum LimitName {
 pub struct FailureDetail {
     /// Stable and machine-readable, such as `upstream-timeout`.
     pub code: String,
+    /// For people.
     pub message: String,
+    /// More bytes that explain it, if the handler gave any.
     pub context: Option<Payload>,
 }
 
@@ -124,31 +130,42 @@ pub struct FailureDetail {
     VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case", const_into_str)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// The handler said retry until no attempts were left.
     Failed,
+    /// The handler said that it never succeeds.
     Rejected,
+    /// The attempt used up its fuel.
     FuelExhausted,
+    /// The guest asked for more memory than it may have.
     MemoryExceeded,
+    /// The attempt took longer than its timeout.
     Timeout,
+    /// The guest trapped.
     Trap,
+    /// Another limit of the topic was exceeded.
     Limit,
+    /// The lease ended before the attempt was settled.
     LeaseExpired,
+    /// The worker ended before the attempt did.
     WorkerDied,
 }
 
 impl Reason {
+    /// All reasons.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
+    /// The name, in kebab case.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// A failed attempt as it is stored with the job. Only the last one is kept.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 pub struct Failure {
+    /// The reason, for programs.
     pub reason: Reason,
     /// The handler's own words, or ours where the handler could not speak.
     #[schemars(flatten)]
@@ -186,7 +203,8 @@ impl Failure {
 
 /// What follows for the job. The store carries it out in one step.
 #[derive(Debug, Clone, PartialEq, Eq, strum::Display, IntoStaticStr)]
-#[strum(serialize_all = "kebab-case", const_into_str)]
+#[strum(serialize_all = "kebab-case")]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum Verdict {
     /// Done. The payload is kept for the retention that the settlement names.
     Ack(Option<Payload>),
@@ -204,8 +222,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// In a word. The names are stable: scripts and the journal have them.
-    pub const fn name(&self) -> &'static str {
-        self.into_str()
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// What is known against the attempt.
@@ -233,7 +251,7 @@ impl Verdict {
 /// What the store answered to a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, strum::Display, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case", const_into_str)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Settled {
     /// The verdict was carried out.
     Done,
@@ -244,8 +262,9 @@ pub enum Settled {
 }
 
 impl Settled {
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
+    /// The name, in kebab case.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -22,6 +22,7 @@ schema!(inline Timestamp: {
 });
 
 impl Timestamp {
+    /// A time in milliseconds since 1970, UTC.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
@@ -40,6 +41,7 @@ impl Timestamp {
         Duration::from_nanos(u64::from(since_epoch.subsec_nanos() % 1_000_000))
     }
 
+    /// Milliseconds since 1970, UTC.
     pub const fn as_millis(self) -> u64 {
         self.0
     }

@@ -68,10 +68,12 @@ schema!(named TokenId: {
     "description": "The first digits of the SHA-256 of the token's text.",
 });
 
+/// The text is not a token's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no token's id: it is 16 of 0-9 a-f, as `gristmill token list` shows them")]
 pub struct BadTokenId(pub String);
 
+/// The bytes are not a hash: it has 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a token's hash is 64 of 0-9 a-f")]
 pub struct BadTokenHash;
@@ -79,12 +81,15 @@ pub struct BadTokenHash;
 /// A token that is to be stored.
 #[derive(Debug, Clone)]
 pub struct NewToken {
+    /// The hash of its text.
     pub hash: TokenHash,
     /// `None` for all tenants.
     pub tenant: Option<Name>,
+    /// What it allows.
     pub scopes: BTreeSet<Scope>,
     /// For people; at most [`DESCRIPTION_BYTES`].
     pub description: String,
+    /// How often it may be used.
     pub limits: TokenLimits,
     /// How long it is valid; `None` until it is revoked.
     pub expires_in: Option<Duration>,
@@ -95,10 +100,13 @@ pub struct NewToken {
 /// A token as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
+    /// The id, which is no secret.
     pub id: TokenId,
     /// Left empty for all tenants.
     pub tenant: Option<Name>,
+    /// What it allows.
     pub scopes: BTreeSet<Scope>,
+    /// What its maker wrote about it.
     pub description: String,
     /// By the store's clock, as everything here.
     #[serde(rename = "created_at_ms")]
@@ -106,6 +114,7 @@ pub struct Token {
     /// From then on it is refused.
     #[serde(rename = "expires_at_ms")]
     pub expires_at: Option<Timestamp>,
+    /// How often it may be used.
     pub limits: TokenLimits,
     /// The token with which it was made. It ends with that one, and its requests count for that one, too.
     #[serde(default)]
@@ -127,6 +136,7 @@ pub enum TokenRequirement {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenLimits {
+    /// Requests in a second; no limit if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Rate>,
     /// For clients of lmstfy.
@@ -138,7 +148,9 @@ pub struct TokenLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
+    /// Requests in a second, in the long run.
     pub per_second: NonZero<u32>,
+    /// Requests at once, after a pause.
     pub burst: NonZero<u32>,
 }
 
@@ -146,14 +158,19 @@ pub struct Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
+    /// Consumes in an interval; 0 is no limit.
     pub read: u32,
+    /// Publishes in an interval; 0 is no limit.
     pub write: u32,
+    /// The length of an interval, in seconds.
     pub interval_s: NonZero<u32>,
 }
 
 impl Scope {
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Push, Self::Work, Self::Read, Self::Admin];
 
+    /// The name, in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Push => "push",
@@ -164,6 +181,7 @@ impl Scope {
     }
 }
 
+/// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no scope: there are push, work, read and admin")]
 pub struct BadScope(pub String);
@@ -187,10 +205,12 @@ impl TokenText {
         Ok(Self(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(random))))
     }
 
+    /// The text itself: a secret, which is in no store and in no log.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// The hash by which the store knows it.
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
     }
@@ -215,14 +235,17 @@ impl TokenHash {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
+    /// The hash of these 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadTokenHash> {
         bytes.try_into().map(Self).map_err(|_| BadTokenHash)
     }
 
+    /// The 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
+    /// The id of the token with this hash.
     pub fn id(&self) -> TokenId {
         TokenId(String::from(*self).get(..ID_DIGITS).unwrap_or_default().into())
     }
@@ -262,6 +285,7 @@ fn is_lower_hex(text: &str) -> bool {
 }
 
 impl TokenId {
+    /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -20,6 +20,7 @@ pub const RESERVED: &str =
 /// One topic, ready to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
+    /// The tenant and the name.
     pub id: TopicId,
     /// The handler's name: the component's file name without `.wasm`.
     pub handler: Name,
@@ -29,15 +30,19 @@ pub struct Topic {
     pub concurrency: u32,
     /// Jobs that one instance may do, one after the other; 1: a fresh instance for each. At least 1.
     pub reuse: u32,
+    /// What an attempt may use.
     pub limits: Limits,
+    /// What happens after a failure.
     pub retry: RetryPolicy,
     /// How long what became of a job is kept; zero: not at all.
     pub result_retention: Duration,
     /// How long after it became due a job may still start; none: for ever.
     pub ttl: Option<Duration>,
+    /// How many dead jobs are kept, and for how long.
     pub dead: DeadPolicy,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
     pub raw_producers: bool,
+    /// What the handler may reach beyond its job.
     pub grants: Arc<Grants>,
 }
 
@@ -78,11 +83,14 @@ pub struct Limits {
 pub struct RetryPolicy {
     /// Tries in all, the first included. At least 1.
     pub attempts: u32,
+    /// How long to wait between attempts.
     pub backoff: Backoff,
 }
 
+/// How long a failed job waits for its next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
+    /// How the wait grows.
     pub kind: BackoffKind,
     /// The wait after the first failure.
     pub base: Duration,
@@ -92,6 +100,7 @@ pub struct Backoff {
     pub jitter: u8,
 }
 
+/// How the wait grows from failure to failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackoffKind {
     /// The same wait each time.
@@ -108,7 +117,9 @@ pub struct Grants {
     pub switches: BTreeSet<Capability>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
+    /// The settings that the handler reads, by name.
     pub config: BTreeMap<String, String>,
+    /// The secrets that the handler reads, by name.
     pub secrets: BTreeMap<String, Vec<u8>>,
     /// The topics of the same tenant that it may enqueue to; none: all of them.
     pub enqueue: Option<Vec<Name>>,

@@ -13,6 +13,7 @@ use super::histogram::{Histogram, Scale};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum CallResult {
+    /// The store did it.
     Ok,
     /// The store did not answer.
     #[strum(serialize = "away")]

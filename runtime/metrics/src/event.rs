@@ -13,24 +13,39 @@ use gristmill_core::time::Timestamp;
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum EventKind {
+    /// A producer pushed a job.
     JobPushed,
+    /// A worker began an attempt.
     JobStarted,
+    /// The job is done.
     JobCompleted,
+    /// The attempt failed, and another one follows.
     JobRetried,
+    /// The handler asked to run again later.
     JobSnoozed,
     /// Given back as if it had never been claimed.
     JobReleased,
+    /// The job is given up.
     JobDead,
+    /// The job's time to live ended before an attempt began.
     JobExpired,
+    /// The job was cancelled.
     JobCancelled,
+    /// A dead job is ready again.
     JobRespawned,
     /// Taken back from a worker that was lost. What becomes of the job is the next event.
     JobTakenBack,
+    /// A component serves its topics for the first time.
     HandlerLoaded,
+    /// A component serves in place of another version.
     HandlerReplaced,
+    /// A component failed a check, and does not serve.
     HandlerRefused,
+    /// The file of a component is gone, and it serves no longer.
     HandlerRemoved,
+    /// No job of the topic is handed out.
     TopicPaused,
+    /// The topic's jobs are handed out again.
     TopicResumed,
 }
 
@@ -38,10 +53,12 @@ impl EventKind {
     /// The name of every kind.
     pub const NAMES: &[&str] = Self::VARIANTS;
 
+    /// The name, in kebab case.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
+    /// The kind of this name; `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
@@ -64,21 +81,29 @@ impl EventKind {
 /// One event. It holds no body, no result, and nothing that a handler wrote.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Event {
+    /// What has happened.
     pub kind: EventKind,
     /// This host's clock.
     pub at_ms: Timestamp,
+    /// The tenant that it is about; none for a handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Name>,
+    /// The topic that it is about; none for a handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<Name>,
+    /// The job that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
+    /// The number of the attempt, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// The number of the claim, which only grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<u64>,
+    /// The worker that made the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// The handler that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<Name>,
     /// The first digits of the component's SHA-256.
@@ -87,12 +112,16 @@ pub struct Event {
     /// For a job its failure in a word, for a handler why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How long until the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again_in_ms: Option<u64>,
+    /// How long the attempt took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// Fuel that the attempt used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
+    /// The most memory that the guest had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
     /// Further tenants whose streams show it.
@@ -123,10 +152,12 @@ impl Event {
         }
     }
 
+    /// An event about a topic.
     pub fn of_topic(kind: EventKind, TopicId { tenant, topic }: &TopicId) -> Self {
         Self { tenant: Some(tenant.clone()), topic: Some(topic.clone()), ..Self::new(kind) }
     }
 
+    /// An event about a job.
     pub fn of_job(kind: EventKind, topic: &TopicId, job: &JobId) -> Self {
         Self { job: Some(job.clone()), ..Self::of_topic(kind, topic) }
     }

@@ -22,7 +22,9 @@ const QUEUED: usize = 1024;
 pub struct Filter {
     /// None: every tenant's, and what concerns none.
     pub tenant: Option<Name>,
+    /// Only events of the topic with this name.
     pub topic: Option<Name>,
+    /// Only events of this job.
     pub job: Option<JobId>,
     /// None: all.
     pub kinds: Option<Vec<EventKind>>,
@@ -30,6 +32,7 @@ pub struct Filter {
 
 /// What a stream receives.
 #[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum Received {
     /// Numbered by the stream's own count, missed ones included: no number shows what other streams receive.
     Event { number: u64, event: Arc<Event> },

@@ -10,7 +10,9 @@ use super::histogram::Histogram;
 /// The text format of an exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
+    /// Prometheus' text format.
     Text,
+    /// OpenMetrics.
     OpenMetrics,
 }
 
@@ -20,6 +22,7 @@ impl Format {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
     }
 
+    /// The media type of an answer in this format.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -33,7 +36,9 @@ impl Format {
 pub enum MetricType {
     /// Only grows, until the process ends. Its name ends in `_total`.
     Counter,
+    /// Goes up and down.
     Gauge,
+    /// Counts values by their size.
     Histogram,
     /// Always 1: its labels are the information. Its name ends in `_info`.
     Info,
@@ -89,6 +94,7 @@ pub struct Family<'a> {
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
+    /// An empty exposition.
     pub fn new(format: Format) -> Self {
         Self { format, text: String::new() }
     }
@@ -120,6 +126,7 @@ impl Exposition {
 }
 
 impl Family<'_> {
+    /// Adds a line with a whole number.
     pub fn sample(&mut self, labels: Labels<'_>, value: u64) {
         self.float(labels, value as f64);
     }
@@ -131,6 +138,7 @@ impl Family<'_> {
         }
     }
 
+    /// Adds a line with a number.
     pub fn float(&mut self, labels: Labels<'_>, value: f64) {
         self.head();
         self.line("", labels, value);

@@ -18,7 +18,9 @@ pub enum Reload {
     Loaded,
     /// Instead of another version.
     Replaced,
+    /// It failed a check: the version before serves on, if there is one.
     Refused,
+    /// Its file is gone.
     Removed,
 }
 

@@ -1,12 +1,12 @@
 //! What a runner measures: numbers for Prometheus, and events for the clients that stream them.
 //!
 //! The code that does something counts it here, by plain atomics: no lock and no allocation per job. This crate knows no
-//! store, sandbox or HTTP server. Every label has a bound: topics and tenants by [`topics`], routes by their templates,
+//! store, sandbox or HTTP server. Every label has a bound: topics and tenants by `topics`, routes by their templates,
 //! everything else by a list in the code. Reference for people: `docs/metrics.md` and `docs/events.md`.
 //!
 //! Why not the crate `prometheus-client`: its histograms take a mutex for each observation, and an attempt makes five; it
 //! writes OpenMetrics only, and the plain text format is served as well; its families have no bound on their labels, and no
-//! view of one tenant. Here a metric is a row in a table ([`exposition`]), which is no longer than registering it there.
+//! view of one tenant. Here a metric is a row in a table (`exposition`), which is no longer than registering it there.
 
 mod calls;
 mod event;

@@ -68,10 +68,12 @@ impl Metrics {
         self.topics.tenants()
     }
 
+    /// The numbers of the HTTP server.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
+    /// The events, to send and to receive.
     pub fn events(&self) -> &Events {
         &self.events
     }

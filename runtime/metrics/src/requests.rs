@@ -65,6 +65,7 @@ impl Requests {
         Request { route, method, status: ABORTED, begun: Instant::now() }
     }
 
+    /// Counts a connection until it is dropped.
     pub fn connect(&self) -> Connection {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::Relaxed);

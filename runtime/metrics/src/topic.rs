@@ -11,7 +11,9 @@ use strum::{IntoStaticStr, VariantArray};
 /// One attempt that has ended, as far as it is counted.
 #[derive(Debug)]
 pub struct Attempt<'a> {
+    /// How it ended.
     pub outcome: OutcomeKind,
+    /// What follows for the job.
     pub verdict: &'a Verdict,
     /// `None` if the store refused, or did not answer.
     pub settled: Option<Settled>,
@@ -26,8 +28,11 @@ pub struct Attempt<'a> {
 /// What a guest used.
 #[derive(Debug)]
 pub struct Usage {
+    /// From its begin to its end.
     pub duration: Duration,
+    /// Fuel used.
     pub fuel: u64,
+    /// The most memory that the guest had.
     pub memory_peak_bytes: u64,
 }
 
@@ -35,12 +40,19 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum End {
+    /// The job is done.
     Acked,
+    /// Another attempt follows.
     Retried,
+    /// The handler asked to run again later.
     Snoozed,
+    /// Given back as if it had never been claimed.
     Released,
+    /// The time to live ended before an attempt began.
     Expired,
+    /// The job was cancelled.
     Cancelled,
+    /// The job is given up.
     Dead,
     /// The attempt came too late and changed nothing.
     LeaseLost,

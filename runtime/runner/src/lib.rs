@@ -10,8 +10,8 @@
 //! ```
 //!
 //! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a
-//! guest in a tight loop delays nobody's settle. Nothing polls when idle: a push wakes [`listen`], the next due time
-//! sets the timer of [`migrate`]; a slow tick is the safety net under both.
+//! guest in a tight loop delays no other job's settle. Nothing polls when idle: a push wakes `listen`, the next due time
+//! sets the timer of `migrate`; a slow tick is the safety net under both.
 
 pub mod handlers;
 

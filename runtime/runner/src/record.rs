@@ -24,7 +24,9 @@ pub struct AttemptRecord {
     pub claim: Claim,
     /// `None`: the worker was lost and this runner took the job back; how the attempt ran is not known.
     pub run: Option<Run>,
+    /// How the attempt ended.
     pub outcome: OutcomeKind,
+    /// What follows for the job.
     pub verdict: Verdict,
     /// `None`: the store refused, or did not answer.
     pub settled: Option<Settled>,
@@ -43,9 +45,11 @@ pub struct Run {
     pub queued: Duration,
     /// Of the attempt.
     pub duration: Duration,
+    /// Fuel used.
     pub fuel: u64,
     /// Bytes.
     pub memory_peak: u64,
+    /// Jobs that the handler enqueued.
     pub follow_ups: usize,
     /// Of their bodies.
     pub follow_up_bytes: usize,

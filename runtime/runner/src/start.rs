@@ -37,6 +37,7 @@ const LAST_SETTLE: Duration = Duration::from_secs(5);
 /// How a runner runs.
 #[derive(Clone)]
 pub struct RunnerSettings {
+    /// The id by which the store knows this runner.
     pub worker: WorkerId,
     /// Attempts at once, over all topics. At least 1.
     pub concurrency: usize,
@@ -44,6 +45,7 @@ pub struct RunnerSettings {
     pub threads: usize,
     /// How long running attempts may go on once the runner shuts down.
     pub shutdown_grace: Duration,
+    /// What is called with each attempt's record, if anything.
     pub observer: Option<Observer>,
     /// Where attempts are counted and told.
     pub metrics: Arc<Metrics>,

@@ -50,6 +50,7 @@ impl Tasks {
         self.set.shutdown().await;
     }
 
+    /// Whether every task has ended.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }

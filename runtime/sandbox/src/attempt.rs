@@ -21,6 +21,7 @@ use gristmill_core::topic::{Grants, Limits};
 pub struct Version(pub [u8; 32]);
 
 impl Version {
+    /// The version of these bytes: their SHA-256.
     pub fn of(wasm: &[u8]) -> Self {
         Self(Sha256::digest(wasm).into())
     }
@@ -41,20 +42,27 @@ impl fmt::Debug for Version {
 /// One attempt, as the sandbox needs to know it.
 #[derive(Debug, Clone)]
 pub struct Attempt {
+    /// The job.
     pub job: Arc<Job>,
     /// 1 on the first try.
     pub attempt: u32,
+    /// Attempts that the job may have.
     pub max_attempts: u32,
+    /// What an earlier attempt saved last, if it saved anything.
     pub checkpoint: Option<Vec<u8>>,
+    /// What the attempt may use.
     pub limits: Limits,
+    /// What the handler may reach.
     pub grants: Arc<Grants>,
     /// The topics of the tenant that exist, and what they accept.
     pub targets: Arc<Targets>,
     /// The store's clock minus this host's, in milliseconds: the guest's `now` and `deadline` are the store's.
     pub clock_offset_ms: i64,
+    /// Ends the attempt early.
     pub cancellation: Cancellation,
     /// Where checkpoints go. Without it, the guest gets `unavailable`.
     pub checkpoints: Option<CheckpointSender>,
+    /// Where log lines go.
     pub logs: LogSink,
 }
 
@@ -94,6 +102,7 @@ pub struct Cancellation {
 }
 
 impl Cancellation {
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.unwanted.load(Ordering::Relaxed) || self.ending.is_cancelled()
     }
@@ -102,7 +111,9 @@ impl Cancellation {
 /// Carries checkpoints of one attempt to the task that stores them.
 #[derive(Debug, Clone)]
 pub struct CheckpointSender {
+    /// The claim that may save.
     pub lease: Lease,
+    /// Where requests go.
     pub requests: mpsc::Sender<CheckpointRequest>,
 }
 
@@ -120,8 +131,11 @@ impl CheckpointSender {
 /// A guest asks to save `state`; the answer is an error text, or nothing once it is durable.
 #[derive(Debug)]
 pub struct CheckpointRequest {
+    /// The claim that saves.
     pub lease: Lease,
+    /// What to save; it replaces what was saved before.
     pub state: Vec<u8>,
+    /// Answers once the store has it, or says why it has not.
     pub reply: oneshot::Sender<Result<(), String>>,
 }
 
@@ -134,18 +148,23 @@ pub enum LogSink {
     Collect(Arc<Mutex<Vec<LogLine>>>),
 }
 
+/// A line that a guest logged or printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
+    /// How severe it is.
     pub level: tracing::Level,
     /// `log`, `stdout`, `stderr` or `progress`.
     pub source: &'static str,
+    /// The text.
     pub message: String,
+    /// Names and values beside the text.
     pub fields: Vec<(String, String)>,
 }
 
 /// What came of an attempt.
 #[derive(Debug)]
 pub struct Report {
+    /// How it ended.
     pub outcome: Outcome,
     /// Empty unless the outcome is complete or snooze.
     pub follow_ups: Vec<NewJob>,
@@ -153,6 +172,7 @@ pub struct Report {
     pub fuel: u64,
     /// Most linear memory at any time, in bytes.
     pub memory_peak: u64,
+    /// From its begin to its end.
     pub duration: Duration,
     /// Log lines dropped for the log limit.
     pub log_lines_dropped: u64,

@@ -42,9 +42,11 @@ pub(super) struct Loaded {
 /// What an instance takes from the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
+    /// Linear memories.
     pub memories: u32,
     /// Bytes of the largest memory when it begins.
     pub memory_bytes: u64,
+    /// Tables.
     pub tables: u32,
 }
 

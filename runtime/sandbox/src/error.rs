@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// The sandbox cannot be set up on this host.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum SandboxError {
     #[error(
         "no room for {concurrency} sandboxes: they need {gigabytes} GiB of address space (not memory); lower \
@@ -31,6 +32,7 @@ pub enum SandboxError {
 
 /// A component is refused. The text is meant for its author.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum LoadError {
     #[error("the file is empty; copy the component again")]
     Empty,

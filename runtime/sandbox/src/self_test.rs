@@ -26,6 +26,7 @@ const SAID_BYTES_MAX: usize = 4 << 10;
 /// What an instance has cost before it does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Started {
+    /// Fuel that the start used.
     pub fuel: u64,
     /// Bytes, over all of its memories.
     pub memory_bytes: u64,

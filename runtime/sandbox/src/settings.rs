@@ -10,12 +10,14 @@ pub struct SandboxSettings {
     pub concurrency: u32,
     /// The directory of compiled components. Created if missing, with mode 0700; refused if others can write to it.
     pub cache: PathBuf,
+    /// How components are compiled.
     pub compiler: CompilerSettings,
 }
 
 /// How components are compiled. The default compiles in this process; see [`CompilerProcess`].
 #[derive(Debug, Clone)]
 pub struct CompilerSettings {
+    /// Which process compiles.
     pub process: CompilerProcess,
     /// Wall clock for one component. For a child process also its CPU seconds per core.
     pub timeout: Duration,

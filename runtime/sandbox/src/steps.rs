@@ -11,10 +11,13 @@ use gristmill_core::outcome::Outcome;
 /// One instance from its start on, with the same job again and again.
 #[derive(Debug)]
 pub struct Steps {
+    /// To make an instance.
     pub start: Duration,
+    /// Fuel that the start used.
     pub start_fuel: u64,
     /// Bytes of its memories once it has started.
     pub start_memory_bytes: u64,
+    /// The first call of the handler.
     pub first_call: Duration,
     /// Of the first job alone.
     pub job_fuel: u64,

@@ -18,6 +18,7 @@ const PAGE_BYTES: u64 = 64 << 10;
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// A component, which runs as it is.
     Component,
     /// Made into a component when it is loaded.
     CoreModule,

@@ -14,12 +14,14 @@ use gristmill_store::TenantPlacements;
 /// Everything that a server is started with. What is known later comes through `runner`.
 #[derive(Debug, Clone)]
 pub struct HttpServerSettings {
+    /// How much clients may hold of the server.
     pub limits: HttpLimits,
     /// Whether any client that can reach the server may do everything as long as there are no tokens. On loopback it may
     /// anyway.
     pub insecure: bool,
     /// `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
+    /// Whether lmstfy's API is there, and where its admin API listens.
     pub lmstfy: LmstfySettings,
     /// The topics and tenants as the manifest has them, without handlers: what is known while those are being compiled.
     pub plan: Arc<HandlerRegistry>,
@@ -36,15 +38,19 @@ pub struct HttpServerSettings {
 /// What the runner in this process is doing.
 #[derive(Debug, Clone, Default)]
 pub struct RunnerStatus {
+    /// How far it is.
     pub phase: Phase,
     /// `None` while the handlers are compiled for the first time.
     pub handlers: Option<Handlers>,
 }
 
+/// How far a runner in this process is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
+    /// It reads and compiles its handlers.
     #[default]
     Starting,
+    /// It runs jobs.
     Ready,
     /// It takes no new jobs to run. Requests are still answered.
     Ending,
@@ -55,6 +61,7 @@ pub enum Phase {
 pub struct Handlers {
     /// The topics and their handlers, as they are now.
     pub registry: watch::Receiver<Arc<HandlerRegistry>>,
+    /// Takes components over HTTP.
     pub uploads: ComponentUploads,
 }
 

@@ -172,9 +172,11 @@ impl<S: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + 
 /// How many dead jobs a topic may have, and how old they may become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLimits {
+    /// The topic.
     pub topic: TopicId,
     /// The latest ones stay.
     pub keep: u64,
+    /// How long a dead job is kept.
     pub retention: Duration,
 }
 
@@ -193,13 +195,18 @@ pub enum Pushed {
 /// One entry of a claim: up to `max` jobs of `topic`, each for `lease`.
 #[derive(Debug, Clone)]
 pub struct ClaimFrom {
+    /// The topic.
     pub topic: TopicId,
+    /// The most jobs.
     pub max: usize,
+    /// How long each claim holds.
     pub lease: Duration,
 }
 
+/// What a claim got.
 #[derive(Debug, Default)]
 pub struct Claimed {
+    /// The jobs that were claimed.
     pub claims: Vec<Claim>,
     /// The topics that had fewer than asked for: they are empty until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
@@ -215,7 +222,9 @@ pub struct Claimed {
 /// The end of one attempt.
 #[derive(Debug, Clone)]
 pub struct Settlement {
+    /// The claim that ends.
     pub lease: Lease,
+    /// What follows for the job.
     pub verdict: Verdict,
     /// Attempts made at the job, this one included; kept with the result.
     pub attempts: u32,
@@ -284,8 +293,10 @@ impl Settlement {
     }
 }
 
+/// What a migration did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Migrated {
+    /// Jobs that became ready.
     pub moved: usize,
     /// How long until the next job is due; zero if there are due ones left.
     pub next_due_in: Option<Duration>,
@@ -294,6 +305,7 @@ pub struct Migrated {
 /// A running job whose lease ran out or whose worker is silent.
 #[derive(Debug, Clone)]
 pub struct Overdue {
+    /// The claim that is over.
     pub claim: Claim,
     /// True: the worker is silent. False: only the lease ran out.
     pub worker_died: bool,
@@ -302,6 +314,7 @@ pub struct Overdue {
 /// What [`Workers::overdue`] found.
 #[derive(Debug, Default)]
 pub struct OverdueJobs {
+    /// The jobs.
     pub jobs: Vec<Overdue>,
     /// The tenants whose jobs could not be read, each with the reason.
     pub refused: Vec<(Name, StoreError)>,
@@ -310,6 +323,7 @@ pub struct OverdueJobs {
 /// One entry of [`Schedule::poll_work`].
 #[derive(Debug, Clone)]
 pub struct PollTenant {
+    /// The tenant.
     pub tenant: Name,
     /// Topics into which other programs write behind the store's back; looked at one by one.
     pub raw: Vec<Name>,
@@ -320,6 +334,7 @@ pub struct PollTenant {
 pub struct PendingWork {
     /// Topics with ready jobs, without paused ones. Perhaps one that has been emptied since, and that no claim has found so.
     pub ready: Vec<TopicId>,
+    /// How long until the next delayed job is due; `None` if there is none.
     pub next_due_in: Option<Duration>,
     /// Running jobs that have been cancelled.
     pub cancelled: Vec<JobId>,
@@ -328,12 +343,15 @@ pub struct PendingWork {
 /// A wake-up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "signal", rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum Signal {
     /// The topic was empty and has ready jobs now.
     Ready(TopicId),
     /// A job of the tenant is due earlier than any before: after this wait.
     Due {
+        /// The tenant of the job.
         tenant: Name,
+        /// How long until it is due.
         #[serde(rename = "in_ms", with = "json::WaitMs")]
         wait: Duration,
     },

@@ -2,6 +2,7 @@
 
 /// The store did not answer, or refused. A job that fails is never one of these.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum StoreError {
     /// It may answer later: connection refused or lost, timeout, loading, read-only replica during a failover.
     #[error("the store at {store} is unavailable")]

@@ -121,11 +121,16 @@ pub enum Cancelled {
 /// How many jobs of a topic are where, and what became of the rest since the store began counting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicCounts {
+    /// The topic.
     #[serde(flatten)]
     pub topic: TopicId,
+    /// Jobs that a claim may take.
     pub ready: u64,
+    /// Jobs that are not due yet.
     pub delayed: u64,
+    /// Jobs that a worker holds.
     pub running: u64,
+    /// Jobs that were given up.
     pub dead: u64,
     /// When the job first became due that has been ready for the longest: of those at the heads of the topic's lines, the
     /// earliest. `None` if no job is ready.
@@ -162,21 +167,29 @@ impl TopicCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum JobState {
+    /// A claim may take it.
     Ready,
+    /// It is not due yet.
     Delayed {
+        /// When it is due, in milliseconds since 1970.
         #[serde(rename = "until_ms")]
         until: Timestamp,
     },
+    /// A worker holds it.
     Running {
+        /// The worker.
         worker: String,
         /// How often the job has been claimed, this time included.
         delivery: u64,
+        /// When the lease ends unless it is extended, in milliseconds since 1970.
         #[serde(rename = "lease_until_ms")]
         lease_until: Timestamp,
         /// The job has been cancelled.
         cancelled: bool,
     },
+    /// It was given up.
     Dead {
+        /// When it was given up, in milliseconds since 1970.
         #[serde(rename = "since_ms")]
         since: Timestamp,
     },
@@ -187,13 +200,16 @@ pub enum JobState {
 /// A job, where it is, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
+    /// Its id.
     pub id: JobId,
+    /// Where it is.
     #[serde(flatten)]
     pub state: JobState,
     /// `None` once the job is finished.
     pub job: Option<Job>,
     /// Attempts made so far.
     pub attempts: u32,
+    /// Why the last attempt failed, if one did.
     pub last_failure: Option<Failure>,
     /// What became of it; where an id was pushed again, perhaps still what became of the earlier job.
     pub result: Option<ResultView>,
@@ -203,9 +219,13 @@ pub struct JobView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "JsonResult", into = "JsonResult")]
 pub enum ResultView {
+    /// Done, with the handler's result if it gave one.
     Complete(Option<Payload>),
+    /// Given up, for this reason.
     Dead(Failure),
+    /// Its time to live ended before an attempt began.
     Expired,
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -219,12 +239,17 @@ enum JsonResult {
     Cancelled,
 }
 
+/// A job that was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadJob {
+    /// The job.
     pub job: Job,
+    /// When it was given up, in milliseconds since 1970.
     #[serde(rename = "since_ms")]
     pub since: Timestamp,
+    /// Attempts made.
     pub attempts: u32,
+    /// Why the last attempt failed, if that is known.
     pub failure: Option<Failure>,
 }
 

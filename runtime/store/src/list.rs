@@ -19,15 +19,21 @@ const ANCHORS: usize = 8;
 /// Where jobs are, of which a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateFilter {
+    /// Jobs that a claim may take.
     Ready,
+    /// Jobs that are not due yet.
     Delayed,
+    /// Jobs that a worker holds.
     Running,
+    /// Jobs that were given up.
     Dead,
 }
 
 impl StateFilter {
+    /// All states that can be listed.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Delayed, Self::Running, Self::Dead];
 
+    /// The name, in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -37,6 +43,7 @@ impl StateFilter {
         }
     }
 
+    /// The state of this name; `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|place| place.as_str() == text)
     }
@@ -83,6 +90,7 @@ pub(super) struct Stage {
     pub(super) is_new: bool,
 }
 
+/// The text is not a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no cursor: give back what the page before came with, and nothing else")]
 pub struct BadCursor;
@@ -124,6 +132,7 @@ impl Cursor {
         }
     }
 
+    /// The state that its list is of.
     pub fn place(&self) -> StateFilter {
         self.place
     }

@@ -17,8 +17,11 @@ const FRESH: Duration = Duration::from_secs(5);
 /// in the old store.
 #[derive(Debug)]
 pub struct TopicMove<'a, T: ?Sized> {
+    /// The store that has the jobs.
     pub from: &'a T,
+    /// The store that gets them.
     pub to: &'a T,
+    /// The topic that is moved.
     pub topic: &'a TopicId,
     /// The jobs that stay in the old store.
     pub kept: BTreeMap<JobId, Unmoved>,
@@ -36,7 +39,9 @@ pub enum Unmoved {
 /// A job that is in the new store.
 #[derive(Debug)]
 pub struct MovedJob {
+    /// Its id.
     pub id: JobId,
+    /// Where it was, and is again.
     pub place: StoredPlace,
     /// An earlier try had stored it already.
     pub was_there: bool,
@@ -45,6 +50,7 @@ pub struct MovedJob {
 }
 
 impl<'a, T: Transfer + ?Sized> TopicMove<'a, T> {
+    /// A move of the topic's jobs, which has not begun.
     pub const fn new(from: &'a T, to: &'a T, topic: &'a TopicId) -> Self {
         Self { from, to, topic, kept: BTreeMap::new() }
     }

@@ -93,6 +93,7 @@ mod tests {
 /// Where a tenant is placed, and what is left elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantPlacement {
+    /// The tenant.
     pub tenant: Name,
     /// The store that takes new jobs.
     pub store: Name,

@@ -12,7 +12,7 @@ use gristmill_core::job::Lease;
 use gristmill_metrics::{CallResult, Metrics};
 
 /// A store, and the metrics in which the time and the result of each call are observed. It has the traits that the store
-/// has; [`operations!`](super::operations) writes them.
+/// has; the macro `operations!` writes them.
 #[derive(Debug)]
 pub struct Timed<S: ?Sized> {
     pub(super) store: Arc<S>,

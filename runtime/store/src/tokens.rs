@@ -65,7 +65,9 @@ pub enum TokenAdded {
 /// A token that is there, with what its text must hash to.
 #[derive(Debug, Clone)]
 pub struct FoundToken {
+    /// The token.
     pub token: Token,
+    /// The hash of its text.
     pub hash: TokenHash,
     /// How long it is still good for; none: until it is revoked.
     pub expires_in: Option<Duration>,

@@ -64,10 +64,15 @@ pub struct StoredJob {
     pub job: Job,
     /// Only of a job that cannot be read: its stored form, which is what is moved.
     pub sealed: Option<Sealed>,
+    /// Where it is.
     pub place: StoredPlace,
+    /// Attempts made.
     pub attempts: u32,
+    /// Times that it was claimed.
     pub deliveries: u64,
+    /// Why the last attempt failed, if one did.
     pub last_failure: Option<Failure>,
+    /// What an attempt saved last, if one did.
     pub checkpoint: Option<Vec<u8>>,
     /// How much longer it holds its unique value, where that is held for a time.
     pub unique_for: Option<Duration>,
@@ -89,9 +94,14 @@ impl Sealed {
     }
 }
 
+/// Where a job is that no worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum StoredPlace {
+    /// A claim may take it.
     Ready,
+    /// It is not due yet.
     Delayed { until: Timestamp },
+    /// It was given up.
     Dead { since: Timestamp },
 }

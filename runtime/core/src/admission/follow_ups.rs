@@ -13,7 +13,9 @@ pub const FOLLOW_UPS_BYTES: u64 = 16 << 20;
 pub struct FollowUpRules<'a> {
     /// The tenant of the attempt: follow-ups stay in it.
     pub tenant: &'a Name,
+    /// The topics that the attempt's topic may enqueue to.
     pub grants: &'a Grants,
+    /// The rules of these topics.
     pub targets: &'a Targets,
     /// Follow-ups of one attempt, at most.
     pub count: u32,
@@ -21,6 +23,7 @@ pub struct FollowUpRules<'a> {
 
 /// Why a follow-up is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum NoFollowUp {
     /// The topic is of another tenant, or not granted, whether it exists or not.
     #[error("the topic is not granted to enqueue to `{0}`")]
@@ -67,6 +70,7 @@ impl FollowUps {
         Ok(())
     }
 
+    /// Whether the attempt enqueued nothing.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }

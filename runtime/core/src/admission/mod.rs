@@ -44,6 +44,7 @@ pub type Targets = HashMap<Name, Rules>;
 
 /// Why a job is not admitted: names the field, the bound, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum Refused {
     #[error("the body has {bytes} bytes, but topic `{topic}` takes {allowed}: see its `payload-limit`")]
     Body { topic: TopicId, bytes: u64, allowed: u64 },
@@ -71,6 +72,7 @@ pub enum Refused {
     near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
 )]
 pub struct UnknownTopic {
+    /// The topic that is unknown.
     pub topic: TopicId,
     /// The topic that was perhaps meant.
     pub near: Option<String>,

@@ -21,8 +21,11 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// A component that was not taken, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
+    /// The name of the handler.
     pub handler: Name,
+    /// The file.
     pub path: PathBuf,
+    /// Why it is not served.
     pub reason: String,
     /// Another version of it keeps serving.
     pub serving: Option<String>,
@@ -93,6 +96,7 @@ struct Load {
 }
 
 impl Folder {
+    /// A folder that is looked at from now on.
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -104,6 +108,7 @@ impl Folder {
         }
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -14,7 +14,9 @@ use gristmill_sandbox::{Component, InstancePool, Version};
 /// What does jobs, and the name by which topics choose it.
 #[derive(Debug, Clone)]
 pub struct Handler {
+    /// The name by which topics ask for it.
     pub name: Name,
+    /// What runs.
     pub code: Code,
 }
 
@@ -62,6 +64,7 @@ impl fmt::Display for Code {
 /// A topic and who does its jobs.
 #[derive(Debug)]
 pub struct TopicHandler {
+    /// The topic, with its limits and grants.
     pub topic: Topic,
     /// None: its component is missing, was never good, or is not granted what it imports: then the jobs wait. Or the topic
     /// is external.
@@ -131,6 +134,7 @@ impl HandlerRegistry {
         Self { refused, ..self }
     }
 
+    /// Why files do not serve, by the handler's name.
     pub fn refusals(&self) -> &BTreeMap<Name, String> {
         &self.refused
     }
@@ -140,10 +144,12 @@ impl HandlerRegistry {
         self.refused.get(handler).map(String::as_str)
     }
 
+    /// The entry of a topic; `None` if nothing makes it one.
     pub fn get(&self, topic: &TopicId) -> Option<&Arc<TopicHandler>> {
         self.entries.get(topic)
     }
 
+    /// Every topic with its handler.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<TopicHandler>> {
         self.entries.values()
     }

@@ -99,6 +99,7 @@ impl Reloader {
         Ok(reloader)
     }
 
+    /// The registry, and each one that replaces it.
     pub fn registry(&self) -> watch::Receiver<Arc<HandlerRegistry>> {
         self.registry.subscribe()
     }

@@ -27,6 +27,7 @@ pub struct ComponentUploads {
 
 /// Why a component was not taken, or not taken away.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum UploadError {
     #[error("another component is being taken in: try again in a moment")]
     Busy,

@@ -64,6 +64,7 @@ impl From<Vec<u8>> for Output {
 
 /// Why a handler failed. Every [`std::error::Error`] becomes a [`HandlerError::Retry`] by `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the docs of the variants name their fields")]
 pub enum HandlerError {
     /// Another try is worth it: after the topic's backoff, or after the time that is named.
     Retry { detail: FailureDetail, after: Option<Duration> },
@@ -95,6 +96,7 @@ fn detail(message: String) -> FailureDetail {
 
 /// Why a checkpoint was not saved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum CheckpointError {
     #[error("a checkpoint of the topic has at most {0} bytes")]
     TooLarge(u64),
@@ -115,6 +117,7 @@ impl NativeJob {
         &self.attempt.job.spec
     }
 
+    /// The bytes of the job's body.
     pub fn body(&self) -> &[u8] {
         &self.spec().body.data
     }

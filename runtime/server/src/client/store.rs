@@ -74,7 +74,7 @@ impl RemoteStore {
         Err(StoreError::Refused { store: self.server.name.clone(), doing, source })
     }
 
-    /// Pushes jobs as [`Produce::push`] does, and says what the server warns of. The server admits them by its own rules.
+    /// Pushes jobs as [`Produce::push`](gristmill_store::Push::push) does, and says what the server warns of. The server admits them by its own rules.
     ///
     /// # Errors
     /// The server is unavailable, or refuses: of a chunk of jobs that it refuses none is stored.

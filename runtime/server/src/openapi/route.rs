@@ -8,9 +8,11 @@ use crate::problem::Code;
 /// One method of one path.
 #[derive(Debug, Clone)]
 pub struct Route {
+    /// Its method.
     pub method: Method,
     /// With names in braces, such as `/v1/tenants/{tenant}/topics`.
     pub path: String,
+    /// What a token must allow.
     pub requires: Requirement,
     pub(crate) docs: Docs,
 }

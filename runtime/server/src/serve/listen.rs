@@ -11,6 +11,7 @@ use gristmill_config::Listen;
 #[derive(Debug, thiserror::Error)]
 #[error("failed to listen on {address}: name another `listen` in [http] (port 0 is any free one), or end who has it")]
 pub struct ListenError {
+    /// Where the server should have listened.
     pub address: SocketAddr,
     #[source]
     source: io::Error,

@@ -49,6 +49,7 @@ pub struct HttpServer {
 
 /// The server does not begin.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum OpenError {
     #[error("the system has no randomness to give")]
     Randomness(#[from] getrandom::Error),
@@ -116,6 +117,7 @@ impl HttpServer {
         self.serving.spawn("accept", accept::run(listener, router, limits, tls, metrics, stop));
     }
 
+    /// Where it listens, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

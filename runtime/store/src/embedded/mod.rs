@@ -1,8 +1,8 @@
 //! The embedded store: a SQLite file that belongs to one process, moved by one writer.
 //!
 //! `schema/` is what is in the file, and each SQL statement stands where it is used, under what it does. A call becomes a
-//! [`request`], the [`writer`] carries it out together with whatever else has queued up, and answers once that is
-//! committed; the [`reader`] looks beside it. `docs/embedded-store.md` describes the file.
+//! `request`, the `writer` carries it out together with whatever else has queued up, and answers once that is
+//! committed; the `reader` looks beside it. `docs/embedded-store.md` describes the file.
 
 mod cancel;
 mod claim;

@@ -20,6 +20,7 @@ pub(super) const PRIVATE: u32 = 0o600;
 /// The process to which a store's file belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
+    /// The process id.
     pub pid: u32,
     /// Where it answers, if it has said so; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
     pub http: Option<SocketAddr>,

@@ -2,7 +2,7 @@
 //!
 //! A tenant's shards are those that may hold something of it. The **current** one takes what is pushed. The others are those
 //! that the tenant is leaving, or has left; what appears there is still found, claimed, settled and cancelled, and the
-//! [`TenantMigrator`](tenant_migrator) of any server moves it to the current shard. So a server may learn of a move late: a job
+//! `TenantMigrator` of any server moves it to the current shard. So a server may learn of a move late: a job
 //! that it still pushes to the old shard comes late, and is not lost.
 //!
 //! The **primary** shard has the records of placements, the tokens, and every tenant that is not placed elsewhere.

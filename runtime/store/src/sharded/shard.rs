@@ -19,7 +19,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A store that becomes a shard, and its name in the manifest.
 #[derive(Debug, Clone)]
 pub struct ShardSpec {
+    /// The name of the shard, as the manifest has it.
     pub name: Name,
+    /// The store itself.
     pub store: Arc<dyn Transfer>,
     /// The store is reached over a network: a call waits for a timeout while the store is unavailable.
     pub is_remote: bool,

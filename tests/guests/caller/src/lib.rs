@@ -3,6 +3,8 @@
 //! The payload is a list of [`Call`]s in JSON, the result a list of [`Reply`]s. It is not part of the puppet, because a
 //! component that sends requests imports `http`, and runs only where that is granted.
 
+#![allow(missing_docs, reason = "the tests are its only callers, and the names say what the fields are")]
+
 use std::time::Duration;
 
 use gristmill_guest::{Failure, Job, Json, handler, http};

@@ -9,6 +9,8 @@
 //! assert_eq!(script.to_json(), br#"{"do":[{"log":"hello"},{"end":{"text":"done"}}]}"#);
 //! ```
 
+#![allow(missing_docs, reason = "the tests are its only callers, and the names say what the fields are")]
+
 mod act;
 mod evil;
 mod report;
