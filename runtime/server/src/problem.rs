@@ -164,7 +164,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let (code, store) = match &error {
-            StoreError::Unavailable { store, .. } => (Code::StoreAway, store),
+            StoreError::Unavailable { store, .. } | StoreError::Full { store, .. } => (Code::StoreAway, store),
             StoreError::Refused { store, .. } | StoreError::Owned { store, .. } => (Code::StoreRefused, store),
             StoreError::Unreadable { store, .. } => (Code::Unreadable, store),
             StoreError::BadAddress { address, .. } => (Code::StoreRefused, address),
@@ -172,7 +172,9 @@ impl From<StoreError> for Problem {
         let store = Some(store.clone());
         // The client says itself which store it is, and what it was doing.
         let detail = match &error {
-            StoreError::Unavailable { source, .. } | StoreError::Refused { source, .. } => format!("{source:#}"),
+            StoreError::Unavailable { source, .. }
+            | StoreError::Full { source, .. }
+            | StoreError::Refused { source, .. } => format!("{source:#}"),
             other => other.to_string(),
         };
         Self { store, ..Self::new(code, detail) }

@@ -6,12 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use gristmill_store::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use super::problem::Problem;
 use super::{HttpServer, HttpServerSettings, Phase, RemoteStore, RunnerStatus, listen};
 use gristmill_config::{Listen, Manifest};
 use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
@@ -382,6 +385,15 @@ async fn readiness_follows_the_runner_and_the_store() {
     let (status, problem) = ready().await;
     assert_eq!((status, &problem["code"]), (503, &json!("ending")));
     assert_eq!(tested.ask("GET", "/healthz", "").await.0, 200, "the process lives");
+}
+
+#[test]
+fn a_full_store_is_to_be_asked_again() {
+    let source = anyhow::anyhow!("no memory");
+    let full = StoreError::Full { store: "here".into(), doing: "push jobs", source };
+    let answer = Problem::from(full).into_response();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers()["retry-after"], "1");
 }
 
 #[tokio::test]

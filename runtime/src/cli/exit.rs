@@ -58,7 +58,7 @@ impl Exit {
 
     const fn of_store(error: &StoreError) -> Self {
         match error {
-            StoreError::Unavailable { .. } | StoreError::Owned { .. } => Self::StoreAway,
+            StoreError::Unavailable { .. } | StoreError::Full { .. } | StoreError::Owned { .. } => Self::StoreAway,
             StoreError::BadAddress { .. } => Self::Usage,
             StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
         }

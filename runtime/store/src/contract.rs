@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::error::StoreError;
-use super::inspect::{Inspect, Query, probe};
+use super::inspect::Inspect;
 use super::operations::operations;
 use super::tokens::{TokenLookup, Tokens};
 use gristmill_core::job::{Claim, JobId, Lease, Name, NewJob, TopicId, Unique, WorkerId};
@@ -135,15 +135,24 @@ operations! {
     }
 }
 
+operations! {
+    primary shard:
+    /// Whether the store takes jobs.
+    pub trait Probe {
+        /// Writes as little as the store can write, and leaves nothing behind. Fails with the error of a push.
+        async fn probe(&self) -> Result<(), StoreError>;
+    }
+}
+
 /// The servers that a store consists of, which fail independently. A store of one server keeps the defaults.
 #[async_trait]
-pub trait Shards: Query {
-    /// The shards that do not answer at this moment, each as the error that it gives.
+pub trait Shards: Probe {
+    /// The shards that take no jobs at this moment, each as the error that it gives.
     ///
     /// # Errors
-    /// No shard answers.
+    /// No shard takes jobs.
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        probe(self).await.map(|()| Vec::new())
+        self.probe().await.map(|()| Vec::new())
     }
 
     /// How many lanes of settlements there are. Settlements of one lane wait for each other; a shard that does not answer

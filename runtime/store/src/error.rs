@@ -20,6 +20,15 @@ pub enum StoreError {
         #[source]
         source: anyhow::Error,
     },
+    /// It answered, and has no room for more. What it holds can be worked off, which makes room. Nothing was changed.
+    #[error("the store at {store} has no room to {doing}")]
+    Full {
+        store: String,
+        /// As in [`StoreError::Refused`].
+        doing: &'static str,
+        #[source]
+        source: anyhow::Error,
+    },
     /// A store that has one owner at a time has another one.
     #[error("the store at {store} belongs to process {owner}: ask that process, or end it")]
     Owned { store: String, owner: u32 },

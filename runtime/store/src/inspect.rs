@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::StoreError;
 use super::list::{Cursor, Page, StateFilter};
 use super::operations::operations;
-use gristmill_core::job::{DEFAULT_TENANT, Job, JobId, Name, Payload, TopicId};
+use gristmill_core::job::{Job, JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -98,12 +98,6 @@ operations! {
 pub trait Inspect: Query + ListJobs + DeadJobs + Control {}
 
 impl<S: Query + ListJobs + DeadJobs + Control + ?Sized> Inspect for S {}
-
-/// Asks the cheapest question that a store can answer: for a job that is hardly ever there.
-pub(super) async fn probe<S: Query + ?Sized>(store: &S) -> Result<(), StoreError> {
-    let (Ok(tenant), Ok(id)) = (DEFAULT_TENANT.parse::<Name>(), "readyz".parse::<JobId>()) else { return Ok(()) };
-    store.job(&tenant, &id).await.map(drop)
-}
 
 /// What a cancellation did with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -43,8 +43,8 @@ mod transfer;
 
 pub use clock::Clock;
 pub use contract::{
-    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Produce,
-    Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
+    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,
+    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
 };
 pub use error::StoreError;
 pub use inspect::{
@@ -61,7 +61,7 @@ pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        Claims, Control, DeadJobs, Inspect, Leases, ListJobs, PlacementRegistry, Produce, Push, Query, Schedule,
+        Claims, Control, DeadJobs, Inspect, Leases, ListJobs, PlacementRegistry, Probe, Produce, Push, Query, Schedule,
         Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Workers,
     };
 }

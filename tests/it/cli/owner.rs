@@ -205,6 +205,16 @@ async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
         answer
     };
     until("readiness", SOON, async || ask("/readyz").await.contains(" 200 ").then_some(())).await;
+    let redis = project.redis.as_ref().unwrap();
+    redis.ask::<()>("CONFIG", &["SET", "maxmemory", "1"]).await;
+    let answer = until("the lack of memory to be seen", SOON, async || {
+        let answer = ask("/readyz").await;
+        answer.contains(" 503 ").then_some(answer)
+    })
+    .await;
+    assert!(answer.contains("store-away") && answer.contains("maxmemory"), "{answer}");
+    redis.ask::<()>("CONFIG", &["SET", "maxmemory", "0"]).await;
+    until("readiness", SOON, async || ask("/readyz").await.contains(" 200 ").then_some(())).await;
     project.redis.as_mut().unwrap().stop();
     let answer = until("the loss to be seen", SOON, async || {
         let answer = ask("/readyz").await;

@@ -1,4 +1,4 @@
-//! Whether the store is available, for `/readyz`.
+//! Whether the store takes jobs, for `/readyz`.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use gristmill_store::Store;
 const STORE_TIME: Duration = Duration::from_secs(5);
 
 /// How long an answer of the store holds.
-const HOLDS: Duration = Duration::from_millis(500);
+const HOLDS: Duration = Duration::from_secs(1);
 
-/// What the store said last of whether it is available. Requests without a token ask for it, so the store is asked for all of
+/// What the store said last of whether it takes jobs. Requests without a token ask for it, so the store is asked for all of
 /// them together, and once in [`HOLDS`] at most.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Result<String, Problem>)>>);

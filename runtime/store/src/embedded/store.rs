@@ -17,7 +17,7 @@ use super::request::{Request, Weight};
 use super::signals::Listeners;
 use super::start::{self, Thread};
 use super::work::Work;
-use crate::{Clock, Shards, Signal, Signals, StoreError};
+use crate::{Clock, Probe, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -28,6 +28,9 @@ const QUEUE: usize = 1024;
 /// How often a lock that is taken is tried again, and after which pause.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The pragma with the number of the file's format.
+const FORMAT: &str = "user_version";
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -194,6 +197,18 @@ impl EmbeddedStore {
 
     pub(super) fn told(&self, fault: Fault, doing: &'static str) -> StoreError {
         fault.told(&self.shared.name, doing)
+    }
+}
+
+#[async_trait]
+impl Probe for EmbeddedStore {
+    /// Writes the number of the format once more: a page of the log, and one wait for the disk.
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.write("push jobs", Weight::default(), |work| {
+            let format = work.connection.pragma_query_value(None, FORMAT, |row| row.get::<_, i64>(0))?;
+            Ok(work.connection.pragma_update(None, FORMAT, format)?)
+        })
+        .await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::StoreError;
 
@@ -15,27 +15,46 @@ pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError)
     let store = address.to_owned();
     if is_unavailable(&error) {
         StoreError::Unavailable { store, source: error.into() }
+    } else if is_full(&error) {
+        StoreError::Full { store, doing, source: anyhow::Error::from(error).context(FULL) }
     } else {
         StoreError::Refused { store, doing, source: error.into() }
     }
 }
 
+/// What an operator can do about a server without memory.
+const FULL: &str = "its memory is full (`maxmemory`): it takes jobs again when there is room";
+
+/// Before version 7, the code comes as text, as in [`is_of_the_server`].
+fn is_full(error: &RedisError) -> bool {
+    from_server(error).is_some_and(|error| {
+        error.code() == "OOM"
+            || error.details().is_some_and(|text| text.contains("running script") && text.contains("OOM"))
+    })
+}
+
 pub(super) fn is_unavailable(error: &RedisError) -> bool {
-    match error.kind() {
-        ErrorKind::Io | ErrorKind::AuthenticationFailed => true,
-        ErrorKind::Server(kind) => match kind {
+    if matches!(error.kind(), ErrorKind::Io | ErrorKind::AuthenticationFailed) {
+        return true;
+    }
+    from_server(error).is_some_and(|error| match error.kind() {
+        Some(
             ServerErrorKind::BusyLoading
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ReadOnly
-            | ServerErrorKind::NoPerm => true,
-            ServerErrorKind::ResponseError => error.detail().is_some_and(is_of_the_server),
-            _ => false,
-        },
-        ErrorKind::Extension => error.code().is_some_and(|code| OF_THE_SERVER.contains(&code)),
-        _ => false,
-    }
+            | ServerErrorKind::NoPerm,
+        ) => true,
+        Some(ServerErrorKind::ResponseError) => error.details().is_some_and(is_of_the_server),
+        Some(_) => false,
+        None => OF_THE_SERVER.contains(&error.code()),
+    })
+}
+
+/// What the server answered; of a pipeline, the first of its errors, which alone has the code.
+fn from_server(error: &RedisError) -> Option<ServerError> {
+    error.clone().into_server_errors()?.first().map(|(_, error)| error.clone())
 }
 
 /// Whether the text of an error without a code means the server as a whole. Before version 7, errors inside a script come as text
@@ -108,12 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_pass_is_refused() {
+    fn a_server_without_memory_is_full_and_not_unavailable() {
         for line in [
             "OOM command not allowed when used memory > 'maxmemory'.",
-            "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "ERR unknown command",
+            "ERR Error running script (call to f_0): @user_script:1: -OOM command not allowed when used memory > 'maxmemory'.",
         ] {
+            let error = store_error("here", "push jobs", from_server(line));
+            assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_will_not_pass_is_refused() {
+        for line in ["WRONGTYPE Operation against a key holding the wrong kind of value", "ERR unknown command"] {
             let error = store_error("here", "push jobs", from_server(line));
             assert!(matches!(error, StoreError::Refused { .. }), "{line}");
         }

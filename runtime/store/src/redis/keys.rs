@@ -190,6 +190,11 @@ pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
 }
 
+/// STRING that a probe writes and removes in one step.
+pub(super) fn probe(prefix: &str) -> String {
+    [prefix, ":probe"].concat()
+}
+
 /// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
 pub(super) fn placements(prefix: &str) -> String {
     [prefix, ":placements"].concat()

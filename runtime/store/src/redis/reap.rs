@@ -40,7 +40,7 @@ impl Workers for RedisStore {
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
         match self.link.query::<Value>(DOING, &beat).await {
-            Err(StoreError::Refused { .. }) => {
+            Err(StoreError::Full { .. }) => {
                 let mut call = Call::new(script!("heartbeat.lua"), &[workers(&self.prefix)]);
                 call.arg(self.now_argument()).arg(worker.as_str());
                 self.link.run(DOING, vec![call]).await.map(drop)

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use redis::RedisError;
 
 use super::clock::{self, TimeReply};
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::link::Link;
 use super::migrate::DueNext;
+use super::script::{Call, script};
 use crate::batch::Weight;
-use crate::{Clock, Shards, StoreError};
+use crate::{Clock, Probe, Shards, StoreError};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
@@ -136,6 +138,16 @@ impl<T: PartialEq> Numbered<T> {
         }
         self.0.push(thing);
         self.0.len()
+    }
+}
+
+#[async_trait]
+impl Probe for RedisStore {
+    /// Costs the server three commands. It refuses them for whatever it refuses a push: without memory, with a disk that takes no
+    /// snapshot, as a replica.
+    async fn probe(&self) -> Result<(), StoreError> {
+        let call = Call::new(script!("probe.lua"), &[keys::probe(&self.prefix)]);
+        self.link.run("push jobs", vec![call]).await.map(drop)
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use parking_lot::Mutex;
 
-use crate::inspect::probe;
 use crate::{Shards, StoreError, Transfer};
 use gristmill_core::job::{Name, TopicId};
 
@@ -137,7 +136,7 @@ async fn probe_until_available(shard: Weak<Shard>) {
     loop {
         tokio::time::sleep(pause.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
         let Some(shard) = shard.upgrade() else { return };
-        match probe(&*shard.store).await {
+        match shard.store.probe().await {
             Err(error) if error.is_unavailable() => pause = (pause * 2).min(LONGEST_PAUSE),
             _ => return shard.note_available(),
         }

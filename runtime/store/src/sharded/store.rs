@@ -12,8 +12,7 @@ use tokio::sync::{RwLock, watch};
 
 use super::shard::{Shard, ShardSpec};
 use super::shard_map::ShardMap;
-use crate::inspect::probe;
-use crate::{Placement, PlacementRegistry, Shards, StoreError};
+use crate::{Placement, PlacementRegistry, Probe, Shards, StoreError};
 use gristmill_config::HOME;
 use gristmill_core::job::{Lease, Name};
 
@@ -141,7 +140,7 @@ impl ShardedStore {
 #[async_trait]
 impl Shards for ShardedStore {
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        let probes = join_all(self.shards().iter().map(|shard| probe(&**shard))).await;
+        let probes = join_all(self.shards().iter().map(|shard| shard.probe())).await;
         let mut unavailable: Vec<StoreError> = probes.into_iter().filter_map(Result::err).collect();
         if unavailable.len() < self.shards().len() {
             return Ok(unavailable);

@@ -67,6 +67,20 @@ async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
 }
 
 #[tokio::test]
+async fn a_probe_fails_as_a_push_does() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.store.probe().await.unwrap();
+    store.raw("PRAGMA busy_timeout = 20").await;
+    let other = Connection::open(store.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let [pushed, probed] = [store.store.push(&[job("mail")]).await.map(drop), store.store.probe().await];
+    assert_eq!(pushed.unwrap_err().to_string(), probed.as_ref().unwrap_err().to_string());
+    assert!(probed.unwrap_err().is_unavailable());
+    other.execute_batch("COMMIT").unwrap();
+    store.store.probe().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_lock_that_another_process_holds_is_waited_for_and_then_told() {
     let store = TestFile::on_disk(Durability::Process).await;
     store.push(&[job("mail")]).await;

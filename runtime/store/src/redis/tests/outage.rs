@@ -83,7 +83,7 @@ async fn a_full_server_refuses_and_nothing_is_half_done() {
     store.push(&[job("mail")]).await;
     store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
     let error = store.store.push(&[job("mail")]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+    assert!(matches!(error, StoreError::Full { .. }), "{error}");
     let counts = store.counts("mail").await;
     assert_eq!((counts.ready, counts.totals["pushed"]), (1, 1));
     store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0)).await;
@@ -125,6 +125,31 @@ async fn a_full_server_lets_people_clear_it_out() {
     let mail = topic("mail").topic;
     assert_eq!(store.poll(&[mail]).await.next_due_in, None);
     assert_eq!((store.total("cancelled").await, store.total("discarded").await), (2, 1));
+}
+
+#[tokio::test]
+async fn a_probe_fails_as_a_push_does() {
+    let store = TestRedis::new().await;
+    let command = async |text: &str| {
+        let mut words = text.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        store.raw(command.arg(words.collect::<Vec<_>>())).await
+    };
+    store.store.probe().await.unwrap();
+    assert_eq!(command("DBSIZE").await, redis::Value::Int(0));
+    for [refuse, accept] in [
+        ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"],
+        ["CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"],
+        ["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+    ] {
+        command(refuse).await;
+        let [pushed, probed] = [store.store.push(&[job("mail")]).await.map(drop), store.store.probe().await];
+        assert_eq!(probed.unwrap_err().to_string(), pushed.unwrap_err().to_string(), "{refuse}");
+        let heard = store.store.heartbeat(&worker()).await;
+        assert!(heard.is_ok() || heard.unwrap_err().is_unavailable(), "plain commands, and refused as scripts are");
+        command(accept).await;
+        store.store.probe().await.unwrap();
+    }
 }
 
 #[tokio::test]
