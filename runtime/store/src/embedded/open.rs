@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,6 +52,11 @@ pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, S
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
     if path.is_dir() {
         return Err(refused(anyhow::anyhow!("it is a folder; name a file in it")));
+    }
+    // Each name would have a write-ahead log of its own.
+    let names = std::fs::metadata(&path).map_or(1, |file| file.nlink());
+    if names > 1 {
+        return Err(refused(anyhow::anyhow!("it has {names} names (hard links); remove the others, or copy the file")));
     }
     let lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
     let told = |fault: Fault| unusable(fault, &name(&path));
@@ -151,6 +156,10 @@ fn unusable(fault: Fault, store: &str) -> StoreError {
 fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
     let error = match problem {
         NotTaken::Owned(owner) => return StoreError::Owned { store: name(path), owner: owner.pid },
+        NotTaken::OwnerFileReplaced => {
+            let problem = "another process has it open, and the file beside it that said which (`.owner`) was deleted; end that process";
+            return StoreError::Refused { store: name(path), doing: DOING, source: anyhow::anyhow!(problem) };
+        }
         NotTaken::Io(error) => error,
     };
     let remedy = match error.kind() {

@@ -1,8 +1,8 @@
 //! Who owns a file: one process at a time, by a lock that dies with it.
 //!
-//! The lock is on a file of its own, `<file>.owner`, because SQLite's own locks come and go. What is written into it tells
-//! people and other processes whom to ask; it counts only while the lock is held. The file is never deleted: whoever
-//! deletes a lock's file lets two processes hold it.
+//! The lock is on two files. One is `<file>.owner`: what is written into it tells people and other processes whom to ask, and counts
+//! only while the lock is held. The other is the database itself, for the case that a person deletes the first. It is a lock by
+//! `flock`, which does not meet SQLite's own locks: those are by `fcntl`, and come and go.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -40,6 +40,9 @@ pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
 /// The lock, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
+    /// Released first: the next owner takes it second. Closing it would end SQLite's locks of this process, so it outlives the
+    /// connections.
+    _database: File,
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -48,6 +51,8 @@ pub(super) struct Lock {
 #[derive(Debug)]
 pub(super) enum NotTaken {
     Owned(Owner),
+    /// Another process has it, but the file that names the owner is not that process's.
+    OwnerFileReplaced,
     Io(io::Error),
 }
 
@@ -59,8 +64,8 @@ impl From<io::Error> for NotTaken {
 
 impl Lock {
     /// Takes the lock of the database at `path`.
-    pub(super) fn take(path: &Path) -> Result<Self, NotTaken> {
-        let path = beside(path);
+    pub(super) fn take(database: &Path) -> Result<Self, NotTaken> {
+        let path = beside(database);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
         let file = options.open(&path)?;
@@ -69,9 +74,15 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
+        let database = File::open(database)?;
+        match database.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(NotTaken::OwnerFileReplaced),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
         // What the last owner wrote, away first: half of it must not be taken for ours.
         file.set_len(0)?;
-        let lock = Self { path, file: Mutex::new(file) };
+        let lock = Self { _database: database, path, file: Mutex::new(file) };
         lock.write(&format!("{}\n", std::process::id()))?;
         Ok(lock)
     }

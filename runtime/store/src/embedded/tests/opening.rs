@@ -63,6 +63,32 @@ async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
 }
 
 #[tokio::test]
+async fn a_file_has_one_owner_though_its_owner_file_is_deleted() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let file = store.file();
+    std::fs::remove_file(file.with_file_name("jobs.db.owner")).unwrap();
+    assert_says(&refusal(&file).await, &["jobs.db", "another process has it open", ".owner", "end that process"]);
+    store.push(&[job("mail")]).await;
+    let folder = store.close();
+    drop(open(&file).await.unwrap());
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_file_with_several_names_is_refused() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let (file, link) = (store.file(), store.file().with_file_name("link.db"));
+    std::fs::hard_link(&file, &link).unwrap();
+    for name in [&file, &link] {
+        assert_says(&refusal(name).await, &["2 names", "hard links"]);
+    }
+    std::fs::remove_file(&link).unwrap();
+    let folder = store.close();
+    drop(open(&file).await.unwrap());
+    drop(folder);
+}
+
+#[tokio::test]
 async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("notes.txt");
