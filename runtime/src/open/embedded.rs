@@ -23,7 +23,7 @@ pub(super) async fn in_memory() -> Result<One, StoreError> {
 }
 
 fn one(store: EmbeddedStore) -> One {
-    One { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, is_remote: false }
+    One { store: Arc::new(store.clone()), registry: Arc::new(store), owned: None, server: None, is_remote: false }
 }
 
 /// Returns whether the owner of the file is a server, which will not release it soon.

@@ -29,6 +29,7 @@ use gristmill_core::job::Name;
 use gristmill_store::{PlacementRegistry, StoreError, Transfer};
 
 use embedded::EmbeddedStore;
+use redis::RedisStore;
 pub(crate) use sharded::{ShardedStore, move_tenants, placements};
 
 /// Which stores there are, and who lives where, as the manifest says.
@@ -48,6 +49,7 @@ pub(crate) struct Opened {
     pub(crate) sharded: Option<ShardedStore>,
     /// What no other process can open meanwhile.
     owned: Vec<EmbeddedStore>,
+    servers: Vec<RedisStore>,
 }
 
 impl Layout {
@@ -84,14 +86,17 @@ impl Opened {
         self.owned.iter().try_for_each(|store| store.announce(http, secret))
     }
 
-    /// Before the first worker starts: what an earlier owner's workers ran is free at once. And where the manifest says that
-    /// tenants live is written down.
+    /// Before the first worker starts: what an earlier owner's workers ran is free at once. Where the manifest says that
+    /// tenants live is written down. Settings of servers that may lose jobs are logged.
     ///
     /// # Errors
     /// The disk failed or is full, or the home store is unavailable.
     pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
         for store in &self.owned {
             store.presume_workers_dead().await?;
+        }
+        for server in self.servers.clone() {
+            tokio::spawn(async move { server.warn_of_risks().await });
         }
         match &self.sharded {
             Some(sharded) => sharded.write_placements().await,
@@ -108,9 +113,11 @@ impl Opened {
 pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let home = One::open(&layout.home, true).await?;
     if layout.others.is_empty() {
-        return Ok(Opened { store: home.store, sharded: None, owned: home.owned.into_iter().collect() });
+        let (owned, servers) = (home.owned.into_iter().collect(), home.server.into_iter().collect());
+        return Ok(Opened { store: home.store, sharded: None, owned, servers });
     }
     let mut owned: Vec<EmbeddedStore> = home.owned.iter().cloned().collect();
+    let mut servers: Vec<RedisStore> = home.server.iter().cloned().collect();
     let mut others = Vec::with_capacity(layout.others.len());
     for (name, settings) in &layout.others {
         if settings.is_same_store(&layout.home) {
@@ -120,10 +127,11 @@ pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
         }
         let one = One::open(settings, false).await?;
         owned.extend(one.owned.iter().cloned());
+        servers.extend(one.server.iter().cloned());
         others.push((name.clone(), one));
     }
     let (store, sharded) = sharded::open(home, others, layout.placements.clone()).await?;
-    Ok(Opened { store, sharded: Some(sharded), owned })
+    Ok(Opened { store, sharded: Some(sharded), owned, servers })
 }
 
 /// One store by its address.
@@ -132,6 +140,8 @@ struct One {
     registry: Arc<dyn PlacementRegistry>,
     /// Set if it is a file.
     owned: Option<EmbeddedStore>,
+    /// Set if it is a Redis.
+    server: Option<RedisStore>,
     is_remote: bool,
 }
 

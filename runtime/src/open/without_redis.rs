@@ -4,6 +4,16 @@ use super::{One, not_built_in};
 use gristmill_config::StoreAddress;
 use gristmill_store::StoreError;
 
+/// There is none.
+#[derive(Debug, Clone)]
+pub(super) enum RedisStore {}
+
+impl RedisStore {
+    pub(super) async fn warn_of_risks(&self) {
+        match *self {}
+    }
+}
+
 pub(super) async fn open(url: &str, _: &str, _: bool) -> Result<One, StoreError> {
     Err(not_built_in(StoreAddress::Redis(url.to_owned()), "redis"))
 }

@@ -4,7 +4,7 @@
 //! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Unavailable`], the next call makes a new
 //! one, and whoever calls decides how long to back off in between.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Link {
     pub(super) fn new(url: &str, prefix: &str) -> Result<Self, StoreError> {
         let client = redis::Client::open(url).map_err(|error| StoreError::BadAddress {
             address: without_password(url),
-            problem: format!("{error}; use redis://[[user]:password@]host[:port][/db] or unix:/path"),
+            problem: format!("{error}; use redis://[[user]:password@]host[:port][/db] or redis+unix:///path"),
         })?;
         let address = client.get_connection_info().addr().to_string();
         let channel = format!("{prefix}:connected");
@@ -159,6 +159,7 @@ impl Link {
             let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
             // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
             redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut connection).await?;
+            refuse_cluster(&mut connection).await?;
             let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default() });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
@@ -214,6 +215,25 @@ fn available(mut answers: Vec<RedisResult<Value>>) -> RedisResult<Vec<RedisResul
     }
 }
 
+/// Refuses a server that has only some of the keys. A cluster of one server has them all. Asks by what every user may ask.
+async fn refuse_cluster(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    let hello: HashMap<String, Value> = redis::cmd("HELLO").query_async(connection).await?;
+    if hello.get("mode") != Some(&Value::BulkString(b"cluster".to_vec())) {
+        return Ok(());
+    }
+    let info: String = redis::cmd("CLUSTER").arg("INFO").query_async(connection).await?;
+    if servers_with_keys(&info) <= Some(1) {
+        return Ok(());
+    }
+    let problem = "it is one of several servers of a Redis Cluster, which Gristmill does not support yet; name a Redis that is no cluster";
+    Err((ErrorKind::InvalidClientConfig, problem).into())
+}
+
+/// How many servers of a cluster have keys, by `CLUSTER INFO`. `None` while it says nothing of them.
+fn servers_with_keys(info: &str) -> Option<u32> {
+    info.lines().find_map(|line| line.strip_prefix("cluster_size:")?.trim().parse().ok())
+}
+
 fn without_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
@@ -232,8 +252,15 @@ mod tests {
         {
             let error = Link::new(url, "gm").unwrap_err();
             assert!(matches!(&error, StoreError::BadAddress { address, .. } if address == shown), "{error}");
+            assert!(!error.to_string().contains(" unix:"), "{error}");
         }
         assert_eq!(Link::new("redis://u:secret@host/3", "gm").unwrap().address, "host:6379");
+    }
+
+    #[test]
+    fn a_cluster_says_how_many_of_its_servers_have_keys() {
+        assert_eq!(servers_with_keys("cluster_state:ok\r\ncluster_known_nodes:4\r\ncluster_size:3\r\n"), Some(3));
+        assert_eq!(servers_with_keys("cluster_state:fail\r\n"), None);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! [`RedisStore`]: what it holds, and which file does what of the contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,14 +42,14 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to `url` (`redis://[[user]:password@]host[:port][/db]` or `unix:/path`). All keys begin with `prefix`,
+    /// Connects to `url` (`redis://[[user]:password@]host[:port][/db]` or `redis+unix:///path`). All keys begin with `prefix`,
     /// [`DEFAULT_PREFIX`](super::DEFAULT_PREFIX) unless several installations share a server.
     ///
     /// # Errors
     /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in; or the prefix
     ///   contains braces.
     /// - [`StoreError::Unavailable`]: no server answers there.
-    /// - [`StoreError::Refused`]: wrong password, or no such database.
+    /// - [`StoreError::Refused`]: wrong password, no such database, or one of several servers of a Redis Cluster.
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
         let store = Self::at(url, prefix)?;
         store.link.connect().await?;
@@ -67,6 +67,19 @@ impl RedisStore {
         }
         let link = Link::new(url, prefix)?;
         Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own, due_next: Arc::default() })
+    }
+
+    /// Logs a warning for each setting of the server by which it may lose jobs. Does nothing if the server is unavailable, or does
+    /// not show its settings to this user.
+    pub async fn warn_of_risks(&self) {
+        let mut look = redis::pipe();
+        for setting in ["maxmemory-policy", "appendonly", "save"] {
+            look.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let found = self.link.query::<Vec<HashMap<String, String>>>("look at its settings", &look).await;
+        for risk in risks(&found.unwrap_or_default().into_iter().flatten().collect()) {
+            tracing::warn!(store = %self.link.address, "{risk}");
+        }
     }
 
     /// The same store by another clock.
@@ -106,6 +119,23 @@ impl RedisStore {
     pub(super) fn refused(&self, doing: &'static str, source: impl Into<anyhow::Error>) -> StoreError {
         StoreError::Refused { store: self.link.address.clone(), doing, source: source.into() }
     }
+}
+
+/// What may lose jobs with these settings, and what to do.
+fn risks(settings: &HashMap<String, String>) -> Vec<String> {
+    let setting = |name: &str| settings.get(name).map(String::as_str);
+    let mut risks = Vec::new();
+    if let Some(policy) = setting("maxmemory-policy").filter(|policy| *policy != "noeviction") {
+        risks.push(format!(
+            "with `maxmemory-policy {policy}` this Redis drops keys when its memory is full, and with them jobs or results; \
+             set it to `noeviction`"
+        ));
+    }
+    if setting("appendonly") == Some("no") {
+        let lost = if setting("save") == Some("") { "all jobs" } else { "the jobs since its last snapshot" };
+        risks.push(format!("this Redis loses {lost} when it ends or crashes; set `appendonly yes`"));
+    }
+    risks
 }
 
 /// Gathers items by tenant, each with its place in the batch.
@@ -153,3 +183,20 @@ impl Probe for RedisStore {
 
 /// One server.
 impl Shards for RedisStore {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_may_lose_jobs_are_named() {
+        let risks = |policy: &str, log: &str, save: &str| {
+            let settings = [("maxmemory-policy", policy), ("appendonly", log), ("save", save)];
+            risks(&settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).join("\n")
+        };
+        assert_eq!(risks("noeviction", "yes", ""), "");
+        assert!(risks("allkeys-lru", "yes", "").contains("`maxmemory-policy allkeys-lru`"));
+        assert!(risks("noeviction", "no", "").contains("all jobs"));
+        assert!(risks("noeviction", "no", "3600 1").contains("since its last snapshot"));
+    }
+}

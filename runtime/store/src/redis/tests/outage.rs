@@ -153,6 +153,16 @@ async fn a_probe_fails_as_a_push_does() {
 }
 
 #[tokio::test]
+async fn a_user_who_sees_no_settings_may_connect() {
+    let store = TestRedis::new().await;
+    let rights = ["SETUSER", "gm", "on", ">pw", "~gm:*", "&gm:*", "+@all", "-@dangerous"];
+    store.raw(redis::cmd("ACL").arg(&rights)).await;
+    let limited = RedisStore::connect(&format!("{}?user=gm&pass=pw", store.server.url()), "gm").await.unwrap();
+    limited.warn_of_risks().await;
+    limited.probe().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_prefix_that_breaks_the_hash_tags_is_refused() {
     let error = RedisStore::connect("redis://localhost", "gm{x}").await.unwrap_err();
     assert!(matches!(error, StoreError::BadAddress { .. }), "{error}");
