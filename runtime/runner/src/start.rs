@@ -24,7 +24,7 @@ use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::{lease_extender, migrate, sweep};
 use crate::handlers::HandlerRegistry;
-use gristmill_core::job::WorkerId;
+use gristmill_core::job::{Lease, WorkerId};
 use gristmill_metrics::MetricType::{Counter, Gauge};
 use gristmill_metrics::Metrics;
 use gristmill_store::Store;
@@ -148,7 +148,12 @@ impl Runner {
         let settler = Settler { context: context.clone(), observer, journal: journal.clone() };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        settling.spawn("checkpoint", lease_extender::checkpoints(context.store.clone(), to_save, abort.clone()));
+        let store = context.store.clone();
+        let save = move |lease: Lease, state: Vec<u8>| {
+            let store = store.clone();
+            async move { store.checkpoint(&lease, &state).await }
+        };
+        settling.spawn("checkpoint", lease_extender::checkpoints(save, to_save, abort.clone()));
         settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
         let executor = Arc::new(ExecutorContext {
