@@ -1,6 +1,7 @@
 //! One task that keeps the registry true: hint, pause, compare, load, swap. One reload at a time.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use gristmill_sandbox::{Kind, Sandbox};
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
+/// How long after a look the next one comes at the soonest, however many hints there are.
+const APART: Duration = Duration::from_millis(50);
 /// How soon a file that may still be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -34,6 +37,8 @@ pub struct Reloader {
     /// As last written in the file, which options of the command line may have overruled.
     fixed: Option<Fixed>,
     folder: Folder,
+    /// Whether the folder could be read when it was looked at last.
+    is_readable: bool,
     native: BTreeMap<Name, Handler>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
@@ -88,7 +93,9 @@ impl Reloader {
         let fixed = written.as_ref().map(Fixed::of);
         let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
         let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
-        let mut reloader = Self { sandbox, manifest, manifest_text, fixed, folder, native, registry, metrics };
+        let is_readable = true;
+        let mut reloader =
+            Self { sandbox, manifest, manifest_text, fixed, folder, is_readable, native, registry, metrics };
         let changes = reloader.folder.look(&reloader.sandbox)?;
         reloader.report(&changes);
         while reloader.folder.is_loading() {
@@ -111,19 +118,22 @@ impl Reloader {
 
     /// Until `stop`: look whenever a hint comes, and every `rescan` besides; swap whenever something was loaded.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut hints = Hints::new(&self.watched());
-        let mut next_look = Instant::now();
+        let manifest = self.manifest.file.as_ref().and_then(|file| file.file_name()).map(OsStr::to_owned);
+        let is_ours =
+            move |path: &Path| path.file_name() == manifest.as_deref() || path.extension() == Some(OsStr::new("wasm"));
+        let mut hints = Hints::new(&self.watched(), is_ours);
+        let (mut next_look, mut not_before) = (Instant::now(), Instant::now());
         loop {
             let changes = tokio::select! {
                 () = stop.cancelled() => return,
                 changes = self.folder.loaded(), if self.folder.is_loading() => changes,
-                () = hints.next() => {
-                    tokio::time::sleep(GATHER).await;
-                    hints.clear();
-                    next_look = Instant::now() + self.manifest.handlers.rescan;
-                    self.look()
+                () = hints.next(), if next_look > not_before => {
+                    next_look = next_look.min((Instant::now() + GATHER).max(not_before));
+                    continue;
                 }
                 () = tokio::time::sleep_until(next_look) => {
+                    hints.clear();
+                    not_before = Instant::now() + APART;
                     next_look = Instant::now() + self.manifest.handlers.rescan;
                     self.look()
                 }
@@ -141,11 +151,17 @@ impl Reloader {
 
     fn look(&mut self) -> Changes {
         self.reload_manifest();
-        self.folder.look(&self.sandbox).unwrap_or_else(|error| {
-            let folder = self.folder.path().display();
-            tracing::error!(%folder, %error, "cannot be read: what is loaded keeps serving");
-            Changes::default()
-        })
+        let looked = self.folder.look(&self.sandbox);
+        let (folder, was_readable) = (self.folder.path().display(), self.is_readable);
+        self.is_readable = looked.is_ok();
+        match &looked {
+            Ok(_) if !was_readable => tracing::info!(%folder, "can be read again"),
+            Err(error) if was_readable => {
+                tracing::error!(%folder, %error, "cannot be read: what is loaded keeps serving");
+            }
+            _ => {}
+        }
+        looked.unwrap_or_default()
     }
 
     fn watched(&self) -> Vec<PathBuf> {

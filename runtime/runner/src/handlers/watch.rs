@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::event::ModifyKind;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 /// Watches folders (not files: a watch on a file dies with the first rename over it) and wakes its owner.
 ///
-/// Every event is the same hint: look at everything. That makes lost, merged and overflown events harmless, as long as
-/// the owner also looks by itself now and then: network file systems send none at all.
+/// Every event that may concern the owner is the same hint: look at everything. That makes lost, merged and overflown events
+/// harmless, as long as the owner also looks by itself now and then: network file systems send none at all.
 #[derive(Debug)]
 pub(super) struct Hints {
     _watcher: Option<RecommendedWatcher>,
@@ -17,13 +18,14 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Folders that cannot be watched are logged, and left to the owner's rescan.
-    pub(super) fn new(folders: &[PathBuf]) -> Self {
+    /// Folders that cannot be watched are logged, and left to the owner's rescan. `is_ours` says whether what a file holds is of
+    /// interest.
+    pub(super) fn new(folders: &[PathBuf], is_ours: impl Fn(&Path) -> bool + Send + 'static) -> Self {
         let (sender, wakes) = mpsc::channel(1);
         let wake = sender.clone();
         // A full channel already holds a wake-up; one is as good as many.
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if !event.is_ok_and(|event| event.kind.is_access()) {
+            if event.map_or(true, |event| concerns(&event, &is_ours)) {
                 wake.try_send(()).ok();
             }
         });
@@ -48,8 +50,40 @@ impl Hints {
     }
 }
 
+/// Files that come, go or change their names concern the owner, whatever they are called: a name may lead to another. A change of
+/// what a file holds concerns it only if the file is `is_ours`: a database or a log in the same folder changes all the time.
+fn concerns(event: &Event, is_ours: impl Fn(&Path) -> bool) -> bool {
+    match event.kind {
+        EventKind::Access(_) => false,
+        EventKind::Modify(ModifyKind::Name(_)) => true,
+        EventKind::Modify(_) => event.paths.iter().any(|path| is_ours(path)),
+        _ => true,
+    }
+}
+
 fn watch(watcher: &mut RecommendedWatcher, folder: &Path) {
     if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
         tracing::warn!(folder = %folder.display(), %error, "cannot be watched: changes are found by rescanning only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, DataChange, RenameMode};
+
+    use super::*;
+
+    #[test]
+    fn what_another_file_holds_concerns_nobody() {
+        let concerns = |kind, name: &str| {
+            let event = Event::new(kind).add_path(PathBuf::from("/etc/mill").join(name));
+            concerns(&event, |path| path.ends_with("gristmill.toml"))
+        };
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        assert!(concerns(written, "gristmill.toml"));
+        assert!(!concerns(written, "gristmill.db-wal"));
+        for kind in [EventKind::Create(CreateKind::File), EventKind::Modify(ModifyKind::Name(RenameMode::To))] {
+            assert!(concerns(kind, "..data"), "the manifest may be a link that leads through it");
+        }
     }
 }
