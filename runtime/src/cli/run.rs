@@ -1,5 +1,7 @@
 //! `gristmill run`: a whole Gristmill, until a signal ends it.
 
+use std::io::IsTerminal;
+
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +14,8 @@ use crate::Gristmill;
 ///
 /// Works on every topic that has a handler, and keeps up with changes in the handlers folder and the manifest.
 /// SIGTERM or Ctrl-C ends it in order: no new jobs; running ones may finish within `shutdown-grace`, the rest are given
-/// back without using up an attempt. A second Ctrl-C ends the grace.
+/// back without using up an attempt. A second Ctrl-C ends the grace. So does the end of the terminal that it logs to; elsewhere
+/// SIGHUP does nothing, because changed files are read without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,12 +54,21 @@ struct EndSignals {
 fn end_signals() -> std::io::Result<EndSignals> {
     let (first, second) = (CancellationToken::new(), CancellationToken::new());
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut hangup, has_terminal) = (signal(SignalKind::hangup())?, std::io::stderr().is_terminal());
     let end = EndSignals { first: first.clone(), second: second.clone() };
     tokio::spawn(async move {
         for token in [first, second] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    _ = hangup.recv() => {
+                        if has_terminal {
+                            break;
+                        }
+                        tracing::info!("SIGHUP changes nothing: the manifest and the handlers are read whenever they change");
+                    }
+                }
             }
             token.cancel();
         }

@@ -26,6 +26,37 @@ async fn line_with(runner: &Process, texts: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_goes_on_when_its_terminal_is_closed() {
+    let project = project().await;
+    let mut runner = project.serve_with(&[]).await;
+    line_with(&runner, &["handler loaded", "handler=echo"]).await;
+    runner.signal(Signal::HUP);
+    line_with(&runner, &["SIGHUP changes nothing"]).await;
+    project.run(&["push", "echo", "--wait"]).done();
+    runner.signal(Signal::TERM);
+    until("the runner to end", SOON, async || runner.ended()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_handlers_folder_is_logged_once_and_stops_nothing() {
+    let project = project().await;
+    let runner = project.serve_with(&[]).await;
+    line_with(&runner, &["handler loaded", "handler=echo"]).await;
+    let folder = project.handlers();
+    let elsewhere = folder.with_file_name("elsewhere");
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    line_with(&runner, &["cannot be read"]).await;
+    // What is written beside the manifest is the database: no reason to look at handlers.
+    for _ in 0..20 {
+        project.run(&["push", "echo", "--wait"]).done();
+    }
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    line_with(&runner, &["can be read again"]).await;
+    let lines = runner.log().lines().filter(|line| line.contains("cannot be read")).count();
+    assert_eq!(lines, 1, "{}", runner.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn verbose_shows_each_jobs_life() {
     let project = project().await;
     let runner = project.serve_with(&["-v"]).await;
