@@ -18,7 +18,7 @@ use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
 use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
-use gristmill_server::{Handlers, HttpServerSettings, Phase, RunnerStatus};
+use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::Timed;
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
@@ -113,6 +113,7 @@ impl Builder {
         let worker = worker_id();
         let metrics = Arc::<Metrics>::default();
         let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
+        let audit = manifest.audit.as_ref().map(|settings| AuditLog::open(settings, &worker)).transpose()?;
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
         let opened = open_patiently(&Layout::of(&manifest)).await?;
         opened.prepare_for_work().await?;
@@ -125,6 +126,7 @@ impl Builder {
             runner: status.subscribe(),
             tenants: tenants.clone(),
             moves: opened.sharded.clone().map(placements),
+            audit: audit.clone(),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
@@ -155,7 +157,18 @@ impl Builder {
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);
-        Ok(Gristmill { store: pushes, tenants, registry, server, status, runner, journal, reloader, tenant_mover })
+        Ok(Gristmill {
+            store: pushes,
+            tenants,
+            registry,
+            server,
+            status,
+            runner,
+            journal,
+            audit,
+            reloader,
+            tenant_mover,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_runner::{Broken, Journal, Runner, Tenants};
-use gristmill_server::{HttpServer, Phase, RunnerStatus};
+use gristmill_server::{AuditLog, HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
 
 /// A running Gristmill: a store, handlers, a runner, and an HTTP server if the settings ask for one.
@@ -31,6 +31,7 @@ pub struct Gristmill {
     pub(crate) status: watch::Sender<RunnerStatus>,
     pub(crate) runner: Runner,
     pub(crate) journal: Option<Journal>,
+    pub(crate) audit: Option<AuditLog>,
     pub(crate) reloader: Background,
     /// Moves tenants between stores. Only where there are several.
     pub(crate) tenant_mover: Option<Background>,
@@ -107,7 +108,7 @@ impl Gristmill {
 
     /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
     /// using up an attempt; the journal is written to its end; then the HTTP server ends, so that clients that wait for a job
-    /// see its end. `hurry` ends the grace early.
+    /// see its end, and after it the audit log. `hurry` ends the grace early.
     pub async fn shutdown(self, hurry: CancellationToken) {
         self.status.send_modify(|status| status.phase = Phase::Ending);
         tracing::info!(running = self.runner.running(), "ending: no new jobs; what runs may finish");
@@ -118,6 +119,9 @@ impl Gristmill {
         self.reloader.end().await;
         if let Some(server) = self.server {
             server.shutdown().await;
+        }
+        if let Some(audit) = self.audit {
+            audit.close().await;
         }
         if let Some(tenant_mover) = self.tenant_mover {
             tenant_mover.end().await;

@@ -43,6 +43,8 @@ pub struct Manifest {
     pub lmstfy: LmstfySettings,
     /// None: no journal is kept.
     pub journal: Option<LineFileSettings>,
+    /// None: no audit log is kept.
+    pub audit: Option<LineFileSettings>,
     /// `[handlers]`.
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
@@ -124,6 +126,7 @@ impl Manifest {
             http: HttpSettings::default(),
             lmstfy: LmstfySettings::default(),
             journal: None,
+            audit: None,
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
             limits: Arc::default(),
@@ -144,6 +147,7 @@ impl Manifest {
         let http = http::http(&mut root, folder);
         let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
         let journal = line_file::line_file(&mut root, "journal", folder);
+        let audit = line_file::line_file(&mut root, "audit", folder);
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, limits, residences, .. } =
             topics::read(&mut root, folder, secrets);
@@ -159,6 +163,7 @@ impl Manifest {
             http,
             lmstfy,
             journal,
+            audit,
             handlers,
             topics,
             limits: Arc::new(limits),

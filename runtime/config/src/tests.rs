@@ -115,6 +115,8 @@ fn a_journal_is_kept_where_the_manifest_says() {
     let all = "[journal]\npath = \"/var/log/mill.jsonl\"\nrotate-at = \"1MB\"\nkeep = 3";
     let path = "/var/log/mill.jsonl".into();
     assert_eq!(parse(all).journal, Some(LineFileSettings { path, rotate_bytes: 1_000_000, keep: 3 }));
+    let audit = parse("[audit]\npath = \"audit.jsonl\"\nkeep = 3").audit;
+    assert_eq!(audit, Some(LineFileSettings { keep: 3, ..LineFileSettings::at("/etc/gristmill/audit.jsonl".into()) }));
 }
 
 #[test]

@@ -30,9 +30,6 @@ const ID_DIGITS: usize = 16;
 /// Bytes of a description.
 pub const DESCRIPTION_BYTES: usize = 1024;
 
-/// The beginning of every text made here, so that people and scanners for secrets recognise it.
-const MARK: &str = "gm_";
-
 /// What a client may do in a tenant, or in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -195,6 +192,9 @@ impl FromStr for Scope {
 }
 
 impl TokenText {
+    /// The beginning of every text made here, so that people and scanners for secrets recognise it.
+    pub const MARK: &str = "gm_";
+
     /// A new one: `gm_` and 43 characters, which are 256 bits of the system's randomness.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl TokenText {
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
-        Ok(Self(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(random))))
+        Ok(Self(format!("{}{}", Self::MARK, URL_SAFE_NO_PAD.encode(random))))
     }
 
     /// The text itself: a secret, which is in no store and in no log.

@@ -8,6 +8,7 @@
 //! # Layout
 //! A request passes these folders in this order:
 //! - `serve/` accepts connections, in bounded number, with or without TLS, names each request and measures it.
+//! - `audit/` writes down changes and refusals, where the manifest says so.
 //! - `auth/` rejects cross-site browser requests, then identifies the token and checks its scopes.
 //! - `limits/` bounds requests and jobs: of the server, of a token, of a tenant.
 //! - `receive` checks the scope by the path, reads the body, and takes the request's permit.
@@ -24,6 +25,7 @@
 
 mod admission;
 mod api;
+mod audit;
 mod auth;
 mod claims;
 mod client;
@@ -52,6 +54,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use audit::{AuditLine, AuditLog};
 pub use client::RemoteStore;
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};

@@ -141,9 +141,11 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, retry_after) = (self.code.status(), self.retry_after);
-        let passes_soon = matches!(self.code, Code::Busy | Code::Starting | Code::StoreAway).then_some(COME_AGAIN);
+        let (code, retry_after) = (self.code, self.retry_after);
+        let status = code.status();
+        let passes_soon = matches!(code, Code::Busy | Code::Starting | Code::StoreAway).then_some(COME_AGAIN);
         let mut response = (status, Json(self)).into_response();
+        response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         if status == StatusCode::UNAUTHORIZED {

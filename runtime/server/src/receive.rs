@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use http_body_util::{BodyExt, LengthLimitError};
 
+use crate::audit::Entry;
 use crate::auth::identity::Identity;
 use crate::limits::requests::{Permit, TakesPermit};
 use crate::openapi::Requirement;
@@ -26,6 +27,7 @@ const STEP_BYTES: usize = 256 << 10;
 /// Around every route of the API, next to its handler.
 pub(crate) async fn receive(requirement: Requirement, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
+    Entry::of(extensions).requires(requirement);
     let (Some(state), Some(identity)) = (extensions.get::<AppState>().cloned(), extensions.get::<Identity>().cloned())
     else {
         // Health, which needs no token.

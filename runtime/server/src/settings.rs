@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::audit::AuditLog;
 use crate::limits::HttpLimits;
 use gristmill_config::{LmstfySettings, TlsSettings};
 use gristmill_metrics::Metrics;
@@ -31,6 +32,8 @@ pub struct HttpServerSettings {
     pub tenants: Tenants,
     /// Moves tenants between the stores that the store is made of; `None` if it is one store.
     pub moves: Option<Arc<dyn TenantPlacements>>,
+    /// Where changes and refusals are written down; `None` if they are not.
+    pub audit: Option<AuditLog>,
     /// Counts what comes in.
     pub metrics: Arc<Metrics>,
 }
@@ -77,6 +80,7 @@ impl Default for HttpServerSettings {
             runner: watch::Sender::default().subscribe(),
             tenants: Tenants::default(),
             moves: None,
+            audit: None,
             metrics: Arc::default(),
         }
     }

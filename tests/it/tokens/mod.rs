@@ -1,5 +1,6 @@
 //! Who may come in, and that nobody sees what is not theirs.
 
+mod audit;
 mod isolation;
 mod limits;
 mod machine;

@@ -53,6 +53,7 @@ struct Fixed {
     residences: BTreeMap<Name, Name>,
     http: HttpSettings,
     journal: Option<LineFileSettings>,
+    audit: Option<LineFileSettings>,
     handlers: HandlerSettings,
 }
 
@@ -60,9 +61,10 @@ impl Fixed {
     fn of(manifest: &Manifest) -> Self {
         // These two apply at once.
         let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
-        let (server, store, journal) = (manifest.server.clone(), manifest.store.clone(), manifest.journal.clone());
+        let (server, store) = (manifest.server.clone(), manifest.store.clone());
+        let (journal, audit) = (manifest.journal.clone(), manifest.audit.clone());
         let (stores, residences) = (manifest.stores.clone(), manifest.residences.clone());
-        Self { server, store, stores, residences, http: manifest.http.clone(), journal, handlers }
+        Self { server, store, stores, residences, http: manifest.http.clone(), journal, audit, handlers }
     }
 }
 
@@ -196,7 +198,7 @@ impl Reloader {
         let fixed = Fixed::of(&manifest);
         if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
             tracing::warn!(
-                "[server], [store], [stores], where tenants live, [http], [journal], the handlers' folder and the limits of \
+                "[server], [store], [stores], where tenants live, [http], [journal], [audit], the handlers' folder and the limits of \
                  compiling apply at the next start"
             );
         }

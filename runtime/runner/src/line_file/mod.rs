@@ -49,6 +49,7 @@ pub struct LineFile<L: Line>(pub(crate) Arc<Handle<L>>);
 
 #[derive(Debug)]
 pub(crate) struct Handle<L: Line> {
+    worker: WorkerId,
     queue: Arc<Queue<L>>,
     /// Once everything is written, or given up.
     pub(crate) ended: CancellationToken,
@@ -106,7 +107,7 @@ impl<L: Line> LineFile<L> {
         };
         let started = thread::Builder::new().name(L::SECTION.into()).spawn(run);
         started.map_err(|source| LineFileError::StartThread { file: L::FILE, source })?;
-        Ok(Self(Arc::new(Handle { queue, ended })))
+        Ok(Self(Arc::new(Handle { worker: worker.clone(), queue, ended })))
     }
 
     /// Queues the lines, to be written within 50 ms. Never waits for the disk: what the queue has no room for is dropped and
@@ -115,6 +116,11 @@ impl<L: Line> LineFile<L> {
         if let Some(lost) = self.0.queue.append(lines) {
             tracing::warn!(lost, "the {} does not keep up: {} are not written down", L::FILE, L::SUBJECTS);
         }
+    }
+
+    /// The name of this process, as the file was opened with it.
+    pub fn worker(&self) -> &WorkerId {
+        &self.0.worker
     }
 
     /// How to learn how many lines were dropped since the file was opened.

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
+use crate::audit::Entry;
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::token_cache::MAKERS;
@@ -65,29 +66,32 @@ fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, 
 async fn add_any(
     Allowed { identity, .. }: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
+    entry: Entry,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
     if new.tenant.is_some() == new.all_tenants {
         return Err(Problem::new(Code::BadRequest, "name a `tenant`, or say `all_tenants`: one of the two"));
     }
     let tenant = new.tenant.clone();
-    make(&state, &identity, tenant, new).await
+    make(&state, &identity, &entry, tenant, new).await
 }
 
 async fn add(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
+    entry: Entry,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
     if new.all_tenants || new.tenant.as_ref().is_some_and(|named| *named != tenant) {
         return Err(Problem::new(Code::BadRequest, "the path names the tenant; the token can be for no other one"));
     }
-    make(&state, &identity, Some(tenant), new).await
+    make(&state, &identity, &entry, Some(tenant), new).await
 }
 
 async fn make(
     state: &AppState,
     identity: &Identity,
+    entry: &Entry,
     tenant: Option<Name>,
     new: wire::NewToken,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
@@ -107,6 +111,7 @@ async fn make(
     match state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             state.auth.token_cache.forget(&token.id);
+            entry.made(&token.id);
             Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Auth;
 use super::token_cache::KnownToken;
+use crate::audit::{ClientKind, Entry};
 use crate::problem::{Code, Problem};
 use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
@@ -91,6 +92,16 @@ impl Identity {
             Self::Anybody | Self::Operator => None,
             Self::Token(known) => Some(known),
         }
+    }
+
+    /// Notes for the audit log whose request this is.
+    pub(crate) fn note_in(&self, entry: &Entry) {
+        let client = match self {
+            Self::Anybody => ClientKind::Anybody,
+            Self::Operator => ClientKind::Command,
+            Self::Token(_) => ClientKind::Token,
+        };
+        entry.identified(client, self.token());
     }
 
     /// Whether it has the scope somewhere.

@@ -1,7 +1,7 @@
 //! Bounds: of the server over all its routes, and of what each token and tenant may ask for.
 
 mod guesses;
-mod rate;
+pub(crate) mod rate;
 pub(crate) mod requests;
 pub(crate) mod shares;
 mod stored;

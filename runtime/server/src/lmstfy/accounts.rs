@@ -46,6 +46,12 @@ impl Accounts {
         Ok(allowed)
     }
 
+    /// The account of a request with these headers that may use the API. Returns `None` if none is needed.
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<String> {
+        let (user, _) = credentials(headers).filter(|_| !self.0.0.is_empty())?;
+        Some(user)
+    }
+
     /// The answer to a request that may not.
     pub(super) fn refusal() -> Response {
         let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");

@@ -11,10 +11,12 @@ use sha2::{Digest, Sha256};
 use super::api::Api;
 use super::query::Query;
 use super::refusal::Refusal;
+use crate::audit::Entry;
 use crate::auth::identity::Identity;
 use crate::claims;
 use crate::limits::TenantPermit;
 use crate::limits::requests::Permit;
+use crate::openapi::Requirement;
 use crate::serve::DeliveryTracker;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::token::{Scope, Throttle, TokenHash, TokenId};
@@ -30,6 +32,8 @@ pub(super) struct Client {
     _counted: Option<Arc<TenantPermit>>,
     /// `None` if the request waits for a job.
     _permit: Option<Arc<Permit>>,
+    /// The request's line in the audit log.
+    entry: Entry,
     /// Its address and token, as a name for people.
     name: String,
     /// Of its connection.
@@ -50,11 +54,13 @@ impl Client {
             return Err(Refusal::not_found("pool not found"));
         }
         let identity = identity(api, text, tenant).await?;
+        let entry = Entry::of(&parts.extensions);
+        identity.note_in(&entry);
         let permit = api.state.enter(&identity)?.map(Arc::new);
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let name = name(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
-        Ok(Self { identity, _counted: permit, _permit: None, name, delivery_tracker })
+        Ok(Self { identity, _counted: permit, _permit: None, entry, name, delivery_tracker })
     }
 
     /// The client, once its request may be answered.
@@ -68,8 +74,13 @@ impl Client {
         self.identity.tenant()
     }
 
+    /// Whether its token has the scope. What needs `admin` is in the audit log.
     pub(super) fn has(&self, scope: Scope) -> bool {
-        self.identity.has(scope)
+        let has = self.identity.has(scope);
+        if has {
+            self.entry.requires(Requirement::InTenant(scope));
+        }
+        has
     }
 
     /// # Errors

@@ -4,6 +4,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::audit::Entry;
 use crate::auth::identity::{Identity, identify};
 use crate::auth::origin;
 use crate::problem::Code;
@@ -33,6 +34,9 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
         Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::Anybody),
         identity => identity,
     };
+    if let Ok(identity) = &identity {
+        identity.note_in(&Entry::of(request.extensions()));
+    }
     let entered = identity.and_then(|identity| Ok((state.enter(&identity)?, identity)));
     let (permit, identity) = match entered {
         Ok(entered) => entered,

@@ -15,6 +15,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{components, dead, health, job, jobs, list, metrics, moves, openapi, push, tokens, topics};
+use crate::audit::Recorder;
 use crate::auth::allowed::AnyToken;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
@@ -98,11 +99,13 @@ impl HttpServer {
         let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
         let state = AppState::new(store, store_name, auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
-        let router = router(state.clone(), lmstfy.clone());
+        let recorder = settings.audit.clone().map(|log| Recorder::new(log, &settings.metrics));
+        let recorded = |router| recorder.iter().fold(router, |router, recorder| recorder.around(router));
+        let router = recorded(router(state.clone(), lmstfy.clone()));
         let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: Tasks::default() };
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         if let Some(listener) = admin {
-            let router = lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone());
+            let router = recorded(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
             server.serve(listener, router, settings.limits.for_few(), tls.clone());
         }
         if let Some(listener) = for_commands {

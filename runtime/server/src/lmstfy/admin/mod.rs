@@ -18,6 +18,7 @@ use super::api::Api;
 use super::id;
 use super::refusal::Refusal;
 use super::routes::{REQUEST_TIME, name, refuse_pages};
+use crate::audit::Entry;
 use crate::auth::origin;
 use gristmill_config::Password;
 
@@ -48,7 +49,10 @@ pub(crate) fn routes(api: Api, accounts: BTreeMap<String, Password>) -> Router {
 async fn authenticate(State(accounts): State<Accounts>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     match accounts.check(request.headers(), peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into())) {
-        Ok(true) => next.run(request).await,
+        Ok(true) => {
+            Entry::of(request.extensions()).administers_as(accounts.user(request.headers()));
+            next.run(request).await
+        }
         Ok(false) => Accounts::refusal(),
         Err(problem) => problem.into_response(),
     }

@@ -1,0 +1,198 @@
+//! A line of the audit log. Its fields are documented in `docs/audit.md`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use serde::Serialize;
+
+use super::entry::{ClientKind, Entry, Facts};
+use super::{Recorder, is_refusal};
+use crate::problem::Code;
+use gristmill_core::job::{Name, WorkerId};
+use gristmill_core::time::Timestamp;
+use gristmill_core::token::{TokenHash, TokenId, TokenText};
+use gristmill_runner::Line;
+
+/// Bytes of a part of a path; what is longer is cut.
+const PART_BYTES: usize = 256;
+
+/// What a line says. It has no body, no header and no query of the request, and no text of a token.
+#[derive(Debug, Serialize)]
+pub struct AuditLine {
+    worker: WorkerId,
+    at_ms: Timestamp,
+    request: Option<String>,
+    client: ClientKind,
+    token: Option<TokenId>,
+    tenant: Option<Name>,
+    account: Option<String>,
+    peer: IpAddr,
+    method: String,
+    route: Option<String>,
+    object: BTreeMap<String, String>,
+    made: Option<TokenId>,
+    status: Option<u16>,
+    problem: Option<Code>,
+    omitted: u64,
+}
+
+impl Line for AuditLine {
+    const FILE: &'static str = "audit log";
+    const SECTION: &'static str = "audit";
+    const SUBJECTS: &'static str = "changes and refusals";
+    const MODE: u32 = 0o600;
+}
+
+/// A request that has begun. Its line is written when this is dropped.
+pub(super) struct PendingLine {
+    recorder: Arc<Recorder>,
+    entry: Entry,
+    at: Timestamp,
+    peer: IpAddr,
+    method: Method,
+    route: Option<MatchedPath>,
+    parts: Option<RawPathParams>,
+    answer: Option<Answer>,
+}
+
+struct Answer {
+    request: Option<String>,
+    status: StatusCode,
+    problem: Option<Code>,
+}
+
+impl PendingLine {
+    /// Reads what a line may need of the request.
+    pub(super) async fn of(recorder: Arc<Recorder>, request: Request) -> (Request, Self) {
+        let (mut head, body) = request.into_parts();
+        let parts = RawPathParams::from_request_parts(&mut head, &()).await.ok();
+        let peer = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
+        let pending = Self {
+            recorder,
+            entry: Entry::begin(),
+            at: Timestamp::now(),
+            peer: peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            method: head.method.clone(),
+            route: head.extensions.get().cloned(),
+            parts,
+            answer: None,
+        };
+        (Request::from_parts(head, body), pending)
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        self.entry.clone()
+    }
+
+    pub(super) fn answered(mut self, response: &Response) {
+        let request = response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let problem = response.extensions().get::<Code>().copied();
+        self.answer = Some(Answer { request, status: response.status(), problem });
+    }
+
+    fn line(&mut self, facts: Facts, omitted: u64) -> AuditLine {
+        let Facts { client, token, tenant, account, made, administers: _ } = facts;
+        let (request, status, problem) = match self.answer.take() {
+            Some(Answer { request, status, problem }) => (request, Some(status.as_u16()), problem),
+            None => (None, None, None),
+        };
+        let route = self.route.as_ref().map(|route| route.as_str().to_owned());
+        let parts = self.parts.iter().flatten();
+        let object = parts.map(|(name, text)| (name.to_owned(), part(route.as_deref(), name, text))).collect();
+        AuditLine {
+            worker: self.recorder.log.worker().clone(),
+            at_ms: self.at,
+            request,
+            client,
+            token,
+            tenant,
+            account,
+            peer: self.peer,
+            method: self.method.to_string(),
+            route,
+            object,
+            made,
+            status,
+            problem,
+            omitted,
+        }
+    }
+}
+
+impl Drop for PendingLine {
+    fn drop(&mut self) {
+        let facts = self.entry.facts();
+        let omitted = match &self.answer {
+            Some(answer) if is_refusal(answer.status) => self.recorder.admit_refusal(self.peer),
+            _ if facts.administers && !self.method.is_safe() => Some(self.recorder.take_omitted()),
+            _ => None,
+        };
+        if let Some(omitted) = omitted {
+            let line = self.line(facts, omitted);
+            self.recorder.write(line);
+        }
+    }
+}
+
+/// A part of a path as the log shows it. Where it may be the text of a token, it is that token's id.
+fn part(route: Option<&str>, name: &str, text: &str) -> String {
+    let names_token = name == "token" || (name == "id" && route.is_some_and(|route| route.contains("/tokens/")));
+    if names_token || text.contains(TokenText::MARK) {
+        // lmstfy's clients may write a pool before it.
+        let text = text.split_once(':').map_or(text, |(_, text)| text);
+        let id: TokenId = text.parse().unwrap_or_else(|_| TokenHash::of(text).id());
+        return id.to_string();
+    }
+    text.chars().take(PART_BYTES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_in_the_reference() {
+        let line = AuditLine {
+            worker: WorkerId::new("mill-1"),
+            at_ms: Timestamp::default(),
+            request: None,
+            client: ClientKind::Unknown,
+            token: None,
+            tenant: None,
+            account: None,
+            peer: Ipv4Addr::LOCALHOST.into(),
+            method: "GET".into(),
+            route: None,
+            object: BTreeMap::new(),
+            made: None,
+            status: None,
+            problem: None,
+            omitted: 0,
+        };
+        let reference = include_str!("../../../../docs/audit.md");
+        for field in serde_json::to_value(line).unwrap().as_object().unwrap().keys() {
+            assert!(reference.contains(&format!("| `{field}` |")), "docs/audit.md has no row for `{field}`");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_token_is_never_shown() {
+        let (id, text) = ("0123456789abcdef", "gm_secret");
+        let hidden = TokenHash::of(text).id().to_string();
+        for (route, name, given, shown) in [
+            ("/v1/tokens/{id}", "id", id, id),
+            ("/v1/tokens/{id}", "id", text, &hidden),
+            ("/v1/tenants/{tenant}/tokens/{id}/limits", "id", text, &hidden),
+            ("/token/{namespace}/{token}", "token", "default:gm_secret", &hidden),
+            ("/v1/tenants/{tenant}/topics/{topic}", "topic", text, &hidden),
+            ("/v1/tenants/{tenant}/topics/{topic}", "topic", "mail", "mail"),
+            ("/v1/tenants/{tenant}/jobs/{id}", "id", "j-1", "j-1"),
+        ] {
+            assert_eq!(part(Some(route), name, given), shown, "{route} {given}");
+        }
+    }
+}
