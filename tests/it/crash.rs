@@ -11,7 +11,7 @@ use gristmill::store::TopicCounts;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill_tests::guests;
-use gristmill_tests::process::Process;
+use gristmill_tests::process::{Process, kills};
 use gristmill_tests::random::seeded;
 use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::FREE_PORT;
@@ -129,25 +129,25 @@ async fn started(manifest: &Path) -> Process {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
-    const JOBS: u64 = 20_000;
-    const KILLS: u64 = 20;
+    let kills = kills(20);
+    let jobs = kills * 1000;
     let mut random = seeded();
-    let load = Load::of(JOBS as usize).await;
+    let load = Load::of(jobs as usize).await;
     let mut in_flight = 0;
-    for kill in 1..=KILLS {
+    for kill in 1..=kills {
         let process = Process::run(&load.manifest());
         // A random moment in the kill's share of the work.
-        let share = JOBS / (KILLS + 1);
+        let share = jobs / (kills + 1);
         load.wait_for_acks((kill - 1) * share + random.u64(1..share)).await;
         let worker = load.worker_in(&process).await;
         process.kill();
         in_flight += load.held_by(&worker).await;
     }
     let last = Process::run(&load.manifest());
-    let orders = load.assert_all_done_once(JOBS).await;
+    let orders = load.assert_all_done_once(jobs).await;
     drop(last);
     assert_eq!(total(&orders, "retried"), in_flight, "made again is what was in flight at a kill, each once");
-    println!("{JOBS} jobs, {KILLS} kills: {JOBS} acks, {in_flight} attempts in flight at a kill and made again");
+    println!("{jobs} jobs, {kills} kills: {jobs} acks, {in_flight} attempts in flight at a kill and made again");
 }
 
 /// How soon the first ack must come after the shortest of some outages. It takes about a second.

@@ -14,13 +14,11 @@ use gristmill::store::prelude::*;
 use gristmill::store::{Settled, Settlement, StoreError, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::load::{FILE, topic};
-use gristmill_tests::process::{Process, program};
+use gristmill_tests::process::{Process, kills, program};
 use gristmill_tests::random::seeded;
 use gristmill_tests::test_runner::{drop_in, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
-
-const LIVES: usize = 20;
 
 /// Lets a process work on the file until it has acknowledged so many pushes, and kills it. The ids that it acknowledged.
 fn life(file: &Path, pushes: usize) -> Vec<JobId> {
@@ -86,7 +84,8 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
     let file = folder.path().join("jobs.db");
     let mut random = seeded();
     let (mut acknowledged, mut in_flight) = (BTreeSet::new(), 0);
-    for _ in 0..LIVES {
+    let lives = kills(20);
+    for _ in 0..lives {
         let pushes = random.usize(1..60);
         let path = file.clone();
         acknowledged.extend(tokio::task::spawn_blocking(move || life(&path, pushes)).await.unwrap());
@@ -106,7 +105,7 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
         assert_eq!(counts(&store, "work").await.unwrap().running, 0);
         in_flight += work.running;
     }
-    println!("{LIVES} kills: {} pushes acknowledged and there, {in_flight} attempts in flight", acknowledged.len());
+    println!("{lives} kills: {} pushes acknowledged and there, {in_flight} attempts in flight", acknowledged.len());
 }
 
 /// A runner on a file, and a backlog of orders in it. Each order enqueues one follow-up with its ack.
@@ -172,14 +171,14 @@ const MANIFEST: &str = r#"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_on_a_file_killed_ten_times_acks_everything_once() {
-    const ORDERS: u64 = 3000;
-    const KILLS: u64 = 10;
+    let kills = kills(10);
+    let orders_pushed = kills * 300;
     let mut random = seeded();
-    let load = Load::of(ORDERS as usize).await;
+    let load = Load::of(orders_pushed as usize).await;
     let mut in_flight = 0;
-    for kill in 1..=KILLS {
+    for kill in 1..=kills {
         let process = Process::run(&load.manifest());
-        let share = ORDERS / (KILLS + 1);
+        let share = orders_pushed / (kills + 1);
         // What the one before had in flight is back, or it would be counted twice.
         load.wait_for((kill - 1) * share + random.u64(1..share), in_flight).await;
         process.kill();
@@ -188,11 +187,13 @@ async fn a_runner_on_a_file_killed_ten_times_acks_everything_once() {
         in_flight += orders.running;
     }
     let last = Process::run(&load.manifest());
-    load.wait_for(ORDERS, in_flight).await;
+    load.wait_for(orders_pushed, in_flight).await;
     last.kill();
     let (orders, notifications) = load.look().await;
     assert_eq!((orders.ready, orders.delayed, orders.running, orders.dead), (0, 0, 0, 0), "{orders:?}");
-    assert_eq!((total(&orders, "acked"), notifications), (ORDERS, ORDERS));
+    assert_eq!((total(&orders, "acked"), notifications), (orders_pushed, orders_pushed));
     assert_eq!(total(&orders, "retried"), in_flight, "made again is what was in flight at a kill, each once");
-    println!("{ORDERS} orders, {KILLS} kills: {ORDERS} acks, {in_flight} attempts in flight at a kill and made again");
+    println!(
+        "{orders_pushed} orders, {kills} kills: {orders_pushed} acks, {in_flight} attempts in flight at a kill and made again"
+    );
 }

@@ -5,6 +5,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// How often a test kills a process: `usual`, unless `GRISTMILL_TEST_KILLS` names another number.
+pub fn kills(usual: u64) -> u64 {
+    std::env::var("GRISTMILL_TEST_KILLS").map_or(usual, |text| text.parse().expect("a number of kills"))
+}
+
 /// The binary under test, which cargo puts beside the folder of the test binary.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
