@@ -22,5 +22,5 @@ command -v redis-server >/dev/null || scripts/setup.sh --tests
 export GRISTMILL_MODEL_SEQUENCES=100
 # The handlers have builds and tests of their own. The rest runs in two steps, since only the second skips tests.
 cargo test --workspace --exclude gristmill-tests --exclude caller --exclude puppet --lib --bins "$@"
-slow=(languages producers python crash killed hardship fairness properties reload stores::servers conformance::several)
+slow=(adversary languages producers python crash killed hardship fairness properties reload stores::servers conformance::several)
 cargo test --package gristmill-tests --test it "$@" -- "${slow[@]/#/--skip=}"

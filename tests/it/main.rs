@@ -4,6 +4,7 @@
 mod both;
 
 mod admission;
+mod adversary;
 mod cli;
 mod conformance;
 mod crash;

@@ -66,17 +66,35 @@ impl HttpClient {
         timeout(ANSWER_TIME, answer).await.expect("an answer")
     }
 
-    /// The same, and leaves the answer's body to be read: it may have no end.
+    /// The same; `None` if no answer comes, for whatever reason.
+    pub async fn try_send(&self, request: hyper::http::request::Builder, body: Vec<u8>) -> Option<Answer> {
+        let answer = async {
+            let (head, body) = self.try_begin(request, body).await.ok()?.into_parts();
+            let body = body.collect().await.ok()?.to_bytes().to_vec();
+            Some(Answer { status: head.status.as_u16(), headers: head.headers, body })
+        };
+        timeout(ANSWER_TIME, answer).await.ok()?
+    }
+
+    /// The same as [`Self::send`], and leaves the answer's body to be read: it may have no end.
     pub async fn begin(&self, request: hyper::http::request::Builder, body: Vec<u8>) -> Response<Incoming> {
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        self.try_begin(request, body).await.unwrap()
+    }
+
+    async fn try_begin(
+        &self,
+        request: hyper::http::request::Builder,
+        body: Vec<u8>,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move { drop(connection.await) });
         let request = request.header("host", self.address.to_string());
         let request = match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
             None => request,
         };
-        sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap()
+        Ok(sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await?)
     }
 }
 

@@ -36,6 +36,13 @@ pub fn handler(work: &str) -> Vec<u8> {
     component(&core)
 }
 
+/// A handler that does nothing, with these items of the component text beside its own.
+pub fn component_of_text(items: &str) -> Vec<u8> {
+    let plain = wasmprinter::print_bytes(handler("")).unwrap();
+    let open = plain.trim_end().strip_suffix(')').expect("the end of the component");
+    wat::parse_str(format!("{open} {items})")).unwrap()
+}
+
 fn component(core: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let (contract, _) = resolve.push_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../wit")).unwrap();
