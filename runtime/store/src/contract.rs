@@ -64,6 +64,8 @@ operations! {
         ///
         /// A job that was cancelled while it ran is gone with any verdict but [`Verdict::Ack`] and [`Verdict::Expire`]: that is
         /// answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
+        ///
+        /// A call that failed may have settled some. Settled again through the same store, they are answered as the first time.
         async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => announce settled;
     }
 }

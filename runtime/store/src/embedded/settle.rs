@@ -1,8 +1,10 @@
 //! Settle: attempts end, each in one step with its follow-ups, result and counts.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::{Done, Fault};
@@ -16,9 +18,13 @@ use super::work::Work;
 use crate::batch::parts;
 use crate::clock::wait_ms;
 use crate::{Settle, Settled, Settlement, StoreError};
+use gristmill_core::job::{JobId, Name};
 use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
+
+/// Attempts whose answers are kept, at most: those of one outage.
+const KEPT_MAX: usize = 1 << 16;
 
 /// The running job of a lease: nothing, if that very delivery is not running on that very worker.
 const FENCE: &str = "SELECT number, topic_number, attempts, lease_until, cancelled, unique_value, unique_window_ms
@@ -51,15 +57,61 @@ impl Settle for EmbeddedStore {
         for (part, weight) in parts(settlements, CHUNK, weigh) {
             let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
             let endings = endings.map_err(|fault| self.told(fault, DOING))?;
-            asked.push(self.ask(weight, move |work| endings.iter().map(|ending| work.settle(ending)).collect()).await);
+            let count = endings.len();
+            let settle = move |work: &mut Work<'_>| endings.iter().map(|ending| work.settle(ending)).collect();
+            asked.push((self.ask(weight, settle).await, count));
         }
-        let mut answers = Vec::with_capacity(settlements.len());
-        for answer in asked {
-            let settled: Vec<Settled> = self.answer(DOING, answer).await?;
-            answers.extend(settled);
+        let (mut answers, mut failed) = (Vec::with_capacity(settlements.len()), None);
+        for (answer, count) in asked {
+            match self.answer::<Vec<Settled>>(DOING, answer).await {
+                Ok(settled) => answers.extend(settled.into_iter().map(Some)),
+                Err(error) => {
+                    answers.extend(std::iter::repeat_n(None, count));
+                    failed = Some(error);
+                }
+            }
         }
-        Ok(answers)
+        match failed {
+            Some(error) => {
+                self.kept_answers().keep(settlements, &answers);
+                Err(error)
+            }
+            None => Ok(self.kept_answers().restore(settlements, answers.into_iter().flatten().collect())),
+        }
     }
+}
+
+/// What settle calls answered that failed in part, for when the same attempts are settled again.
+#[derive(Debug, Default)]
+pub(super) struct KeptAnswers(Mutex<HashMap<Attempt, Settled>>);
+
+type Attempt = (Name, JobId, u64);
+
+impl KeptAnswers {
+    fn keep(&self, settlements: &[Settlement], answers: &[Option<Settled>]) {
+        let mut kept = self.0.lock();
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        let answers = settlements.iter().zip(answers);
+        kept.extend(answers.filter_map(|(settlement, answer)| Some((attempt(settlement), (*answer)?))));
+    }
+
+    /// Puts the kept answers in place of lost leases.
+    fn restore(&self, settlements: &[Settlement], mut answers: Vec<Settled>) -> Vec<Settled> {
+        let mut kept = self.0.lock();
+        if !kept.is_empty() {
+            for (settlement, answer) in settlements.iter().zip(&mut answers) {
+                let earlier = kept.remove(&attempt(settlement));
+                *answer = earlier.filter(|_| *answer == Settled::LeaseLost).unwrap_or(*answer);
+            }
+        }
+        answers
+    }
+}
+
+fn attempt(Settlement { lease, .. }: &Settlement) -> Attempt {
+    (lease.topic.tenant.clone(), lease.job.clone(), lease.delivery)
 }
 
 /// A settlement with what can be made ready outside the writer.

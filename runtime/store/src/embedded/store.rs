@@ -14,6 +14,7 @@ use super::open::{self, Opened};
 use super::owner::Lock;
 use super::reader::{self, Question};
 use super::request::{Request, Weight};
+use super::settle::KeptAnswers;
 use super::signals::Listeners;
 use super::start::{self, Thread};
 use super::work::Work;
@@ -63,6 +64,7 @@ struct Shared {
     reader: Option<Thread<Question>>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
+    kept_answers: KeptAnswers,
 }
 
 impl Drop for Shared {
@@ -134,6 +136,7 @@ impl EmbeddedStore {
             reader: started.reader,
             listeners: started.listeners,
             lock: started.lock,
+            kept_answers: KeptAnswers::default(),
         };
         Ok(Self { shared: Arc::new(shared), clock: Clock::Own })
     }
@@ -189,6 +192,10 @@ impl EmbeddedStore {
         // A reader that is gone drops the question, and the answer says so.
         let _ = reader.queue.send(question).await;
         self.answer(doing, answer).await
+    }
+
+    pub(super) fn kept_answers(&self) -> &KeptAnswers {
+        &self.shared.kept_answers
     }
 
     pub(super) fn listen_for_tokens(&self) -> mpsc::Receiver<TokenId> {

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use redis::RedisResult;
 
 use super::keys::Keys;
+use super::replies::Record;
 use super::reply::Reply;
 use super::script::{Call, script};
 use super::settle::Placed;
@@ -16,7 +17,7 @@ use gristmill_core::outcome::Verdict;
 
 impl RedisStore {
     /// `part` is one worker's, in groups as [`acks_by_worker`] makes them.
-    pub(super) fn ack_call(&self, keys: &Keys, part: &[Placed<'_>]) -> Call {
+    pub(super) fn ack_call(&self, keys: &Keys, part: &[Placed<'_>], record: &Record) -> Call {
         let worker = part.first().map_or_else(|| WorkerId::new(""), |(_, ack)| ack.lease.worker.clone());
         let names = [
             keys.processing(&worker),
@@ -28,9 +29,10 @@ impl RedisStore {
             keys.checkpoints(),
             keys.priorities(),
             keys.cancelled(),
+            keys.settled(&record.name),
         ];
         let mut call = Call::new(script!("finish.lua", "ack.lua"), &names);
-        call.arg(worker.as_str());
+        call.arg(worker.as_str()).arg(record.number);
         for group in part.chunk_by(|(_, one), (_, next)| group(one) == group(next)) {
             let Some((topic, delivery)) = group.first().map(|(_, ack)| self::group(ack)) else { continue };
             call.arg(topic.as_str()).arg(delivery).arg(group.len());

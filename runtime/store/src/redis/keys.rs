@@ -37,6 +37,11 @@ impl Keys {
         self.key_of(name, topic.as_str())
     }
 
+    /// STRING: the number of a settle call, and what it answered.
+    pub(super) fn settled(&self, record: &str) -> String {
+        self.key_of("settled", record)
+    }
+
     /// What the scripts that make jobs wait, or no longer, have first among their keys: see `lua/waiting.lua`.
     pub(super) fn waiting(&self) -> Vec<String> {
         vec![

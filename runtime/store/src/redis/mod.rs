@@ -23,6 +23,7 @@ mod placement;
 mod push;
 mod reap;
 mod record;
+mod replies;
 mod reply;
 mod run;
 mod script;

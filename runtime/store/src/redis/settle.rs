@@ -11,6 +11,7 @@ use super::ack::{acks_by_worker, plain_acks, read_lost};
 use super::keys::Keys;
 use super::push::add_job;
 use super::record::{write_failure, write_result};
+use super::replies::{Read, Record};
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::script::{Call, script};
@@ -33,20 +34,60 @@ pub(super) type Placed<'a> = (usize, &'a Settlement);
 impl Settle for RedisStore {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         let dead = self.dead_workers(settlements).await?;
-        let mut parts = Vec::new();
+        let (mut parts, mut calls): (Vec<_>, Vec<(Record, Vec<Placed<'_>>, Read)>) = Default::default();
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
             let keys = self.keys(tenant);
             let (plain, others) = plain_acks(group);
             for part in acks_by_worker(plain) {
-                let call = self.ack_call(&keys, &part);
+                let record = self.replies.begin(&part);
+                let call = self.ack_call(&keys, &part, &record);
                 parts.push(Part { call, positions: positions(&part), read: read_lost });
+                calls.push((record, part, read_lost));
             }
             for (part, _) in parts_of(others) {
-                let call = self.settle_call(&keys, &part, &dead)?;
+                let record = self.replies.begin(&part);
+                let call = self.settle_call(&keys, &part, &dead, &record)?;
                 parts.push(Part { call, positions: positions(&part), read });
+                calls.push((record, part, read));
             }
         }
-        self.run_parts(DOING, parts).await
+        let answers = match self.run_parts(DOING, parts).await {
+            Ok(answers) => self.with_lost_replies(settlements, answers).await,
+            Err(error) => Err(error),
+        };
+        match &answers {
+            Ok(_) => self.replies.note_answered(settlements, calls.into_iter().map(|(record, ..)| record).collect()),
+            // Any of the calls may have been run.
+            Err(_) => calls.into_iter().for_each(|(record, part, read)| self.replies.note_lost(record, &part, read)),
+        }
+        answers
+    }
+}
+
+impl RedisStore {
+    /// Puts in place of a lost lease what an earlier call answered that settled the same attempt, and whose reply was lost.
+    async fn with_lost_replies(
+        &self,
+        settlements: &[Settlement],
+        mut answers: Vec<Settled>,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let mut kept: HashMap<String, Option<String>> = HashMap::new();
+        for (settlement, answer) in settlements.iter().zip(&mut answers) {
+            if *answer != Settled::LeaseLost {
+                continue;
+            }
+            for call in self.replies.lost_calls(settlement) {
+                let key = self.keys(&settlement.lease.topic.tenant).settled(&call.record.name);
+                if !kept.contains_key(&key) {
+                    let (found,) = self.link.query(DOING, redis::pipe().cmd("GET").arg(&key)).await?;
+                    kept.insert(key.clone(), found);
+                }
+                let kept = kept.get(&key).and_then(Option::as_deref);
+                let earlier = kept.and_then(|kept| call.answer(settlement, kept));
+                *answer = earlier.filter(|earlier| *earlier != Settled::LeaseLost).unwrap_or(*answer);
+            }
+        }
+        Ok(answers)
     }
 }
 
@@ -64,11 +105,11 @@ impl RedisStore {
         Ok(dead)
     }
 
-    fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead) -> Result<Call, StoreError> {
+    fn settle_call(&self, keys: &Keys, part: &[Placed<'_>], dead: &Dead, record: &Record) -> Result<Call, StoreError> {
         let mut named = self.name(keys, part)?;
-        let (names, mut next_result) = named.keys(keys);
+        let (names, mut next_result) = named.keys(keys, record);
         let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);
         call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
         call.topics(&named.topics.0);
         for (_, settlement) in part {
@@ -155,8 +196,9 @@ struct Named<'a> {
 
 impl Named<'_> {
     /// The keys for `settle.lua`, and the number of the first result's key.
-    fn keys(&mut self, keys: &Keys) -> (Vec<String>, usize) {
-        let more = [keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled()];
+    fn keys(&mut self, keys: &Keys, record: &Record) -> (Vec<String>, usize) {
+        let record = keys.settled(&record.name);
+        let more = [keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled(), record];
         let more = more.into_iter().chain(self.workers.0.iter().map(|worker| keys.processing(worker)));
         let mut names = keys.with_rows(more, self.topics.0.iter().copied());
         let first_result = names.len() + 1;

@@ -11,6 +11,7 @@ use super::clock::{self, TimeReply};
 use super::keys::{self, Keys};
 use super::link::Link;
 use super::migrate::DueNext;
+use super::replies::Replies;
 use super::script::{Call, script};
 use crate::batch::Weight;
 use crate::{Clock, Probe, Shards, StoreError};
@@ -39,6 +40,7 @@ pub struct RedisStore {
     pub(super) prefix: Arc<str>,
     pub(super) clock: Clock,
     pub(super) due_next: Arc<DueNext>,
+    pub(super) replies: Arc<Replies>,
 }
 
 impl RedisStore {
@@ -66,7 +68,8 @@ impl RedisStore {
             return Err(StoreError::BadAddress { address: prefix.into(), problem });
         }
         let link = Link::new(url, prefix)?;
-        Ok(Self { link: Arc::new(link), prefix: prefix.into(), clock: Clock::Own, due_next: Arc::default() })
+        let (link, due_next, replies) = (Arc::new(link), Arc::default(), Arc::default());
+        Ok(Self { link, prefix: prefix.into(), clock: Clock::Own, due_next, replies })
     }
 
     /// Logs a warning for each setting of the server by which it may lose jobs. Does nothing if the server is unavailable, or does

@@ -1,15 +1,18 @@
 //! When disk or file fail under an open store.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 
 use super::concurrency::hold_up;
 use super::file::TestFile;
-use crate::Pushed;
 use crate::embedded::Durability;
 use crate::embedded::request::Weight;
 use crate::prelude::*;
 use crate::tests::{job, tenant, with};
+use crate::{Pushed, Settled, Settlement};
 use gristmill_core::job::{NewJob, Payload};
+use gristmill_core::outcome::Verdict;
 
 fn large() -> NewJob {
     with("mail", |spec| spec.body = Payload { data: vec![7; 1 << 20], content_type: None })
@@ -64,6 +67,26 @@ async fn one_that_needs_too_much_room_does_not_cost_the_others_theirs() {
     assert_eq!(last_pushed.unwrap(), [Pushed::Stored]);
     assert_eq!(store.store.job(&tenant(), &big.spec.id).await.unwrap(), None);
     assert_eq!((store.counts("mail").await.ready, store.total("pushed").await), (3, 3));
+}
+
+#[tokio::test]
+async fn what_was_settled_beside_a_failure_has_its_answer_when_it_is_settled_again() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    store.push(&[job("mail"), job("mail"), job("mail")]).await;
+    let claims = store.claim(3).await;
+    fill_disk(&store).await;
+    let result = Payload { data: vec![7; 8 << 20], content_type: None };
+    let verdicts = [Verdict::Ack(None), Verdict::Release(Duration::ZERO), Verdict::Ack(Some(result))];
+    let settlements: Vec<_> = claims
+        .iter()
+        .zip(verdicts)
+        .map(|(claim, verdict)| Settlement::of(claim, verdict, Duration::from_secs(60)))
+        .collect();
+    assert!(store.store.settle(&settlements).await.unwrap_err().is_unavailable());
+    assert_eq!(store.counts("mail").await.running, 1, "the others had room");
+    limit(&store, 1 << 20).await;
+    assert_eq!(store.store.settle(&settlements).await.unwrap(), [Settled::Done; 3]);
+    assert_eq!(store.store.settle(&settlements).await.unwrap(), [Settled::LeaseLost; 3], "only once");
 }
 
 #[tokio::test]

@@ -16,6 +16,12 @@ local function remove(stored, ids)
   end
 end
 
+-- Keeps for an hour what a call that ended attempts answers, for a caller that loses the reply and calls again. The second call
+-- ends nothing any more, so it keeps nothing either.
+local function keep_answers(record, number, answers)
+  redis.call('SET', record, number .. ' ' .. table.concat(answers, ' '), 'PX', 3600000)
+end
+
 -- Ends jobs that have left their place. Every job that ends does so here.
 --
 -- `stored`: nil for dead jobs, which stay. `topics`: how many of the jobs each topic had. `as`: the total that they are

@@ -1,9 +1,9 @@
 -- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
 --
 -- KEYS  1 to 8: see waiting; 9 claims  10 leases  11 failures  12 checkpoints  13 cancelled
---       then per worker: processing; then a row per topic; then the result keys
--- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel
---       4 number of workers, then their ids in order; number of topics, then their names in order
+--       14 record of this call, then per worker: processing; then a row per topic; then the result keys
+-- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
+--       5 number of workers, then their ids in order; number of topics, then their names in order
 --       then per settlement, 14: id, delivery, index of worker, index of topic, verdict (ack retry snooze release bury
 --         expire), wait in ms, failure or '', reason or '', unique value or '', index in KEYS of the result key or '',
 --         result or '', keep it for ms, notify of the end ('1' or ''), guard ('': none, 'lease': only if the lease ran out)
@@ -15,14 +15,14 @@ local claims, leases, failures, checkpoints, cancelled = KEYS[9], KEYS[10], KEYS
 local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities } }
 local some_cancelled = redis.call('EXISTS', cancelled) == 1
 
-local cursor = 3
+local cursor = 4
 local function take()
   cursor = cursor + 1
   return ARGV[cursor]
 end
 local workers, topics = {}, {}
-for w = 1, tonumber(take()) do workers[w] = { id = take(), processing = KEYS[13 + w] } end
-for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 7 + #workers + 7 * t) end
+for w = 1, tonumber(take()) do workers[w] = { id = take(), processing = KEYS[14 + w] } end
+for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 8 + #workers + 7 * t) end
 
 -- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
 local COUNTED = { retry = 'retried', snooze = 'snoozed', release = 'released' }
@@ -62,7 +62,7 @@ local function settle(s, attempts)
   return s.verdict == 'cancelled' and 2 or 1
 end
 
-local answers = {}
+local answers, ended = {}, false
 while cursor < #ARGV do
   local s = { id = take(), delivery = take(), worker = workers[tonumber(take())], topic = topics[tonumber(take())],
               verdict = take(), after = tonumber(take()), failure = take(), reason = take(), unique = take(),
@@ -72,7 +72,7 @@ while cursor < #ARGV do
   local ours, attempts = is_running(redis.call('HGET', claims, s.id), s.delivery, s.worker.id)
   if ours and s.guard == 'lease' then ours = tonumber(redis.call('ZSCORE', leases, s.id) or 0) <= now end
   local answer = ours and settle(s, attempts) or 0
-  answers[#answers + 1] = answer
+  answers[#answers + 1], ended = answer, ended or ours
   for _ = 1, follow_ups do
     local topic, id, due, priority, unique, body = topics[tonumber(take())], take(), take(), take(), take(), take()
     if answer == 1 then insert(at, topic, id, due, priority, unique, body) end
@@ -80,4 +80,5 @@ while cursor < #ARGV do
 end
 for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
+if ended then keep_answers(KEYS[14], ARGV[4], answers) end
 return answers

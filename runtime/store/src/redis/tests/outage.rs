@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::leftovers::limits;
@@ -9,8 +10,8 @@ use super::server::{TestRedis, until};
 use crate::prelude::*;
 use crate::redis::RedisStore;
 use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
-use crate::{Cancelled, Settled, Signal, StoreError};
-use gristmill_core::job::NewJob;
+use crate::{Cancelled, Settled, Settlement, Signal, StoreError};
+use gristmill_core::job::{Claim, NewJob};
 use gristmill_core::outcome::{Reason, Verdict};
 
 #[tokio::test]
@@ -149,6 +150,69 @@ async fn a_probe_fails_as_a_push_does() {
         assert!(heard.is_ok() || heard.unwrap_err().is_unavailable(), "plain commands, and refused as scripts are");
         command(accept).await;
         store.store.probe().await.unwrap();
+    }
+}
+
+/// A store whose connection breaks off behind each call that names [`CUT`], before its reply.
+async fn cut_after_reply(server: &str, folder: &std::path::Path) -> RedisStore {
+    let (path, server) = (folder.join("cut.sock"), server.trim_start_matches("unix:").to_owned());
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = tokio::net::UnixStream::connect(&server).await.unwrap();
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.split();
+                let (mut from_server, mut to_server) = server.split();
+                let mut asked = Vec::new();
+                let mut buffer = [0; 65_536];
+                let mut reply = [0; 65_536];
+                loop {
+                    tokio::select! {
+                        Ok(n) = from_client.read(&mut buffer) => {
+                            if n == 0 { return; }
+                            asked = buffer[..n].to_vec();
+                            to_server.write_all(&asked).await.unwrap();
+                        }
+                        Ok(n) = from_server.read(&mut reply) => {
+                            // What was asked is done; its reply never arrives.
+                            if n == 0 || asked.windows(CUT.len()).any(|word| word == CUT) { return; }
+                            to_client.write_all(&reply[..n]).await.unwrap();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    RedisStore::connect(&format!("unix:{}", path.display()), "gm").await.unwrap()
+}
+
+/// A call that names this is cut off from its reply.
+const CUT: &[u8] = b"cut-here";
+
+#[tokio::test]
+async fn a_settlement_whose_reply_was_lost_has_its_answer_when_it_is_settled_again() {
+    let store = TestRedis::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let cut = cut_after_reply(&store.server.url(), folder.path()).await;
+    for (verdict, left) in [(Verdict::Ack(None), 0), (retry(0), 1), (Verdict::Release(Duration::ZERO), 2)] {
+        let marked = crate::tests::with("mail", |spec| spec.id = format!("cut-here-{left}").parse().unwrap());
+        store.push(&[marked, job("mail"), job("mail")]).await;
+        let claims = store.claim(3).await;
+        let settlement = |claim: &Claim| Settlement::new(claim.lease.clone(), verdict.clone());
+        let settlements: Vec<_> = claims.iter().map(settlement).collect();
+        // Lost to another delivery already: it is answered so both times.
+        assert_eq!(store.settle(&claims[2], Verdict::Ack(None)).await, Settled::Done);
+        for _ in 0..2 {
+            assert!(cut.settle(&settlements).await.unwrap_err().is_unavailable());
+        }
+        // One by one, as after a refusal; the others through a connection that holds.
+        let answers = [cut.settle(&settlements[1..2]).await.unwrap(), cut.settle(&settlements[2..]).await.unwrap()];
+        assert_eq!(answers.concat(), [Settled::Done, Settled::LeaseLost], "{}", verdict.name());
+        assert_eq!(cut.settle(&settlements[1..2]).await.unwrap(), [Settled::LeaseLost], "settled once more");
+        assert_eq!(store.store.settle(&settlements[..1]).await.unwrap(), [Settled::LeaseLost], "by another process");
+        for claim in store.claim(9).await {
+            store.settle(&claim, Verdict::Ack(None)).await;
+        }
     }
 }
 
