@@ -4,12 +4,12 @@ mod ack;
 mod admin;
 mod consume;
 mod dead;
-mod doors;
 mod gone;
 mod identity;
 mod publish;
 mod python;
 mod queue;
+mod routes;
 mod throttle;
 mod together;
 

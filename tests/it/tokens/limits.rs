@@ -1,5 +1,7 @@
 //! How much may be asked for: up to the limit, and not one more.
 
+use std::io::Read as _;
+
 use gristmill::server::{HttpLimits, HttpServerSettings};
 use gristmill::token::Scope;
 use gristmill_tests::http_client::{Answer, HttpClient};
@@ -179,6 +181,26 @@ async fn slow_bodies_hold_no_request_of_another_tenant() {
         slow.push(slow_push(&push).await);
     }
     assert_eq!(read.get("/v1/tenants/other/topics").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_publishes_of_lmstfys_clients_hold_no_permit() {
+    let runner = limited_server(HttpLimits { at_once: 2, ..HttpLimits::default() }).await;
+    let text = token(&*runner.store, Some("acme"), &[Scope::Push, Scope::Read]).await;
+    let client = runner.client().with_token(&text);
+    let head =
+        format!("PUT /api/acme/q HTTP/1.1\r\nHost: localhost\r\nX-Token: {text}\r\nContent-Length: 10\r\n\r\n{{");
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(client.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    assert_eq!(client.get("/v1/tenants/acme/topics").await.status, 200);
+    for stream in slow {
+        let unanswered = stream.into_std().unwrap().read(&mut [0]).unwrap_err();
+        assert_eq!(unanswered.kind(), std::io::ErrorKind::WouldBlock, "the server still waits for the body");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

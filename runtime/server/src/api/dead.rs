@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::wire::dead::{Chosen, Done, Filter, Intervened};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, TopicId};
-use gristmill_store::{Cursor, DeadJob, StateFilter};
+use gristmill_store::{Cursor, DeadJob, StateFilter, Store, StoreError};
 
 /// Dead jobs that a filter is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
@@ -72,18 +72,25 @@ async fn delete(
     intervene(&state, &topic, chosen, DeadAction::Delete).await
 }
 
+/// What to do with dead jobs.
 #[derive(Debug, Clone, Copy)]
-enum DeadAction {
+pub(crate) enum DeadAction {
     Respawn,
     Delete,
 }
 
 impl DeadAction {
-    async fn is_done(self, state: &AppState, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, Problem> {
-        Ok(match self {
-            Self::Respawn => state.store.respawn(topic, ids).await?,
-            Self::Delete => state.store.delete_dead(topic, ids).await?,
-        })
+    /// Returns for each job whether it was dead and this was done to it.
+    pub(crate) async fn apply(
+        self,
+        store: &dyn Store,
+        topic: &TopicId,
+        ids: &[JobId],
+    ) -> Result<Vec<bool>, StoreError> {
+        match self {
+            Self::Respawn => store.respawn(topic, ids).await,
+            Self::Delete => store.delete_dead(topic, ids).await,
+        }
     }
 }
 
@@ -96,7 +103,7 @@ async fn intervene(
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
         within_batch(ids.len())?;
-        let were_dead = action.is_done(state, topic, &ids).await?;
+        let were_dead = action.apply(&*state.store, topic, &ids).await?;
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
@@ -120,7 +127,7 @@ async fn by_filter(
         let page = state.store.jobs(topic, StateFilter::Dead, after.as_ref(), most).await?;
         looked_at += page.jobs.len();
         let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
-        changed += action.is_done(state, topic, &fitting).await?.into_iter().filter(|done| *done).count();
+        changed += action.apply(&*state.store, topic, &fitting).await?.into_iter().filter(|done| *done).count();
         let past = page.jobs.last().is_some_and(|job| filter.is_past(job));
         after = page.next.filter(|_| !past);
         if after.is_none() || changed >= limit || looked_at >= LOOKED_AT {

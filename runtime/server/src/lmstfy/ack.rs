@@ -15,10 +15,10 @@ use gristmill_store::{Cancelled, JobState, JobView, Settled, StoreError};
 
 const NOT_HELD: Refusal = Refusal::forbidden("the client does not hold the job, and its token lacks the scope `admin`");
 
-/// How often to look again at a job that moved in the meantime.
+/// How often to look again at a job that has moved meanwhile.
 const LOOKS: usize = 5;
 
-/// 204 whatever there was to end.
+/// Answers 204 whether or not there was a job to end.
 pub(super) async fn ack(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
     context.client.may(Scope::Work)?;
     end(&api, &context).await?;
@@ -38,7 +38,7 @@ pub(super) async fn may_end(api: &Api, context: &RequestContext) -> Result<(), R
     }
 }
 
-/// Ends the job in the path, unless it is another queue's, or the client is known to have lost it to another client.
+/// Ends the job in the path. Does nothing if the job is in another queue, or if the server knows that another client has it now.
 ///
 /// # Errors
 /// The client does not hold the job, and its token lacks the scope that cancelling and deleting need.
@@ -47,7 +47,7 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
     let topic = &context.queue.topic;
     for _ in 0..LOOKS {
         let Some(view) = api.state.store.job(&topic.tenant, &id).await? else { break };
-        // A job that is over.
+        // The job is over.
         let Some(job) = &view.job else { break };
         if job.spec.topic != *topic {
             return Ok(());
@@ -57,7 +57,7 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
             return Ok(());
         }
         if !may_end_job(context, &view) {
-            // A client that had the job acks late: the job is to be done again.
+            // A client that had the job acks late. The job will run again.
             let had = api.holders().had(&topic.tenant, &id, context.client.name());
             return if had { Ok(()) } else { Err(NOT_HELD) };
         }
@@ -69,7 +69,7 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
     Ok(())
 }
 
-/// Whether the client is known to have lost the job to another client, which runs it.
+/// Whether the server knows that another client got the job after this one, and has it now.
 fn is_late(api: &Api, context: &RequestContext, view: &JobView) -> bool {
     let JobState::Running { worker, delivery, .. } = &view.state else { return false };
     let (worker, client, tenant) = (WorkerId::new(worker), context.client.name(), &context.queue.topic.tenant);
@@ -100,7 +100,7 @@ async fn end_once(api: &Api, topic: &TopicId, view: JobView) -> Result<bool, Sto
             let settlement = decide(&claim, topic, Outcome::Complete(None), Vec::new());
             Ok(store.settle(&[settlement]).await?.first() != Some(&Settled::LeaseLost))
         }
-        // It waits, or a runner has it.
+        // The job waits, or a runner has it.
         None => Ok(store.cancel(&topic.tenant, &ids).await?.first() != Some(&Cancelled::TooLate)),
     }
 }

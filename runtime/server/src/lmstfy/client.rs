@@ -34,7 +34,7 @@ pub(super) struct Client {
     _permit: Option<Arc<Permit>>,
     /// The request's line in the audit log.
     entry: Entry,
-    /// Its address and token, as a name for people.
+    /// The name of its address and token, shown to operators.
     name: String,
     /// Of its connection.
     pub(super) delivery_tracker: DeliveryTracker,
@@ -44,7 +44,7 @@ impl Client {
     /// Identifies the client of a request about a tenant.
     ///
     /// # Errors
-    /// lmstfy's: there is no such pool, no token, or the token is not for the tenant. And over the limits of the token.
+    /// There is no such pool, no token, or the token is not for the tenant: in lmstfy's words. Or the token is over its limits.
     pub(super) async fn identify(parts: &Parts, query: &Query, tenant: &Name, api: &Api) -> Result<Self, Refusal> {
         let header = parts.headers.get("x-token").map(|value| String::from_utf8_lossy(value.as_bytes()));
         let header = header.filter(|text| !text.is_empty());
@@ -63,7 +63,7 @@ impl Client {
         Ok(Self { identity, _counted: permit, _permit: None, entry, name, delivery_tracker })
     }
 
-    /// The client, once its request may be answered.
+    /// Waits for a permit for the request.
     pub(super) async fn permitted(self, api: &Api) -> Self {
         let permit = api.state.request_limiter.permit(self.tenant()).await;
         Self { _permit: Some(Arc::new(permit)), ..self }
@@ -92,27 +92,27 @@ impl Client {
         Err(Refusal::Because(StatusCode::FORBIDDEN, format!("the token lacks the scope `{}`", scope.as_str()).into()))
     }
 
-    /// Does this for as long as the token is valid.
+    /// Runs `work` for as long as the token is valid.
     ///
     /// # Errors
-    /// The token ended first: then the work was dropped.
+    /// The token ended first, and `work` was dropped.
     pub(super) async fn while_valid<T>(&self, api: &Api, work: impl Future<Output = T>) -> Result<T, Refusal> {
         api.state.auth.while_valid(&self.identity, work).await.ok_or(Refusal::unknown("invalid token"))
     }
 
-    /// The name by which it claims. Clients with one address and one token have one name.
+    /// The name under which it claims. Clients with the same address and the same token have the same name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a client with this token claimed as this worker, from whatever address.
+    /// Whether this worker is a client with the same token, from any address.
     pub(super) fn has_token_of(&self, worker: &WorkerId) -> bool {
         let of_token = |name: &str| name.rsplit_once('-').map(|(_, digits)| digits.to_owned());
         let client = claims::client_of(worker).filter(|client| client.starts_with("lmstfy-"));
         client.and_then(of_token).is_some_and(|digits| Some(digits) == of_token(&self.name))
     }
 
-    /// The limits of its token, and of those with which that was made.
+    /// The limits of its token, and of the tokens that made it.
     pub(super) fn throttles(&self) -> impl Iterator<Item = (&TokenId, Throttle)> {
         self.identity.tokens().filter_map(|token| Some((&token.id, token.limits.throttle?)))
     }
@@ -129,9 +129,9 @@ async fn identity(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refu
     identity.ok_or(Refusal::unknown(if text.is_none() { "token not found" } else { "invalid token" }))
 }
 
-/// Ends with the part that all clients with the token have.
+/// The name of a client. Its end is the same for all clients with the token.
 fn name(address: IpAddr, token: &TokenId) -> String {
-    // Not the token's id itself: more people see the views of jobs than the list of tokens.
+    // Not the token's id itself, because more people may see jobs than tokens.
     let digits: String = hex::encode(Sha256::digest(format!("lmstfy {token}"))).chars().take(8).collect();
     format!("lmstfy-{address}-{digits}")
 }

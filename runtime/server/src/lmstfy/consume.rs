@@ -15,12 +15,13 @@ use crate::claims::{self, ClaimRequest, LONGEST_LEASE};
 use gristmill_core::job::Claim;
 use gristmill_core::token::Scope;
 
-/// lmstfy's defaults, and its most; seconds and jobs.
+/// lmstfy's default lease, in seconds.
 const TTR: u32 = 120;
+/// The most jobs in one request.
 const COUNT: u32 = 100;
 /// The longest that a consume waits for a job. A client that wants to wait for longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// Queues in one request.
+/// The most queues in one request.
 const QUEUES: usize = 128;
 
 pub(super) async fn consume(State(api): State<Api>, context: QueuesContext) -> Result<Response, Refusal> {
@@ -46,7 +47,7 @@ pub(super) async fn consume(State(api): State<Api>, context: QueuesContext) -> R
     Ok(claimed.answer(document, "application/json; charset=utf-8", context.client.delivery_tracker))
 }
 
-/// What is to be claimed, and how many jobs the client asked for.
+/// What to claim, and how many jobs the client asked for.
 fn request(context: &QueuesContext) -> Result<(ClaimRequest, u32), Refusal> {
     let ttr: u32 = context.query.number("ttr", TTR, "invalid ttr")?;
     let timeout: u32 = context.query.number("timeout", 0, "invalid timeout")?;

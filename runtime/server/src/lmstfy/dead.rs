@@ -9,31 +9,25 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::api::Api;
-use super::queue::{Sizes, sizes};
+use super::queue::counts;
 use super::refusal::Refusal;
 use super::request::RequestContext;
+use crate::api::dead::DeadAction;
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::token::Scope;
 use gristmill_store::StoreError;
 
-/// Jobs that are changed in one call.
+/// Jobs that one call of the store changes.
 const AT_ONCE: usize = 20;
-/// After this long no more jobs are changed: the answer says how many were.
+/// After this long the server changes no more jobs. The answer has the number of those that it changed.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// lmstfy's default, seconds.
 const TTL: i64 = 86_400;
 
-/// What to do with dead jobs.
-#[derive(Debug, Clone, Copy)]
-enum Change {
-    Respawn,
-    Delete,
-}
-
 pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     context.client.may(Scope::Read)?;
-    let Sizes { dead, .. } = sizes(&api.state.store, &context.queue.topic).await?;
-    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": dead })))
+    let size = dead(&api, &context.queue.topic).await?;
+    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": size })))
 }
 
 pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
@@ -51,13 +45,13 @@ pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> 
     if ttl < 0 {
         return Err(Refusal::bad("invalid ttl"));
     }
-    let count = change(&api, &context.queue.topic, Change::Respawn, limit).await?;
+    let count = change(&api, &context.queue.topic, DeadAction::Respawn, limit).await?;
     Ok(Json(json!({ "msg": "respawned", "count": count })))
 }
 
 pub(super) async fn delete(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
     context.client.may(Scope::Admin)?;
-    change(&api, &context.queue.topic, Change::Delete, limit(&context)?).await?;
+    change(&api, &context.queue.topic, DeadAction::Delete, limit(&context)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -66,28 +60,29 @@ fn limit(context: &RequestContext) -> Result<u64, Refusal> {
     u64::try_from(limit).ok().filter(|limit| *limit > 0).ok_or(Refusal::bad("invalid limit"))
 }
 
+/// How many jobs of a topic are dead.
+async fn dead(api: &Api, topic: &TopicId) -> Result<u64, StoreError> {
+    Ok(counts(api, topic).await?.map_or(0, |counts| counts.dead))
+}
+
 /// How many jobs are dead, and the ids of the oldest.
 async fn oldest(api: &Api, topic: &TopicId, limit: usize) -> Result<(u64, Vec<JobId>), StoreError> {
-    let store = &api.state.store;
-    let Sizes { dead, .. } = sizes(store, topic).await?;
+    let dead = dead(api, topic).await?;
     // The store's list begins with the latest.
     let skip = usize::try_from(dead).unwrap_or(usize::MAX).saturating_sub(limit);
-    let jobs = if dead == 0 { Vec::new() } else { store.dead(topic, skip, limit).await? };
+    let jobs = if dead == 0 { Vec::new() } else { api.state.store.dead(topic, skip, limit).await? };
     Ok((dead, jobs.into_iter().rev().map(|dead| dead.job.spec.id).collect()))
 }
 
 /// Changes at most `limit` jobs. Returns how many.
-async fn change(api: &Api, topic: &TopicId, change: Change, limit: u64) -> Result<u64, Refusal> {
+async fn change(api: &Api, topic: &TopicId, action: DeadAction, limit: u64) -> Result<u64, Refusal> {
     let (begun, mut changed) = (Instant::now(), 0);
     while changed < limit && begun.elapsed() < PATIENCE {
         let some = usize::try_from(limit - changed).unwrap_or(usize::MAX).min(AT_ONCE);
         let (_, ids) = oldest(api, topic, some).await?;
-        let were_dead = match change {
-            Change::Respawn => api.state.store.respawn(topic, &ids).await?,
-            Change::Delete => api.state.store.delete_dead(topic, &ids).await?,
-        };
+        let were_dead = action.apply(&*api.state.store, topic, &ids).await?;
         let moved = were_dead.into_iter().filter(|was_dead| *was_dead).count() as u64;
-        // None is left, or none can be changed: other jobs hold their unique values.
+        // No dead job is left, or none can be respawned because other jobs hold their unique values.
         if moved == 0 {
             break;
         }

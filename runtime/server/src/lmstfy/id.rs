@@ -4,13 +4,13 @@ use ulid::Ulid;
 
 use gristmill_core::job::JobId;
 
-/// How an id begins whose job may have attributes.
+/// The first character of an id whose job may have attributes.
 const VERSION: char = '1';
 
 /// A new id: a ULID whose last four bytes are the delay in seconds, little-endian; with a `1` in front of it if the job may
 /// have attributes.
 ///
-/// `None` does not happen with these characters.
+/// Never `None`: an id may have all of these characters.
 pub(super) fn new_job(delay: u32, versioned: bool) -> Option<JobId> {
     let mut bytes = Ulid::generate().to_bytes();
     let (_, last) = bytes.split_last_chunk_mut::<4>()?;

@@ -6,7 +6,7 @@
 use super::refusal::Refusal;
 use gristmill_core::job::{Name, TopicId};
 
-/// What stands before a name that begins as our names may not.
+/// The prefix of a name that begins with a character that no name here begins with.
 const ESCAPE: &str = "0.";
 /// lmstfy's own limit, in bytes. Ours is lower.
 const LONGEST: usize = 255;
@@ -31,7 +31,7 @@ pub(super) fn one(namespace: &str, queue: &str) -> Result<Queue, Refusal> {
         return Err(TOO_LONG);
     }
     let tenant = tenant(namespace)?;
-    // lmstfy reserves these.
+    // lmstfy keeps such names for itself.
     if queue.starts_with('_') || !fits(queue) {
         return Err(BAD_QUEUE);
     }
@@ -77,7 +77,7 @@ fn fits(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
-/// The name that we give to a name that [fits](fits).
+/// The name here of a name that [fits](fits).
 fn inward(name: &str) -> Result<Name, Refusal> {
     let escape = if name.starts_with(['-', '_']) { ESCAPE } else { "" };
     [escape, name].concat().parse().map_err(|_| TOO_LONG)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, HttpBody};
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ use super::names::Queue;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::request::RequestContext;
-use super::throttle::Action;
+use super::throttle::{Action, Counted};
 use crate::admission::{self, Admitted};
 use crate::limits::requests::Permit;
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
@@ -26,87 +26,118 @@ use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::token::Scope;
 use gristmill_store::Pushed;
 
-/// Bytes of a job's body.
+/// The most bytes of a job's body.
 const JOB_BYTES: usize = 1 << 20;
-/// Jobs in one request, and bytes of them all.
+/// The most jobs in one request, and the most bytes of them all.
 const JOBS: usize = 64;
 const JOBS_BYTES: usize = JOBS * JOB_BYTES + (1 << 16);
-/// What is over is still read up to here, because a client that is in the midst of sending does not listen.
+/// The server reads a longer body up to here before it refuses it, because a client that is still sending does not read the answer.
 const READ_BYTES: usize = JOBS_BYTES + (16 << 20);
 
-/// Attributes of a job, and bytes of their names and values; of longer ones the rest is cut off.
+/// The most attributes of a job. Their names and values are cut to so many bytes.
 const ATTRIBUTES: usize = 16;
 const ATTRIBUTE_NAME: usize = 32;
 const ATTRIBUTE_VALUE: usize = 128;
 const ATTRIBUTE_HEADER: &str = "job-attr-";
 
-/// lmstfy's defaults, seconds.
+/// lmstfy's default, in seconds.
 const TTL: u32 = 86_400;
-/// How often to make new ids, should others have had the same.
-const TRIES: usize = 3;
 
 type Answer = Result<(StatusCode, Json<Value>), Refusal>;
 
-/// What a request says of its jobs, whatever is in them.
+/// What a request says about all of its jobs.
 #[derive(Debug, Clone)]
 struct Terms {
     delay: u32,
     ttl: Option<Duration>,
-    /// The request says it, and it is not lmstfy's default.
+    /// Whether `ttl` is from the request, not lmstfy's default.
     own_ttl: bool,
     tries: u16,
-    /// Its jobs may have attributes.
+    /// Whether its jobs may have attributes.
     versioned: bool,
     attributes: Vec<(String, String)>,
 }
 
-pub(super) async fn publish(State(api): State<Api>, context: RequestContext, headers: HeaderMap, body: Body) -> Answer {
-    context.client.may(Scope::Push)?;
-    let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
-    let _held = hold(&api, &context, &body, JOB_BYTES)?;
-    let (terms, body) = one(&context.query, &headers, body).await?;
-    let ids = push(&api, &context.queue, &terms, vec![body]).await?;
+/// A request whose client may publish. Its body was not read yet.
+struct Publication {
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Body,
+}
+
+/// What a publication says, and the memory that its body takes.
+struct Read {
+    context: RequestContext,
+    terms: Terms,
+    body: Vec<u8>,
+    _held: Permit,
+}
+
+pub(super) async fn publish(State(api): State<Api>, request: Request) -> Answer {
+    let publication = Publication::open(&api, request).await?;
+    let counted = publication.count(&api)?;
+    let answer = publication.read(&api, JOB_BYTES).await?.push_one(&api).await?;
     counted.succeed();
-    Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
+    Ok(answer)
 }
 
-/// Publishes a job in place of another, which goes once the new one is stored. Nothing happens to it before the whole
-/// request makes sense.
-pub(super) async fn republish(
-    State(api): State<Api>,
-    context: RequestContext,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    context.client.may(Scope::Push)?;
-    context.client.may(Scope::Work)?;
-    ack::may_end(&api, &context).await?;
-    let _held = hold(&api, &context, &body, JOB_BYTES)?;
-    let (terms, body) = one(&context.query, &headers, body).await?;
-    let ids = push(&api, &context.queue, &terms, vec![body]).await?;
+/// Publishes a job in place of another one. Checks everything first, stores the new job, and then ends the old one.
+pub(super) async fn republish(State(api): State<Api>, request: Request) -> Answer {
+    let publication = Publication::open(&api, request).await?;
+    publication.context.client.may(Scope::Work)?;
+    ack::may_end(&api, &publication.context).await?;
+    let read = publication.read(&api, JOB_BYTES).await?;
+    let context = read.context.clone();
+    let answer = read.push_one(&api).await?;
     ack::end(&api, &context).await?;
-    Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
+    Ok(answer)
 }
 
-/// All of them or none, in one batch.
-pub(super) async fn publish_many(
-    State(api): State<Api>,
-    context: RequestContext,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    context.client.may(Scope::Push)?;
-    let counted = api.throttles().count(context.client.throttles(), Action::Produce, Instant::now())?;
-    let terms = Terms::read(&context.query, &headers)?;
-    let _held = hold(&api, &context, &body, JOBS_BYTES)?;
-    let body = read(body, JOBS_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
-    let terms = terms.with_attributes(&headers);
-    let ids = push(&api, &context.queue, &terms?, elements(&body)?).await?;
+/// Publishes all jobs of an array or none, in one batch.
+pub(super) async fn publish_many(State(api): State<Api>, request: Request) -> Answer {
+    let publication = Publication::open(&api, request).await?;
+    let counted = publication.count(&api)?;
+    let Read { context, terms, body, _held } = publication.read(&api, JOBS_BYTES).await?;
+    let ids = push(&api, &context.queue, &terms, elements(&body)?).await?;
     counted.succeed();
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_ids": ids }))))
 }
 
-/// The jobs of an array: of each element its text as it stands there.
+impl Publication {
+    async fn open(api: &Api, request: Request) -> Result<Self, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let context = RequestContext::identify(&mut parts, api).await?;
+        context.client.may(Scope::Push)?;
+        Ok(Self { context, headers: parts.headers, body })
+    }
+
+    /// Counts the publish against the limits of the token.
+    fn count(&self, api: &Api) -> Result<Counted, Refusal> {
+        api.throttles().count(self.context.client.throttles(), Action::Produce, Instant::now())
+    }
+
+    /// Reads the parameters and a body of at most so many bytes, and then waits for a permit: a client that sends slowly
+    /// holds none.
+    async fn read(self, api: &Api, most: usize) -> Result<Read, Refusal> {
+        let Self { context, headers, body } = self;
+        let terms = Terms::read(&context.query, &headers)?;
+        let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = known.map_or(most, |bytes| bytes.min(most));
+        let _held = api.state.request_limiter.hold_body(context.client.tenant(), bytes)?;
+        let body = read(body, most).await?.ok_or(Refusal::too_large("body too large"))?;
+        let terms = terms.with_attributes(&headers)?;
+        Ok(Read { context: context.permitted(api).await, terms, body, _held })
+    }
+}
+
+impl Read {
+    async fn push_one(self, api: &Api) -> Answer {
+        let ids = push(api, &self.context.queue, &self.terms, vec![self.body]).await?;
+        Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
+    }
+}
+
+/// The jobs of an array: the text of each element, unchanged.
 fn elements(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     let jobs: Vec<&RawValue> =
         serde_json::from_slice(body).map_err(|_| Refusal::bad("request body should be an array of objects"))?;
@@ -118,19 +149,7 @@ fn elements(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     }
 }
 
-async fn one(query: &Query, headers: &HeaderMap, body: Body) -> Result<(Terms, Vec<u8>), Refusal> {
-    let terms = Terms::read(query, headers)?;
-    let body = read(body, JOB_BYTES).await?.ok_or(Refusal::too_large("body too large"))?;
-    Ok((terms.with_attributes(headers)?, body))
-}
-
-/// A permit to hold a body, of which at most so many bytes are kept.
-fn hold(api: &Api, context: &RequestContext, body: &Body, most: usize) -> Result<Permit, Refusal> {
-    let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    Ok(api.state.request_limiter.hold_body(context.client.tenant(), known.map_or(most, |bytes| bytes.min(most)))?)
-}
-
-/// A whole body. None: it has more bytes than that.
+/// Reads a whole body. Returns `None` if it has more bytes than `most`.
 async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
     let (mut bytes, mut length) = (Vec::new(), 0_usize);
     while let Some(frame) = body.frame().await {
@@ -147,36 +166,25 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
     Ok((length <= most).then_some(bytes))
 }
 
-/// Pushes a job for each body. Answers with their ids, in order.
+/// Pushes a job for each body. Returns their ids, in order.
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
-    let Admitted { mut jobs, warnings } = api.state.admit(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
+    let Admitted { jobs, warnings } = api.state.admit(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
     for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
         tracing::warn!(target: "gristmill::lmstfy", "{warning}");
     }
-    let mut ids: Vec<JobId> = jobs.iter().map(|job| job.spec.id.clone()).collect();
-    for _ in 0..TRIES {
-        let pushed = api.state.store.push(&jobs).await?;
-        // Two of the same millisecond and delay, and the same chance.
-        let mut again = Vec::new();
-        for (mut job, _) in jobs.into_iter().zip(pushed).filter(|(_, pushed)| *pushed != Pushed::Stored) {
-            let id = id::new_job(terms.delay, terms.versioned).ok_or(Refusal::Internal)?;
-            ids.iter_mut().filter(|taken| **taken == job.spec.id).for_each(|taken| *taken = id.clone());
-            job.spec.id = id;
-            again.push(job);
-        }
-        if again.is_empty() {
-            return Ok(ids);
-        }
-        jobs = again;
+    let pushed = api.state.store.push(&jobs).await?;
+    if pushed.iter().any(|pushed| *pushed != Pushed::Stored) {
+        // Of 2^48 ids in each millisecond.
+        tracing::error!(topic = %queue.topic, "a new job had the id of another one");
+        return Err(Refusal::Internal);
     }
-    tracing::error!(topic = %queue.topic, "the ids of new jobs are taken, again and again");
-    Err(Refusal::Internal)
+    Ok(jobs.into_iter().map(|job| job.spec.id).collect())
 }
 
 impl Terms {
-    /// Without the attributes, which lmstfy looks at last.
+    /// Reads everything but the attributes, which lmstfy checks last.
     fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Refusal> {
         let delay: u32 = query.number("delay", 0, "invalid delay")?;
         let ttl: u32 = query.number("ttl", TTL, "invalid ttl")?;
@@ -187,7 +195,7 @@ impl Terms {
         if tries == 0 {
             return Err(Refusal::bad("tries shouldn't be zero"));
         }
-        // lmstfy's counts from the publish, ours from when the job is due.
+        // lmstfy counts it from the publish, a job's `ttl` counts from when the job is due.
         let left = Duration::from_secs(u64::from(ttl.saturating_sub(delay))).max(Duration::from_millis(1));
         let versioned =
             headers.get("enable-job-version").is_some_and(|said| said.as_bytes().eq_ignore_ascii_case(b"yes"));
@@ -203,8 +211,8 @@ impl Terms {
         Ok(Self { attributes, ..self })
     }
 
-    /// lmstfy's numbers go further than the rules for new jobs allow: what is over is cut to them. `topic_ttl` comes before
-    /// lmstfy's default.
+    /// A job with this body. lmstfy allows larger numbers than the rules for new jobs, so they are cut to the rules. A topic's
+    /// `ttl` replaces lmstfy's default.
     fn job(&self, queue: &Queue, topic_ttl: Option<Duration>, data: Vec<u8>) -> Option<NewJob> {
         let ttl = if self.own_ttl { self.ttl } else { topic_ttl.or(self.ttl) };
         let spec = JobSpec {
@@ -220,7 +228,7 @@ impl Terms {
     }
 }
 
-/// By name. Header names come in small letters, and so are the names of attributes.
+/// The attributes, sorted by name. Header names arrive in lower case, so the names of attributes are in lower case, too.
 fn attributes(headers: &HeaderMap) -> Vec<(String, String)> {
     let mut attributes: Vec<(String, String)> = Vec::new();
     for name in headers.keys() {

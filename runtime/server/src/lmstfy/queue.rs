@@ -1,7 +1,5 @@
 //! Peek at a queue or a job, count jobs, destroy a queue.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,31 +13,29 @@ use crate::claims;
 use gristmill_core::job::{Job, JobId, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::Scope;
-use gristmill_store::{JobState, JobView, StateFilter, Store, StoreError};
+use gristmill_store::{JobState, JobView, StateFilter, StoreError, TopicCounts};
 
-/// Jobs in one page, and pages of jobs whose time is over that a peek skips.
+/// Jobs in one page, and the most pages of expired jobs that a peek skips.
 const PAGE: usize = 20;
 const PAGES: usize = 50;
-/// Jobs that are destroyed in one call.
+/// Jobs that one call of the store deletes.
 const AT_ONCE: usize = 500;
 
-/// How many jobs of a queue are ready, and how many dead.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sizes {
-    pub(super) ready: u64,
-    pub(super) dead: u64,
+/// How many jobs of a topic are where; `None` if the store knows no such topic.
+pub(super) async fn counts(api: &Api, topic: &TopicId) -> Result<Option<TopicCounts>, StoreError> {
+    let counts = api.state.store.counts(&topic.tenant).await?;
+    Ok(counts.into_iter().find(|counts| counts.topic == *topic))
 }
 
-pub(super) async fn sizes(store: &Arc<dyn Store>, topic: &TopicId) -> Result<Sizes, StoreError> {
-    let counts = store.counts(&topic.tenant).await?;
-    let counts = counts.into_iter().find(|counts| counts.topic == *topic);
-    Ok(counts.map_or_else(Sizes::default, |counts| Sizes { ready: counts.ready, dead: counts.dead }))
+/// How many jobs of a topic are ready.
+async fn ready(api: &Api, topic: &TopicId) -> Result<u64, StoreError> {
+    Ok(counts(api, topic).await?.map_or(0, |counts| counts.ready))
 }
 
 pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     context.client.may(Scope::Read)?;
-    let Sizes { ready, .. } = sizes(&api.state.store, &context.queue.topic).await?;
-    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": ready })))
+    let size = ready(&api, &context.queue.topic).await?;
+    Ok(Json(json!({ "namespace": context.namespace, "queue": context.queue.name, "size": size })))
 }
 
 /// The next job to be consumed.
@@ -50,7 +46,7 @@ pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Res
         let page = api.state.store.jobs(&context.queue.topic, StateFilter::Ready, cursor.as_ref(), PAGE).await?;
         for view in page.jobs {
             if let JobView { job: Some(job), attempts, .. } = view
-                && !is_over(&job, now)
+                && !has_expired(&job, now)
             {
                 return describe(&api, &context, &job, attempts, now);
             }
@@ -71,8 +67,8 @@ pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) ->
     let now = Timestamp::now();
     match api.state.store.job(&context.queue.topic.tenant, &id).await? {
         Some(JobView { job: Some(job), attempts, state, .. })
-            // The time to live of a dead job does not count.
-            if job.spec.topic == context.queue.topic && (matches!(state, JobState::Dead { .. }) || !is_over(&job, now)) =>
+            // A dead job does not expire.
+            if job.spec.topic == context.queue.topic && (matches!(state, JobState::Dead { .. }) || !has_expired(&job, now)) =>
         {
             describe(&api, &context, &job, attempts, now)
         }
@@ -84,8 +80,8 @@ pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) ->
 pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
     context.client.may(Scope::Admin)?;
     let (store, topic) = (&api.state.store, &context.queue.topic);
-    // No more than there were at the beginning: producers may go on meanwhile.
-    let mut left = sizes(store, topic).await?.ready;
+    // At most as many as there were at the beginning, because producers may go on.
+    let mut left = ready(&api, topic).await?;
     while left > 0 {
         let page = store.jobs(topic, StateFilter::Ready, None, AT_ONCE).await?;
         let ids: Vec<JobId> = page.jobs.into_iter().map(|view| view.id).collect();
@@ -98,7 +94,7 @@ pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> 
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn is_over(job: &Job, now: Timestamp) -> bool {
+fn has_expired(job: &Job, now: Timestamp) -> bool {
     job.expires_at().is_some_and(|end| now > end)
 }
 

@@ -16,7 +16,7 @@ use gristmill_store::StoreError;
 pub(super) enum Refusal {
     /// A status and `{"error": …}`.
     Because(StatusCode, Cow<'static, str>),
-    /// There is no job to consume. lmstfy answers with a message, not with an error.
+    /// There is no job to consume. lmstfy answers that with a message, not with an error.
     NoJob,
     /// Over the limit of a token; it may try again after this long.
     TooFast { action: &'static str, again_after: Duration },

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use gristmill_core::job::Name;
 
 /// A request about one queue.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RequestContext {
     pub(super) queue: Queue,
     /// The job in the path, if the route has one, as the client wrote it.
@@ -53,15 +53,28 @@ impl PathParameters {
     }
 }
 
+impl RequestContext {
+    /// Reads the head of a request that has no permit yet.
+    pub(super) async fn identify(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
+        let PathParameters { namespace, queue, job } = PathParameters::read(parts).await?;
+        let queue = names::one(&namespace, &queue)?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let client = Client::identify(parts, &query, &queue.topic.tenant, api).await?;
+        Ok(Self { queue, job, query, client, namespace })
+    }
+
+    /// Waits for a permit.
+    pub(super) async fn permitted(self, api: &Api) -> Self {
+        Self { client: self.client.permitted(api).await, ..self }
+    }
+}
+
+/// For requests whose body does not matter.
 impl FromRequestParts<Api> for RequestContext {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
-        let PathParameters { namespace, queue, job } = PathParameters::read(parts).await?;
-        let queue = names::one(&namespace, &queue)?;
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let client = Client::identify(parts, &query, &queue.topic.tenant, api).await?.permitted(api).await;
-        Ok(Self { queue, job, query, client, namespace })
+        Ok(Self::identify(parts, api).await?.permitted(api).await)
     }
 }
 

@@ -10,7 +10,7 @@ use axum::http::uri::Uri;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{any, get, put};
 use tokio::time::Instant;
 
 use super::api::Api;
@@ -22,26 +22,26 @@ use crate::problem::Problem;
 /// From a request's head to its answer, if it does not wait for a job.
 pub(super) const REQUEST_TIME: Duration = Duration::from_secs(20);
 
-const QUEUE: &str = "/{namespace}/{queue}";
-const JOB: &str = "/{namespace}/{queue}/job/{job}";
-const DEAD: &str = "/{namespace}/{queue}/deadletter";
-
 /// lmstfy's API, to be nested under `/api`.
 pub(crate) fn routes<S>(api: Api) -> Router<S> {
-    let at_once = Router::new()
-        .route(QUEUE, put(publish::publish).delete(queue::destroy))
-        .route("/{namespace}/{queue}/bulk", put(publish::publish_many))
-        .route("/{namespace}/{queue}/peek", get(queue::peek))
-        .route("/{namespace}/{queue}/size", get(queue::size))
-        .route(JOB, get(queue::peek_job).put(publish::republish).delete(ack::ack))
-        .route(DEAD, get(dead::peek).put(dead::respawn).delete(dead::delete))
-        .route("/{namespace}/{queue}/deadletter/size", get(dead::size))
-        .layer(middleware::from_fn(limit));
-    // It may wait for as long as its client wants, without a permit.
-    let waiting = Router::new().route(QUEUE, get(consume::consume));
+    let queue = "/{namespace}/{queue}";
+    let at_once = [
+        ("", put(publish::publish).delete(queue::destroy)),
+        ("/bulk", put(publish::publish_many)),
+        ("/peek", get(queue::peek)),
+        ("/size", get(queue::size)),
+        ("/job/{job}", get(queue::peek_job).put(publish::republish).delete(ack::ack)),
+        ("/deadletter", get(dead::peek).put(dead::respawn).delete(dead::delete)),
+        ("/deadletter/size", get(dead::size)),
+    ];
+    let at_once = at_once.into_iter().fold(Router::new(), |router, (rest, methods)| {
+        router.route(&format!("{queue}{rest}"), methods).route(&format!("{queue}{rest}/"), any(redirect))
+    });
     at_once
-        .merge(waiting)
-        .fallback(not_found)
+        .layer(middleware::from_fn(limit))
+        // It may wait for as long as its client wants, without a permit.
+        .route(queue, get(consume::consume))
+        .fallback(async || Refusal::NO_API)
         .method_not_allowed_fallback(async || Refusal::NO_API)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(api.clone(), receive))
@@ -74,8 +74,8 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
 }
 
 /// # Errors
-/// There is no such API, the request is one that a page could send, or its `Host` is not a name of this machine where that
-/// is what keeps others out.
+/// There is no such API, a page could have sent the request, or its `Host` is not a name of this machine where only local
+/// requests are allowed.
 async fn check(api: &Api, page: Result<(), Refusal>, host: Result<(), Problem>) -> Result<(), Refusal> {
     if !api.is_enabled() {
         return Err(Refusal::NO_API);
@@ -92,8 +92,8 @@ pub(super) fn name(response: &mut Response, id: &str) {
 }
 
 /// # Errors
-/// A browser sends this for a page of another site: a consume changes things, and a page may make a browser ask for it as
-/// for a picture. Or it is a `HEAD`: lmstfy has none, and what consumes must not look like what only looks.
+/// A browser sends the request for a page of another site: a consume changes things, and a page can make a browser request it
+/// like a picture. Or it is a `HEAD`: lmstfy has none, and axum would run a consume for it.
 pub(super) fn refuse_pages(request: &Request) -> Result<(), Refusal> {
     if *request.method() == Method::HEAD {
         return Err(Refusal::NO_API);
@@ -105,34 +105,10 @@ pub(super) fn refuse_pages(request: &Request) -> Result<(), Refusal> {
     if is_same_site { Ok(()) } else { Err(Refusal::forbidden("not for pages of other sites")) }
 }
 
-/// Redirects a path with a slash too many to the one without, as lmstfy does.
-async fn not_found(method: Method, uri: Uri) -> Response {
-    let path = uri.path();
-    match path.strip_suffix('/') {
-        Some(path) if is_route(&method, path) => {
-            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let status =
-                if method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
-            match HeaderValue::from_str(&format!("/api{path}{query}")) {
-                Ok(place) => (status, [(header::LOCATION, place)]).into_response(),
-                Err(_) => Refusal::NO_API.into_response(),
-            }
-        }
-        _ => Refusal::NO_API.into_response(),
-    }
-}
-
-/// Whether a path without `/api` before it is one of [`routes`].
-fn is_route(method: &Method, path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    if parts.iter().any(|part| part.is_empty()) {
-        return false;
-    }
-    let methods: &[Method] = match parts.as_slice() {
-        [_, _] | [_, _, "job", _] | [_, _, "deadletter"] => &[Method::GET, Method::PUT, Method::DELETE],
-        [_, _, "bulk"] => &[Method::PUT],
-        [_, _, "peek" | "size"] | [_, _, "deadletter", "size"] => &[Method::GET],
-        _ => &[],
-    };
-    methods.contains(method)
+/// Redirects a path with a slash at its end to the path without it, as lmstfy does.
+async fn redirect(method: Method, uri: Uri) -> impl IntoResponse {
+    let path = uri.path().trim_end_matches('/');
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let status = if method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
+    (status, [(header::LOCATION, format!("/api{path}{query}"))])
 }

@@ -1,4 +1,4 @@
-//! What every path has in common: unknown ones, wrong methods, slashes, and who is kept out.
+//! What all paths have in common: unknown paths, wrong methods, slashes, and which requests are refused.
 
 use gristmill::config::LmstfySettings;
 use gristmill::server::HttpServerSettings;
@@ -11,7 +11,7 @@ use super::{Client, error, runner};
 on_both_stores! {
     an_unknown_job_gets_lmstfys_error
     a_slash_too_many_is_redirected
-    pages_of_other_sites_are_kept_out
+    pages_of_other_sites_are_refused
     a_head_consumes_nothing
     a_page_of_another_site_is_known_by_its_origin
 }
@@ -42,7 +42,7 @@ async fn a_slash_too_many_is_redirected(runner: TestRunner) {
     assert_eq!((answer.status, answer.header("location")), (307, "/api/ns/q/deadletter"));
 }
 
-async fn pages_of_other_sites_are_kept_out(runner: TestRunner) {
+async fn pages_of_other_sites_are_refused(runner: TestRunner) {
     let client = Client::of(&runner);
     client.publish("q", "").await;
     for site in ["cross-site", "same-site"] {
