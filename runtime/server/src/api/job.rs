@@ -12,7 +12,7 @@ use crate::openapi::{Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
-use crate::stream::sse::{self, Events, SAY_SOMETHING_EVERY};
+use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
 use crate::wire::push::Waiting;
@@ -52,8 +52,8 @@ async fn look(
     let mut watch = Watch::begin(&state, &identity, tenant, id).await?;
     if follow {
         let view = watch.look().await?.ok_or(unknown)?;
-        let (events, answer) = sse::stream();
-        tokio::spawn(tell(watch, view, events, state));
+        let (events, answer) = sse::channel();
+        tokio::spawn(emit(watch, view, events, state));
         return Ok(answer.into());
     }
     let view = watch.end_within(patience.unwrap_or_default()).await?.ok_or(unknown)?;
@@ -70,48 +70,48 @@ fn unknown(tenant: &Name, id: &JobId) -> Problem {
     Problem::new(Code::JobUnknown, format!("job {id} is not known to tenant `{tenant}`"))
 }
 
-/// A `state` event now, and one for each change that is seen, until the job, the server or the listener is at an end.
-async fn tell(watch: Watch, first: JobView, events: Events, state: AppState) {
+/// A `state` event now, and one for each change that is seen, until the job is over, the server stops, or the client is gone.
+async fn emit(watch: Watch, first: JobView, events: Events, state: AppState) {
     tokio::select! {
         () = follow(watch, first, &events) => {}
-        () = events.left() => {}
+        () = events.closed() => {}
         () = state.stop.cancelled() => {}
     }
 }
 
 async fn follow(mut watch: Watch, first: JobView, events: &Events) {
-    let mut told: Option<JobView> = None;
+    let mut emitted: Option<JobView> = None;
     let mut next = Some(first);
-    let mut spoke = Instant::now();
+    let mut sent_at = Instant::now();
     while let Some(view) = next {
-        if told.as_ref().is_none_or(|told| differs(told, &view)) {
-            events.tell("state", &view).await;
-            spoke = Instant::now();
-        } else if spoke.elapsed() >= SAY_SOMETHING_EVERY {
+        if emitted.as_ref().is_none_or(|emitted| differs(emitted, &view)) {
+            events.emit("state", &view).await;
+            sent_at = Instant::now();
+        } else if sent_at.elapsed() >= KEEP_ALIVE {
             events.keep_alive().await;
-            spoke = Instant::now();
+            sent_at = Instant::now();
         }
         if is_over(&view) {
             return;
         }
-        told = Some(view);
+        emitted = Some(view);
         watch.may_have_changed().await;
-        // A store that is away tells nothing: what was known stays so.
+        // While the store is unavailable, the job is as it was.
         next = match watch.look().await {
             Ok(view) => view,
-            Err(_) => told.clone(),
+            Err(_) => emitted.clone(),
         };
     }
 }
 
-/// An extended lease is no change.
-fn differs(told: &JobView, now: &JobView) -> bool {
+/// Whether a client is to see the difference. An extended lease makes none.
+fn differs(before: &JobView, now: &JobView) -> bool {
     let running = |view: &JobView| matches!(view.state, JobState::Running { .. });
     let cancelled = |view: &JobView| matches!(view.state, JobState::Running { cancelled: true, .. });
-    if running(told) && running(now) {
-        return told.attempts != now.attempts || cancelled(told) != cancelled(now);
+    if running(before) && running(now) {
+        return before.attempts != now.attempts || cancelled(before) != cancelled(now);
     }
-    told.state != now.state || told.attempts != now.attempts
+    before.state != now.state || before.attempts != now.attempts
 }
 
 async fn cancel(

@@ -1,41 +1,31 @@
-//! Events as they happen, as server-sent events (the HTML standard, §9.2), until either side has enough.
+//! Events as they happen, until the client or the server ends the stream.
 
-use std::convert::Infallible;
-use std::fmt::Write;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::Poll;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Query, State};
-use axum::http::header;
-use axum::response::IntoResponse;
-use hyper::body::Frame;
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Interval, MissedTickBehavior, interval};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::Identity;
 use crate::extract::Head;
-use crate::limits::requests::Permit;
 use crate::openapi::{AnyOf, Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
+use crate::stream::sse::{self, COMMENT, KEEP_ALIVE};
 use gristmill_core::job::{JobId, Name};
 use gristmill_metrics::{Event, EventKind, Filter, Received};
-
-/// How often something is sent although nothing happens, so that nobody on the way takes the connection for dead.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const EVENTS: &str = "Server-sent events, until either side ends: `event` is the kind, `id` counts this stream's events, \
     `data` is an `Event`; or `event` is `lagged` and `data` a `Lagged`.";
 
 type Events = Described<EventStream<AnyOf<Event, Lagged>>>;
 
-/// Stands in the place of events that this stream has missed.
+/// Takes the place of events that this stream has missed.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Lagged {
     /// How many events are missing here.
@@ -52,7 +42,7 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::TooManyStreams])
 }
 
-/// What is wanted; what is left out, of every kind.
+/// Which events the client wants. A field that is left out excludes none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
@@ -76,7 +66,7 @@ async fn everywhere(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    stream(&state, &identity, wanted.filter(None)?)
+    listen(&state, &identity, wanted.filter(None)?)
 }
 
 async fn of_tenant(
@@ -84,7 +74,7 @@ async fn of_tenant(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    stream(&state, &identity, wanted.filter(Some(tenant))?)
+    listen(&state, &identity, wanted.filter(Some(tenant))?)
 }
 
 impl Wanted {
@@ -106,60 +96,31 @@ fn parse(name: &str) -> Result<EventKind, Problem> {
     EventKind::parse(name).ok_or_else(unknown)
 }
 
-/// The answer begins at once: what happens after that is told.
-fn stream(state: &AppState, identity: &Identity, filter: Filter) -> Result<Events, Problem> {
+/// The answer begins at once, and has every event after that.
+fn listen(state: &AppState, identity: &Identity, filter: Filter) -> Result<Events, Problem> {
     let permit = state.request_limiter.wait(identity.tenant())?;
     let listener = state.metrics.events().subscribe(filter);
-    let listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
+    let mut listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
+    // The first tick is at once, so that a client sees that the stream has begun.
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stop = Box::pin(state.stop.clone().cancelled_owned());
-    let stream = Stream { listener, keep_alive, stop, _permit: permit };
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::new(stream)).into_response().into())
-}
-
-/// A body that goes on for as long as the server does.
-struct Stream {
-    listener: gristmill_metrics::EventStream,
-    /// The first tick is at once: whoever waits for the beginning of the stream sees it.
-    keep_alive: Interval,
-    stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    _permit: Permit,
-}
-
-impl hyper::body::Body for Stream {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Poll::Ready(told) = self.listener.poll_next(context) {
-            return Poll::Ready(Some(Ok(Frame::data(written(&told).into()))));
+    let mut stop = Box::pin(state.stop.clone().cancelled_owned());
+    let events = stream::poll_fn(move |context| {
+        let _permit = &permit;
+        if let Poll::Ready(received) = listener.poll_next(context) {
+            return Poll::Ready(Some(written(&received)));
         }
-        if self.stop.as_mut().poll(context).is_ready() {
+        if stop.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        self.keep_alive.poll_tick(context).map(|_| Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))))
-    }
+        keep_alive.poll_tick(context).map(|_| Some(COMMENT))
+    });
+    Ok(sse::answer(events).into())
 }
 
-fn written(told: &Received) -> String {
-    let mut text = String::new();
-    let wrote = match told {
-        Received::Event { number, event } => {
-            // Names and numbers: nothing of it can fail to be written as JSON, and JSON has no line ends.
-            let data = serde_json::to_string(&**event).unwrap_or_default();
-            write!(text, "event: {}\nid: {number}\ndata: {data}\n\n", event.kind.as_str())
-        }
-        Received::Lagged(missed) => {
-            let data = serde_json::to_string(&Lagged { missed: *missed }).unwrap_or_default();
-            write!(text, "event: lagged\ndata: {data}\n\n")
-        }
-    };
-    // A `String` takes everything.
-    wrote.ok();
-    text
+fn written(received: &Received) -> Bytes {
+    match received {
+        Received::Event { number, event } => sse::event(event.kind.as_str(), Some(*number), &**event),
+        Received::Lagged(missed) => sse::event("lagged", None, &Lagged { missed: *missed }),
+    }
 }

@@ -1,20 +1,16 @@
-//! Wake-ups as they come: one JSON document a line, until either side has enough.
+//! Wake-ups as they come: one JSON document on each line, until the client or the server ends the stream.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use hyper::body::Frame;
+use futures_util::stream;
 use tokio::sync::mpsc::{self, Receiver};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::api::jobs::within_batch;
 use crate::auth::allowed::{AllowedQuery, scope};
-use crate::limits::requests::Permit;
 use crate::openapi::{Described, Lines};
 use crate::problem::Problem;
 use crate::routes::Routes;
@@ -30,7 +26,7 @@ pub(crate) fn routes() -> Routes {
     Routes::of("commands").get("/signals", signals, "Listen to wake-ups")
 }
 
-/// The answer begins once the store listens: what happens after that is told.
+/// The answer begins once the store listens, so it has every signal after that.
 async fn signals(
     AllowedQuery(wire::Listeners { tenants }, identity, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
@@ -42,19 +38,19 @@ async fn signals(
         [tenant] => forward(state.signal_hub.listen(tenant).await?),
         _ => state.store.signals(&tenants).await?,
     };
-    let stop = Box::pin(state.stop.clone().cancelled_owned());
-    let lines = Body::new(Waking { signals, stop, _permit: permit });
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response().into())
+    let lines = stream::unfold((signals, state.stop.clone(), permit), |(mut signals, stop, permit)| async move {
+        let signal = tokio::select! {
+            // What was received comes first: a client may wait for it.
+            biased;
+            signal = signals.recv() => signal?,
+            () = stop.cancelled() => return None,
+        };
+        Some((Ok::<_, Infallible>(line(signal)), (signals, stop, permit)))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response().into())
 }
 
-/// A body that goes on for as long as the server does.
-struct Waking {
-    signals: Receiver<Signal>,
-    stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    _permit: Permit,
-}
-
-/// The signals that a listener hears. A client that reads too slowly gets [`Signal::Lost`] for those that it missed.
+/// The signals that a listener receives. A client that reads too slowly gets [`Signal::Lost`] for those that it missed.
 fn forward(mut listener: Listener) -> Receiver<Signal> {
     let (to, signals) = mpsc::channel(WAITING);
     tokio::spawn(async move {
@@ -69,22 +65,6 @@ fn forward(mut listener: Listener) -> Receiver<Signal> {
         }
     });
     signals
-}
-
-impl hyper::body::Body for Waking {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // What has been told comes first: it may be what somebody waits for.
-        match self.signals.poll_recv(context) {
-            Poll::Ready(signal) => Poll::Ready(signal.map(|signal| Ok(Frame::data(line(signal))))),
-            Poll::Pending => self.stop.as_mut().poll(context).map(|()| None),
-        }
-    }
 }
 
 fn line(signal: Signal) -> Bytes {
