@@ -1,4 +1,4 @@
--- Cancels jobs: waiting ones are gone, running ones are marked and their workers told.
+-- Cancels jobs: waiting ones are gone, running ones are marked and their workers notified.
 -- Taking a ready job out of its List costs time in proportion to the List's length.
 --
 -- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 cancelled; then a row per topic; then a result

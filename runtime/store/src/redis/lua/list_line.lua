@@ -40,11 +40,11 @@ end
 
 local at = begin(tonumber(ARGV[3]))
 for _ = 1, STEPS do
-  if at >= length or told == most then break end
+  if at >= length or listed == most then break end
   local ids, full = redis.call('LRANGE', line, -math.min(at + STEP, length), -at - 1), false
   for i = #ids, 1, -1 do
     local _, _, worker = parse_claim(redis.call('HGET', KEYS[2], ids[i]))
-    full = worker == '' and not tell(ids[i])
+    full = worker == '' and not list(ids[i])
     if full then break end
     at = at + 1
   end

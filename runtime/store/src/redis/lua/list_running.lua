@@ -5,6 +5,6 @@
 -- Returns { how many ids were looked at, { per job, 6: see list, then the end of its lease in ms, 1 if it was cancelled } }
 for i = 3, #ARGV do
   local lease = redis.call('ZSCORE', KEYS[4], ARGV[i])
-  if lease and not tell(ARGV[i], lease, redis.call('SISMEMBER', KEYS[5], ARGV[i])) then return { i - 3, found } end
+  if lease and not list(ARGV[i], lease, redis.call('SISMEMBER', KEYS[5], ARGV[i])) then return { i - 3, found } end
 end
 return { #ARGV - 2, found }

@@ -35,10 +35,10 @@ local function whole_ms(score)
   return string.format('%.0f', math.min(math.max(math.ceil(tonumber(score)), 0), 99999999999999))
 end
 for _ = 1, STEPS do
-  if at >= length or told == most then break end
+  if at >= length or listed == most then break end
   local members, full = redis.call(up and 'ZRANGE' or 'ZREVRANGE', place, at, at + STEP - 1, 'WITHSCORES'), false
   for i = 1, #members, 2 do
-    full = not tell(members[i], members[i + 1], whole_ms(members[i + 1]))
+    full = not list(members[i], members[i + 1], whole_ms(members[i + 1]))
     if full then break end
     at = at + 1
   end

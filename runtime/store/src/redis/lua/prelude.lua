@@ -1,7 +1,7 @@
 -- Put in front of every script. Builds no key name, and writes only through what its caller hands over.
 
--- The time in ms: rounded down, and rounded up for whatever must never be early. `given` is a test's clock, '' for none.
--- `exact` keeps the fraction, for whoever is told how long to wait.
+-- The time in ms: rounded down, and rounded up for what must never be early. `given` is a test's clock, '' for none.
+-- `exact` keeps the fraction, for the answers that say how long to wait.
 local exact
 local function clock(given)
   if given ~= '' then

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 placements
 -- ARGV  1 tenant  2 generation  3 record
--- Returns 1 written, 0 somebody else has written meanwhile.
+-- Returns 1 written, 0 another process has written meanwhile.
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 local generation = known and tonumber(string.match(known, '^%d+')) or 0
 if generation ~= ARGV[2] - 1 then return 0 end

@@ -1,4 +1,4 @@
--- Names the workers whose heartbeat stopped, the latest first, and forgets those that nobody needs to name any more.
+-- Names the workers whose heartbeat stopped, the latest first, and forgets those that need not be named any more.
 --
 -- KEYS  1 workers
 -- ARGV  1 now, ms ('': the server's clock)  2 a worker is dead after so many ms of silence

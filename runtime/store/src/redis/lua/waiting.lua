@@ -36,7 +36,7 @@ local function wait(at, topic, id, due, priority)
   end
 end
 
--- Says that the topic has ready jobs, to whoever does not know it yet: whoever adds it to `active` publishes. A paused
+-- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes. A paused
 -- topic is never in there.
 local function wake(at, topic)
   if redis.call('SADD', at.active, topic.name) == 0 then return end
