@@ -1,16 +1,17 @@
 //! A line of the audit log. Its fields are documented in `docs/audit.md`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
 use super::entry::{ClientKind, Entry, Facts};
 use super::{Recorder, is_refusal};
+use crate::limits::client_address;
 use crate::problem::Code;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -70,12 +71,11 @@ impl PendingLine {
     pub(super) async fn of(recorder: Arc<Recorder>, request: Request) -> (Request, Self) {
         let (mut head, body) = request.into_parts();
         let parts = RawPathParams::from_request_parts(&mut head, &()).await.ok();
-        let peer = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let pending = Self {
             recorder,
             entry: Entry::begin(),
             at: Timestamp::now(),
-            peer: peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            peer: client_address(&head.extensions),
             method: head.method.clone(),
             route: head.extensions.get().cloned(),
             parts,
@@ -164,7 +164,7 @@ mod tests {
             token: None,
             tenant: None,
             account: None,
-            peer: Ipv4Addr::LOCALHOST.into(),
+            peer: std::net::Ipv4Addr::LOCALHOST.into(),
             method: "GET".into(),
             route: None,
             object: BTreeMap::new(),

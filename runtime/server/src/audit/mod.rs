@@ -22,6 +22,7 @@ use tokio::time::Instant;
 pub(crate) use self::entry::{ClientKind, Entry};
 pub use self::line::AuditLine;
 use self::line::PendingLine;
+use crate::limits::network;
 use crate::limits::rate::Rates;
 use gristmill_core::token::Rate;
 use gristmill_metrics::{MetricType, Metrics};
@@ -68,7 +69,7 @@ impl Recorder {
     /// How many refusals were not written down since the last line, if one of this address may be written now.
     fn admit_refusal(&self, address: IpAddr) -> Option<u64> {
         let mut refusals = self.refusals.lock();
-        if refusals.written.count(address, REFUSALS, Instant::now()).is_err() {
+        if refusals.written.count(network(address), REFUSALS, Instant::now()).is_err() {
             refusals.omitted += 1;
             return None;
         }

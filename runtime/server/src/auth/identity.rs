@@ -1,5 +1,6 @@
 //! The identity behind a request, and what it may do.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -14,7 +15,6 @@ use crate::problem::{Code, Problem};
 use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
 use gristmill_core::token::{Token, TokenHash};
-use gristmill_store::StoreError;
 
 /// The identity that sent a request.
 #[derive(Debug, Clone)]
@@ -64,8 +64,8 @@ impl Identity {
     /// one.
     ///
     /// # Errors
-    /// The store cannot be asked.
-    pub(crate) async fn of(auth: &Auth, text: Option<&str>) -> Result<Option<Self>, StoreError> {
+    /// The store cannot be asked, or too many wrong tokens came from this address.
+    pub(crate) async fn of(auth: &Auth, text: Option<&str>, from: IpAddr) -> Result<Option<Self>, Problem> {
         let hash = text.map(TokenHash::of);
         if hash.is_some_and(|hash| auth.is_own_secret(&hash)) {
             return Ok(Some(Self::Operator));
@@ -74,7 +74,7 @@ impl Identity {
             return Ok(Some(Self::Anybody));
         }
         let Some(hash) = hash else { return Ok(None) };
-        Ok(auth.token_cache.find(&hash).await?.map(Self::Token))
+        Ok(auth.find_token(&hash, from).await?.map(Self::Token))
     }
 
     /// The token of the request. Returns `None` for a request that needs none.
@@ -119,13 +119,13 @@ fn allow(allowed: bool) -> Result<(), Problem> {
     }
 }
 
-/// Finds the identity of a request with these headers.
+/// Finds the identity of a request with these headers, from this address.
 ///
 /// # Errors
-/// The token is missing or not valid, or the store is unavailable.
-pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap) -> Result<Identity, Problem> {
+/// The token is missing or not valid, too many wrong ones came from the address, or the store is unavailable.
+pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap, from: IpAddr) -> Result<Identity, Problem> {
     let text = token_text(headers);
-    Identity::of(auth, text).await?.ok_or_else(|| unknown(text))
+    Identity::of(auth, text, from).await?.ok_or_else(|| unknown(text))
 }
 
 /// `Authorization: Bearer …`, else `X-Token`. Never from the query: that would be in every log on the way.

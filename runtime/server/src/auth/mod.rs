@@ -6,13 +6,21 @@ pub(crate) mod origin;
 pub(crate) mod token_cache;
 mod validity;
 
+use std::net::IpAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use self::identity::Identity;
+use crate::limits::Guesses;
+use crate::problem::Problem;
 use crate::settings::HttpServerSettings;
 use gristmill_core::token::TokenHash;
 use gristmill_store::{Store, StoreError};
-use token_cache::TokenCache;
+use token_cache::{KnownToken, TokenCache};
+
+/// Different wrong tokens that an address may send in a second in the long run, and at once.
+const WRONG_PER_SECOND: NonZero<u32> = NonZero::<u32>::MIN.saturating_add(9);
+const WRONG_AT_ONCE: NonZero<u32> = NonZero::<u32>::MIN.saturating_add(99);
 
 /// Decides which requests are authenticated. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,11 +30,32 @@ pub(crate) struct Auth {
     secret: TokenHash,
     loopback: bool,
     insecure: bool,
+    guesses: Arc<Guesses>,
 }
 
 impl Auth {
     pub(crate) fn new(store: Arc<dyn Store>, secret: TokenHash, loopback: bool, settings: &HttpServerSettings) -> Self {
-        Self { token_cache: Arc::new(TokenCache::new(store)), secret, loopback, insecure: settings.insecure }
+        let guesses = Arc::new(Guesses::new(WRONG_PER_SECOND, WRONG_AT_ONCE));
+        Self { token_cache: Arc::new(TokenCache::new(store)), secret, loopback, insecure: settings.insecure, guesses }
+    }
+
+    /// Finds the token with this hash, if it is valid.
+    ///
+    /// An address from which too many wrong tokens came has to wait with tokens about which the store must be asked. Clients
+    /// behind one proxy share an address: so a token that was valid before never waits.
+    ///
+    /// # Errors
+    /// The address has to wait, or the store cannot be asked.
+    async fn find_token(&self, hash: &TokenHash, from: IpAddr) -> Result<Option<Arc<KnownToken>>, Problem> {
+        if self.token_cache.is_familiar(hash) {
+            return Ok(self.token_cache.find(hash).await?);
+        }
+        self.guesses.may_try(from)?;
+        let found = self.token_cache.find(hash).await?;
+        if found.is_none() {
+            self.guesses.failed(from);
+        }
+        Ok(found)
     }
 
     /// Whether requests need no token.

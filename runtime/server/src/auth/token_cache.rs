@@ -1,6 +1,6 @@
 //! The tokens that this server knows: asked of the store, and remembered for as long as the store tells of changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use gristmill_store::{FoundToken, Store, StoreError};
 /// How long an answer counts at most, whatever is told of changes: a connection can be dead for a while unnoticed.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Tokens that are remembered; with one more, all are forgotten.
+/// Tokens that are remembered, and as many ids of none; with one more, all are forgotten.
 const REMEMBERED: usize = 10_000;
 
 /// Tokens that are asked for at once. Who guesses must not keep the store from its work.
@@ -37,6 +37,8 @@ pub(crate) struct TokenCache {
     store: Arc<dyn Store>,
     fresh: Duration,
     remembered: Mutex<Remembered>,
+    /// Tokens that were valid when the store was last asked for them, whether or not it tells of changes.
+    valid_before: Mutex<HashSet<TokenId>>,
     /// Requests needed no token when the store last answered.
     was_open: AtomicBool,
     /// The store has said that requests need a token, and not that the operator lifted that.
@@ -53,6 +55,8 @@ struct Remembered {
     /// Grows with every change: an answer to a question that was asked before it may be wrong.
     changes: u64,
     tokens: HashMap<TokenId, (Arc<KnownToken>, Instant)>,
+    /// Ids of which the store has no token.
+    unknown: HashMap<TokenId, Instant>,
     required: Option<(bool, Instant)>,
 }
 
@@ -77,6 +81,7 @@ impl TokenCache {
             store,
             fresh,
             remembered: Mutex::default(),
+            valid_before: Mutex::default(),
             was_open: AtomicBool::default(),
             required: AtomicBool::default(),
             questions: Semaphore::new(QUESTIONS),
@@ -91,10 +96,16 @@ impl TokenCache {
     pub(crate) async fn find(&self, hash: &TokenHash) -> Result<Option<Arc<KnownToken>>, StoreError> {
         let id = hash.id();
         let known = match self.recall(&id) {
-            Some(known) => Some(known),
+            Some(known) => known,
             None => self.ask(id).await?,
         };
         Ok(known.filter(|known| known.hash.is(hash)))
+    }
+
+    /// Whether the store need not be asked for the token, or the token was valid when it was last asked.
+    pub(crate) fn is_familiar(&self, hash: &TokenHash) -> bool {
+        let id = hash.id();
+        self.recall(&id).is_some() || self.valid_before.lock().contains(&id)
     }
 
     /// Waits until the token is not valid any more. While the store is unavailable it counts as valid until it expires.
@@ -181,6 +192,7 @@ impl TokenCache {
     pub(crate) fn forget(&self, id: &TokenId) {
         let mut remembered = self.remembered.lock();
         remembered.changes += 1;
+        remembered.unknown.remove(id);
         remembered.tokens.retain(|other, (known, _)| other != id && known.makers.iter().all(|maker| maker.id != *id));
         remembered.required = None;
         self.changed.send_replace(());
@@ -236,25 +248,45 @@ impl TokenCache {
         self.changed.send_replace(());
     }
 
-    fn recall(&self, id: &TokenId) -> Option<Arc<KnownToken>> {
-        let remembered = self.remembered.lock();
-        let (known, until) = remembered.tokens.get(id)?;
-        (Instant::now() < *until).then(|| known.clone())
+    /// What is remembered of the token: that there is none, too.
+    fn recall(&self, id: &TokenId) -> Option<Option<Arc<KnownToken>>> {
+        let (remembered, now) = (self.remembered.lock(), Instant::now());
+        match remembered.tokens.get(id) {
+            Some((known, until)) => (now < *until).then(|| Some(known.clone())),
+            None => remembered.unknown.get(id).filter(|until| now < **until).map(|_| None),
+        }
     }
 
     async fn ask(&self, id: TokenId) -> Result<Option<Arc<KnownToken>>, StoreError> {
         // The semaphore is never closed.
         let _permit = self.questions.acquire().await;
         let changes = self.remembered.lock().changes;
-        let Some(known) = self.ask_with_makers(&id).await?.map(Arc::new) else { return Ok(None) };
+        let known = self.ask_with_makers(&id).await?.map(Arc::new);
+        self.note_valid(&id, known.is_some());
+        let Some(known) = known else {
+            self.remember(changes, self.fresh, |remembered, until| {
+                remembered.tokens.remove(&id);
+                insert(&mut remembered.unknown, id, until);
+            });
+            return Ok(None);
+        };
         let left = known.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()));
         self.remember(changes, left.min(self.fresh), |remembered, until| {
-            if remembered.tokens.len() >= REMEMBERED {
-                remembered.tokens.clear();
-            }
-            remembered.tokens.insert(id, (known.clone(), until));
+            insert(&mut remembered.tokens, id, (known.clone(), until));
         });
         Ok(Some(known))
+    }
+
+    fn note_valid(&self, id: &TokenId, is_valid: bool) {
+        let mut valid_before = self.valid_before.lock();
+        if !is_valid {
+            valid_before.remove(id);
+        } else if !valid_before.contains(id) {
+            if valid_before.len() >= REMEMBERED {
+                valid_before.clear();
+            }
+            valid_before.insert(id.clone());
+        }
     }
 
     /// Returns `None` if there is no such token, or if one of those with which it was made is gone.
@@ -282,9 +314,22 @@ impl TokenCache {
     }
 }
 
+/// Keeps at most [`REMEMBERED`].
+fn insert<T>(remembered: &mut HashMap<TokenId, T>, id: TokenId, what: T) {
+    if remembered.len() >= REMEMBERED {
+        remembered.clear();
+    }
+    remembered.insert(id, what);
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::auth::Auth;
+    use crate::problem::Code;
+    use crate::settings::HttpServerSettings;
     use gristmill_core::token::{NewToken, TokenLimits};
     use gristmill_store::embedded::EmbeddedStore;
     use gristmill_store::{TokenAdded, Tokens};
@@ -435,5 +480,48 @@ mod tests {
         if let Some(known) = token_cache.find(&TokenHash::of("a")).await.unwrap() {
             tokio::time::timeout(Duration::from_secs(30), token_cache.ended(&known)).await.expect("the end");
         }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_guesses_has_to_wait_and_valid_tokens_from_it_do_not() {
+        let (store, _) = token_cache().await;
+        add(&store, "valid").await;
+        let settings = HttpServerSettings::default();
+        let auth = Auth::new(Arc::new(store.clone()), TokenHash::of("secret"), true, &settings);
+        let ask = async |text: &str, from: IpAddr| auth.find_token(&TokenHash::of(text), from).await;
+        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        assert!(ask("valid", here).await.unwrap().is_some());
+        let mut wrong = 0;
+        let refused = loop {
+            match ask(&wrong.to_string(), here).await {
+                Ok(found) => assert!(found.is_none()),
+                Err(problem) => break problem,
+            }
+            wrong += 1;
+            assert!(wrong < 100_000, "the address has not to wait");
+        };
+        assert!(wrong >= 100 && refused.code == Code::RateLimited && refused.retry_after.is_some(), "{wrong}");
+        assert!(ask("valid", here).await.unwrap().is_some(), "a proxy asks for others, too");
+        assert!(ask("wrong", there).await.unwrap().is_none(), "another address does not wait");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_token_that_comes_again_and_again_asks_the_store_once_and_is_no_guess() {
+        let (store, _) = token_cache().await;
+        let settings = HttpServerSettings::default();
+        let mut auth = Auth::new(Arc::new(store.clone()), TokenHash::of("secret"), true, &settings);
+        auth.token_cache = Arc::new(TokenCache::that_remembers_for(LONG, Arc::new(store.clone())));
+        let stop = CancellationToken::new();
+        let listening = tokio::spawn(auth.token_cache.clone().listen(stop.clone()));
+        until("the subscription", async || auth.token_cache.remembered.lock().listening).await;
+        let (hash, here) = (TokenHash::of("revoked"), IpAddr::from([192, 0, 2, 1]));
+        for _ in 0..1000 {
+            assert!(auth.find_token(&hash, here).await.unwrap().is_none());
+        }
+        assert!(auth.token_cache.is_familiar(&hash));
+        add(&store, "revoked").await;
+        until("the new token to be known", async || auth.find_token(&hash, here).await.unwrap().is_some()).await;
+        stop.cancel();
+        listening.await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A brake on those who guess tokens and passwords.
+//! A brake on clients that guess tokens and passwords.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -6,11 +6,12 @@ use std::num::NonZero;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::network;
 use super::rate::Rates;
 use crate::problem::{Code, Problem};
 use gristmill_core::token::Rate;
 
-/// The failed attempts to identify from each address. One with too many has to wait, with good credentials, too.
+/// The failed attempts to identify from each network. One with too many has to wait, with good credentials, too.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     rate: Rate,
@@ -25,7 +26,7 @@ impl Guesses {
     /// # Errors
     /// [`Code::RateLimited`]: too many attempts from this address have failed.
     pub(crate) fn may_try(&self, address: IpAddr) -> Result<(), Problem> {
-        let wait = self.failed.lock().wait(&address, self.rate, Instant::now());
+        let wait = self.failed.lock().wait(&network(address), self.rate, Instant::now());
         if wait.is_zero() {
             return Ok(());
         }
@@ -34,7 +35,7 @@ impl Guesses {
 
     pub(crate) fn failed(&self, address: IpAddr) {
         // One too many is not counted: the address has to wait as long as before.
-        self.failed.lock().count(address, self.rate, Instant::now()).ok();
+        self.failed.lock().count(network(address), self.rate, Instant::now()).ok();
     }
 }
 

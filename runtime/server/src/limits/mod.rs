@@ -1,5 +1,6 @@
 //! Bounds: of the server over all its routes, and of what each token and tenant may ask for.
 
+mod client_address;
 mod guesses;
 pub(crate) mod rate;
 pub(crate) mod requests;
@@ -7,6 +8,7 @@ pub(crate) mod shares;
 mod stored;
 mod tenants;
 
+pub(crate) use client_address::{client_address, network};
 pub(crate) use guesses::Guesses;
 pub(crate) use stored::{Added, Full, Stored};
 pub(crate) use tenants::{TenantLimiter, TenantPermit};

@@ -1,9 +1,8 @@
 //! The client of a request: by a token in a header or in the query, perhaps with a pool before it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use sha2::{Digest, Sha256};
@@ -14,8 +13,8 @@ use super::refusal::Refusal;
 use crate::audit::Entry;
 use crate::auth::identity::Identity;
 use crate::claims;
-use crate::limits::TenantPermit;
 use crate::limits::requests::Permit;
+use crate::limits::{TenantPermit, client_address};
 use crate::openapi::Requirement;
 use crate::serve::DeliveryTracker;
 use gristmill_core::job::{Name, WorkerId};
@@ -53,12 +52,12 @@ impl Client {
         if pool != POOL {
             return Err(Refusal::not_found("pool not found"));
         }
-        let identity = identity(api, text, tenant).await?;
+        let peer = client_address(&parts.extensions);
+        let identity = identity(api, text, peer, tenant).await?;
         let entry = Entry::of(&parts.extensions);
         identity.note_in(&entry);
         let permit = api.state.enter(&identity)?.map(Arc::new);
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
-        let name = name(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), &TokenHash::of(text).id());
+        let name = name(peer, &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
         Ok(Self { identity, _counted: permit, _permit: None, entry, name, delivery_tracker })
     }
@@ -119,13 +118,13 @@ impl Client {
 }
 
 /// The identity that a token stands for, if it is for this tenant.
-async fn identity(api: &Api, text: &str, tenant: &Name) -> Result<Identity, Refusal> {
+async fn identity(api: &Api, text: &str, peer: IpAddr, tenant: &Name) -> Result<Identity, Refusal> {
     let text = (!text.is_empty()).then_some(text);
     let is_for = |identity: &Identity| {
         let tenant_of_token = identity.token().and_then(|token| token.tenant.as_ref());
         tenant_of_token.is_none_or(|own| own == tenant)
     };
-    let identity = Identity::of(&api.state.auth, text).await?.filter(is_for);
+    let identity = Identity::of(&api.state.auth, text, peer).await?.filter(is_for);
     identity.ok_or(Refusal::unknown(if text.is_none() { "token not found" } else { "invalid token" }))
 }
 

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::audit::Entry;
 use crate::auth::identity::{Identity, identify};
 use crate::auth::origin;
+use crate::limits::client_address;
 use crate::problem::Code;
 use crate::state::AppState;
 
@@ -29,7 +30,7 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
     if !ours {
         return next.run(request).await;
     }
-    let identity = match identify(&state.auth, request.headers()).await {
+    let identity = match identify(&state.auth, request.headers(), client_address(request.extensions())).await {
         // Monitoring must see that the store is unavailable.
         Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::Anybody),
         identity => identity,

@@ -13,6 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use crate::limits;
 use crate::limits::shares::{Share, Shares};
 
 /// How soon to look again for somebody idle where all are busy.
@@ -111,14 +112,9 @@ impl ConnectionLimiter {
     }
 }
 
-/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is what one gets. `None` for this machine: a proxy on it
-/// asks for many.
+/// What counts as one client. `None` for this machine: a proxy on it asks for many.
 fn network(client: IpAddr) -> Option<IpAddr> {
-    match client.to_canonical() {
-        address if address.is_loopback() => None,
-        IpAddr::V6(address) => Some(IpAddr::from((address.to_bits() & !u128::from(u64::MAX)).to_be_bytes())),
-        address => Some(address),
-    }
+    Some(limits::network(client)).filter(|network| !network.is_loopback())
 }
 
 impl Connection {
@@ -292,10 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn one_gets_a_64_of_ipv6() {
+    fn this_machine_has_no_share() {
         let of = |address: &str| network(address.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!((of("127.0.0.1"), of("::1"), of("::ffff:127.0.0.1")), (None, None, None));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }

@@ -5,10 +5,9 @@ mod look;
 mod tokens;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
@@ -20,6 +19,7 @@ use super::refusal::Refusal;
 use super::routes::{REQUEST_TIME, name, refuse_pages};
 use crate::audit::Entry;
 use crate::auth::origin;
+use crate::limits::client_address;
 use gristmill_config::Password;
 
 /// The most that a request may bring.
@@ -47,8 +47,7 @@ pub(crate) fn routes(api: Api, accounts: BTreeMap<String, Password>) -> Router {
 }
 
 async fn authenticate(State(accounts): State<Accounts>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
-    match accounts.check(request.headers(), peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into())) {
+    match accounts.check(request.headers(), client_address(request.extensions())) {
         Ok(true) => {
             Entry::of(request.extensions()).administers_as(accounts.user(request.headers()));
             next.run(request).await
