@@ -17,7 +17,7 @@ use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
 use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Capability, Topic};
+use gristmill_core::topic::{Capability, DeadPolicy, Topic};
 
 /// How many mistakes are shown; if there are more, one of these causes them.
 const SHOWN: usize = 20;
@@ -178,6 +178,11 @@ impl Manifest {
         let tenant = self.template.id.tenant.clone();
         let id = TopicId { tenant, topic: handler.clone() };
         Topic { id, handler: handler.clone(), ..self.template.clone() }
+    }
+
+    /// Which dead jobs a topic keeps that neither a section nor a component makes.
+    pub fn dead_policy(&self) -> DeadPolicy {
+        self.template.dead
     }
 
     /// Whether a component of this name makes a topic. It does not if a topic of another tenant names it: a tenant's

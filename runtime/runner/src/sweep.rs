@@ -1,18 +1,24 @@
-//! Drops dead jobs that are older or more than their topic allows.
+//! Drops what has outlived its limits, in every topic of the store: dead jobs that are older or more than their topic allows,
+//! and topics that are not in use any more and that only a push made.
 
 use std::time::Duration;
 
 use super::start::Context;
-use gristmill_core::topic::{DeadPolicy, Topic};
-use gristmill_store::DeadLimits;
+use super::tenants;
+use crate::handlers::HandlerRegistry;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::{DeadLimits, StoreError, Sweepable};
 
 /// How often, jittered so that runners do not sweep together. Until then a topic may be over its limits.
 const EVERY: Duration = Duration::from_secs(60);
 /// Topics in one call.
 const AT_ONCE: usize = 500;
+/// A topic is forgotten that was not in use for so long, and that neither the manifest nor a component makes.
+const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Sweeps until stopped.
 pub(super) async fn run(context: Context) {
+    let outside = context.tenants.outside();
     loop {
         tokio::select! {
             biased;
@@ -20,27 +26,36 @@ pub(super) async fn run(context: Context) {
             () = tokio::time::sleep(EVERY.mul_f64(0.5 + fastrand::f64())) => {}
         }
         let registry = context.registry.borrow().clone();
-        let limits: Vec<DeadLimits> = registry.entries().map(|entry| limits_of(&entry.topic)).collect();
-        for limits in limits.chunks(AT_ONCE) {
-            tokio::select! {
-                () = context.stop.cancelled() => return,
-                () = sweep(&context, limits) => {}
-            }
+        let all = tenants::all(&registry, &outside);
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = sweep_all(&context, &registry, all) => {}
         }
     }
 }
 
-/// Drops until no topic is over its limits. Cancelled half-way it leaves the rest for the next time.
-async fn sweep(context: &Context, limits: &[DeadLimits]) {
-    loop {
-        let dropped = match context.retry.call(|| context.store.sweep(limits)).await {
-            Some(Ok(dropped)) => dropped,
-            Some(Err(error)) => {
-                tracing::error!("failed to drop old dead jobs: {:#}", anyhow::Error::from(error));
-                return;
+/// Cancelled half-way it leaves the rest for the next time.
+async fn sweep_all(context: &Context, registry: &HandlerRegistry, tenants: impl IntoIterator<Item = Name>) {
+    for tenant in tenants {
+        let look = || context.store.sweepable(&tenant, FORGET_AFTER);
+        let Some(Sweepable { perishable, idle }) = done(context.retry.call(look).await) else { continue };
+        let limits: Vec<_> = perishable.into_iter().filter_map(|topic| limits_of(registry, topic)).collect();
+        for limits in limits.chunks(AT_ONCE) {
+            sweep(context, limits).await;
+        }
+        for topic in idle.iter().filter(|topic| registry.topic(topic).is_none()) {
+            if done(context.retry.call(|| context.store.forget_topic(topic)).await) == Some(true) {
+                tracing::debug!(%topic, "forgot a topic without jobs");
             }
-            None => return,
-        };
+        }
+    }
+    // What belongs to no topic.
+    sweep(context, &[]).await;
+}
+
+/// Drops until no topic is over its limits.
+async fn sweep(context: &Context, limits: &[DeadLimits]) {
+    while let Some(dropped) = done(context.retry.call(|| context.store.sweep(limits)).await) {
         for (DeadLimits { topic, .. }, jobs) in limits.iter().zip(&dropped).filter(|(_, jobs)| **jobs > 0) {
             tracing::warn!(%topic, jobs, "discarded dead jobs over the topic's limits of age or number");
         }
@@ -50,7 +65,13 @@ async fn sweep(context: &Context, limits: &[DeadLimits]) {
     }
 }
 
-fn limits_of(topic: &Topic) -> DeadLimits {
-    let DeadPolicy { keep, retention } = topic.dead;
-    DeadLimits { topic: topic.id.clone(), keep, retention }
+/// What came of a call; `None` if it failed, which is logged, or if the runner stops.
+fn done<T>(outcome: Option<Result<T, StoreError>>) -> Option<T> {
+    let failed = |error| tracing::error!("failed to sweep: {:#}", anyhow::Error::from(error));
+    outcome?.map_err(failed).ok()
+}
+
+fn limits_of(registry: &HandlerRegistry, topic: TopicId) -> Option<DeadLimits> {
+    let policy = registry.dead_policy(&topic)?;
+    Some(DeadLimits { topic, keep: policy.keep, retention: policy.retention })
 }

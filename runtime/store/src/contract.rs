@@ -130,6 +130,9 @@ operations! {
 operations! {
     /// Dropping what has outlived its limits.
     pub trait Sweep {
+        /// Finds the tenant's topics of which something may have outlived its limits. Changes nothing.
+        async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError>;
+
         /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
         /// `discarded`, and whatever else the store keeps for a time only. Returns, for each entry of `limits`, how many dead jobs
         /// it dropped.
@@ -189,6 +192,19 @@ pub struct DeadLimits {
     pub keep: u64,
     /// How long a dead job is kept.
     pub retention: Duration,
+}
+
+/// How many idle topics one call of [`Sweep::sweepable`] finds at most.
+pub(crate) const IDLE_TOPICS: usize = 1000;
+
+/// Topics of a tenant of which something may have outlived its limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sweepable {
+    /// They may have dead jobs.
+    pub perishable: Vec<TopicId>,
+    /// Topics that are not paused and that were not in use for the time that was asked for, at most 1,000. Some may have jobs
+    /// that waited for all that time; [`Control::forget_topic`](crate::Control::forget_topic) forgets the others.
+    pub idle: Vec<TopicId>,
 }
 
 /// What a push did with a job.

@@ -44,8 +44,10 @@ mod transfer;
 pub use clock::Clock;
 pub use contract::{
     ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,
-    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Workers,
+    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep,
+    Sweepable, Workers,
 };
+pub(crate) use contract::IDLE_TOPICS;
 pub use error::StoreError;
 pub use inspect::{
     Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,

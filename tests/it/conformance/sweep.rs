@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{JobId, NewJob};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{DeadLimits, Settlement};
+use gristmill::store::{DeadLimits, Settlement, Sweepable};
 use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, ids, job, settlement, topic};
 use gristmill_tests::wait::{SOON, until};
 
@@ -18,6 +18,9 @@ super::cases![
     a_swept_job_is_gone_and_its_id_is_free,
     the_result_of_a_swept_job_is_kept_for_its_time,
     sweeping_again_and_again_drops_all_that_is_over,
+    topics_with_dead_jobs_are_found_to_be_swept,
+    topics_that_are_not_in_use_are_found_and_forgotten,
+    a_topic_whose_jobs_wait_for_long_is_not_forgotten,
 ];
 
 fn limits(of: &str, keep: u64, retention_ms: u64) -> DeadLimits {
@@ -132,4 +135,47 @@ async fn sweeping_again_and_again_drops_all_that_is_over(queue: TestStore) {
     })
     .await;
     assert_eq!((dropped, queue.total("discarded").await), (2493, 2493));
+}
+
+async fn sweepable(queue: &TestStore) -> Sweepable {
+    queue.store.sweepable(&topic("mail").tenant, Duration::from_millis(LONG_MS)).await.unwrap()
+}
+
+async fn topics_with_dead_jobs_are_found_to_be_swept(queue: TestStore) {
+    assert_eq!(sweepable(&queue).await, Sweepable::default());
+    queue.push(&[job("fax")]).await;
+    queue.dead().await;
+    assert_eq!(sweepable(&queue).await.perishable, [topic("mail")], "dead jobs perish, others do not");
+    sweep(&queue, 0, 0).await;
+    assert_eq!(sweepable(&queue).await.perishable, []);
+}
+
+async fn topics_that_are_not_in_use_are_found_and_forgotten(queue: TestStore) {
+    for name in ["mail", "fax", "held"] {
+        let job = job(name);
+        queue.push(std::slice::from_ref(&job)).await;
+        queue.store.cancel(&job.spec.topic.tenant, &[job.spec.id]).await.unwrap();
+    }
+    queue.store.set_paused(&topic("held"), true).await.unwrap();
+    queue.pass(LONG_MS - 1);
+    assert_eq!(sweepable(&queue).await.idle, []);
+    queue.push(&[job("fax")]).await;
+    queue.pass(1);
+    assert_eq!(sweepable(&queue).await.idle, [topic("mail")], "one is in use, one is paused");
+    assert!(queue.store.forget_topic(&topic("mail")).await.unwrap());
+    assert_eq!(sweepable(&queue).await, Sweepable::default());
+    let names: Vec<_> = queue.store.counts(&topic("mail").tenant).await.unwrap();
+    let names: Vec<_> = names.into_iter().map(|counts| counts.topic).collect();
+    assert_eq!(names, [topic("fax"), topic("held")]);
+}
+
+async fn a_topic_whose_jobs_wait_for_long_is_not_forgotten(queue: TestStore) {
+    queue.push(&[delayed("mail", 3 * LONG_MS)]).await;
+    queue.pass(LONG_MS);
+    for topic in sweepable(&queue).await.idle {
+        assert!(!queue.store.forget_topic(&topic).await.unwrap());
+    }
+    assert_eq!(sweepable(&queue).await.idle, [], "one that cannot be forgotten makes room for others");
+    queue.pass(2 * LONG_MS);
+    assert_eq!(queue.store.migrate(&topic("mail").tenant, 10).await.unwrap().moved, 1);
 }

@@ -8,7 +8,7 @@ use crate::native::NativeHandler;
 use gristmill_config::{Admission, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
-use gristmill_core::topic::{Capability, Topic};
+use gristmill_core::topic::{Capability, DeadPolicy, Topic};
 use gristmill_sandbox::{Component, InstancePool, Version};
 
 /// What does jobs, and the name by which topics choose it.
@@ -90,6 +90,8 @@ pub struct HandlerRegistry {
     of_tenants: BTreeSet<Name>,
     admission: Admission,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
+    /// Of topics that have no entry.
+    dead: Option<DeadPolicy>,
     refused: BTreeMap<Name, String>,
 }
 
@@ -119,8 +121,8 @@ impl HandlerRegistry {
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
         let of_tenants = manifest.handlers_of_tenants().cloned().collect();
-        let limits = Arc::clone(&manifest.limits);
-        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, refused: BTreeMap::new() }
+        let (limits, dead) = (Arc::clone(&manifest.limits), Some(manifest.dead_policy()));
+        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, dead, refused: BTreeMap::new() }
     }
 
     /// What the manifest has, before any handler is read.
@@ -160,6 +162,11 @@ impl HandlerRegistry {
         let auto = self.auto.as_ref().filter(makes);
         let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
         self.get(id).map(|entry| entry.topic.clone()).or_else(made)
+    }
+
+    /// Which of the topic's dead jobs are kept: a topic without an entry has `[defaults]`. `None` without a manifest.
+    pub fn dead_policy(&self, topic: &TopicId) -> Option<DeadPolicy> {
+        self.get(topic).map(|entry| entry.topic.dead).or(self.dead)
     }
 
     /// The rules for new jobs.

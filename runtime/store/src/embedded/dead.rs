@@ -1,24 +1,33 @@
 //! Dead jobs: listed, brought back, deleted, and dropped when they are too old or too many.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 
 use super::fault::Done;
 use super::finish::How;
 use super::request::Weight;
 use super::result;
-use super::row::{Known, at, job_columns, limit as limited, ms, show_job, unique_until_done, wait};
+use super::row::{Known, at, job_columns, limit as limited, ms, show_job, topic, unique_until_done, wait};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::{DeadJob, DeadJobs, DeadLimits, StoreError, Sweep};
-use gristmill_core::job::{JobId, TopicId};
+use crate::{DeadJob, DeadJobs, DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
+use gristmill_core::job::{JobId, Name, TopicId};
 
 /// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
 const SWEEP: i64 = 1000;
 
 /// How many such rounds one call makes at most.
 const SWEEPS: usize = 1000;
+
+/// Topics with dead jobs.
+const PERISHABLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND dead > 0";
+
+/// Topics without jobs that are not paused and have not changed since a time.
+const IDLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND used = 1 AND paused = 0
+                        AND ready + delayed + running + dead = 0 AND changed_at <= ?2 LIMIT ?3";
 
 /// Dead jobs of a topic, the latest first.
 const LIST: &str = concat!(
@@ -48,6 +57,20 @@ const AGED: &str = "SELECT count(*) FROM (SELECT 1 FROM jobs
 
 #[async_trait]
 impl Sweep for EmbeddedStore {
+    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
+        let tenant = tenant.clone();
+        self.read("look for what is over", move |connection, now| {
+            let idle_since = ms(now).saturating_sub(wait(idle_for));
+            let mut perishable = connection.prepare_cached(PERISHABLE)?;
+            let mut idle = connection.prepare_cached(IDLE)?;
+            Ok(Sweepable {
+                perishable: topics(perishable.query([tenant.as_str()])?, &tenant)?,
+                idle: topics(idle.query(params![tenant.as_str(), idle_since, limited(IDLE_TOPICS)])?, &tenant)?,
+            })
+        })
+        .await
+    }
+
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         const DOING: &str = "sweep";
         let weight = Weight { jobs: 1000, bytes: 0 };
@@ -107,6 +130,14 @@ impl EmbeddedStore {
         })
         .await
     }
+}
+
+fn topics(mut rows: Rows<'_>, tenant: &Name) -> Done<Vec<TopicId>> {
+    let mut topics = Vec::new();
+    while let Some(row) = rows.next()? {
+        topics.push(topic(row, tenant)?);
+    }
+    Ok(topics)
 }
 
 fn list(connection: &Connection, topic: &TopicId, skip: usize, limit: usize) -> Done<Vec<DeadJob>> {

@@ -41,7 +41,11 @@ const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3
                    ON CONFLICT (topic_number, name) DO UPDATE SET n = n + ?3";
 
 /// Forgets the totals of a topic.
-const FORGET: &str = "DELETE FROM totals WHERE topic_number = ?1";
+const FORGET_TOTALS: &str = "DELETE FROM totals WHERE topic_number = ?1";
+
+/// Forgets a topic, unless unique values name it by its number.
+const FORGET: &str = "DELETE FROM topics WHERE number = ?1
+                          AND NOT EXISTS (SELECT 1 FROM uniques WHERE topic_number = ?1)";
 
 /// A topic's place in the memory. Good until the end of the transaction.
 pub(super) type Number = usize;
@@ -264,16 +268,21 @@ impl Topics {
         self.dirty.insert(topic);
     }
 
-    /// Forgets what a topic without jobs has held. Returns `false` if it has jobs. Its row stays, because unique values name
-    /// the topic by its number.
+    /// Forgets a topic without jobs. Returns `false` if it has jobs. Its row stays as long as unique values name the topic by
+    /// its number.
     pub(super) fn forget(&mut self, connection: &Connection, topic: Number) -> Done<bool> {
         if !self.get(topic).is_empty() {
             return Ok(false);
         }
         let changed = self.change(topic);
         (changed.used, changed.active, changed.paused, changed.turn) = (false, false, false, 0);
-        connection.prepare_cached(FORGET)?.execute([self.get(topic).number])?;
+        let number = self.get(topic).number;
+        connection.prepare_cached(FORGET_TOTALS)?.execute([number])?;
         self.tally.retain(|(counted, _), _| *counted != topic);
+        if connection.prepare_cached(FORGET)?.execute([number])? > 0 {
+            // What is written down from now on is a row again.
+            self.dirty.remove(&topic);
+        }
         Ok(true)
     }
 

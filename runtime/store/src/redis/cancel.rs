@@ -10,6 +10,7 @@ use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
 use crate::clock::wait_ms;
 use crate::{Cancelled, Control, StoreError};
 use gristmill_core::job::{JobId, JobSpec, Name, TopicId, Unique};
+use gristmill_core::outcome::Reason;
 
 const DOING: &str = "cancel jobs";
 
@@ -20,6 +21,11 @@ struct Unwanted<'a> {
     topic: TopicId,
     spec: Option<JobSpec>,
 }
+
+/// What the scripts count of a topic, besides `running` and how jobs died.
+const TOTALS: &[&str] = &[
+    "pushed", "acked", "retried", "snoozed", "released", "duplicate", "stray", "expired", "cancelled", "discarded",
+];
 
 #[async_trait]
 impl Control for RedisStore {
@@ -70,7 +76,8 @@ impl Control for RedisStore {
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.turns(), keys.strays(&topic.topic)]);
         let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
-        call.arg(topic.topic.as_str());
+        call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
+        call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());
         self.is_one("forget a topic", call).await
     }
 }

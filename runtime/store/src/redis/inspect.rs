@@ -27,7 +27,7 @@ impl Query for RedisStore {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);
         let mut ask = pipe();
-        ask.cmd("SMEMBERS").arg(keys.topics()).cmd("SMEMBERS").arg(keys.paused());
+        ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.paused());
         ask.cmd("HGETALL").arg(keys.counts());
         type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>);
         let (used, paused, counters): Found = self.link.query(DOING, &ask).await?;

@@ -108,7 +108,7 @@ keys! {
         active = "active";
         /// ZSET topic → its next due time, ms.
         due = "due";
-        /// SET of topics ever pushed to.
+        /// ZSET topic → when it was last seen in use, ms.
         topics = "topics";
         /// HASH id → last failure.
         failures = "failures";

@@ -1,15 +1,16 @@
 //! Sweep: what has outlived its limits is dropped.
 
-use std::collections::HashSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::pipe;
+use redis::RedisResult;
 
 use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{RedisStore, by_tenant, in_order};
 use crate::clock::wait_ms;
-use crate::{DeadLimits, StoreError, Sweep};
+use crate::{DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
+use gristmill_core::job::{Name, TopicId};
 
 const DOING: &str = "sweep";
 
@@ -18,20 +19,29 @@ const TOPICS: usize = 16;
 
 #[async_trait]
 impl Sweep for RedisStore {
-    /// One command for each tenant where there is nothing that could be dropped, however many topics are named; a call of
-    /// the script only for topics with dead jobs or with unique values that are held for a time.
+    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
+        let keys = self.keys(tenant);
+        let mut call = Call::new(script!("sweepable.lua"), &[keys.perishable(), keys.topics(), keys.paused()]);
+        call.arg(self.now_argument()).arg(wait_ms(idle_for)).arg(IDLE_TOPICS);
+        let mut reply = self.reply(DOING, call).await?;
+        let mut topics = || -> RedisResult<Vec<TopicId>> {
+            let (mut names, mut topics) = (reply.array()?, Vec::new());
+            while !names.is_empty() {
+                let topic = names.text()?.parse().ok();
+                topics.extend(topic.map(|topic| TopicId { tenant: tenant.clone(), topic }));
+            }
+            Ok(topics)
+        };
+        let mut topics = || topics().map_err(self.misread(DOING));
+        Ok(Sweepable { perishable: topics()?, idle: topics()? })
+    }
+
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         let mut answers = Vec::with_capacity(limits.len());
         for (tenant, group) in by_tenant(limits, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
-            let mut look = pipe();
-            look.cmd("SMEMBERS").arg(keys.perishable());
-            let (perishable,): (HashSet<String>,) = self.link.query(DOING, &look).await?;
-            let (some, none): (Vec<_>, Vec<_>) =
-                group.into_iter().partition(|(_, line)| perishable.contains(line.topic.topic.as_str()));
-            answers.extend(none.into_iter().map(|(place, _)| (place, 0)));
             // One call at a time: between them, the server has time for others.
-            for part in some.chunks(TOPICS) {
+            for part in group.chunks(TOPICS) {
                 let mut reply = self.reply(DOING, self.sweep_call(&keys, part)).await?;
                 for (place, _) in part {
                     answers.push((*place, reply.number().map_err(self.misread(DOING))?));

@@ -12,7 +12,7 @@ use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::{
     DeadLimits, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Schedule, Settle, Settled, Settlement,
-    StoreError, Sweep, Workers,
+    StoreError, Sweep, Sweepable, Workers,
 };
 use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 
@@ -148,7 +148,28 @@ impl Schedule for ShardedStore {
 
 #[async_trait]
 impl Sweep for ShardedStore {
+    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
+        let ask = |shard: Arc<Shard>| async move { if_available(shard.sweepable(tenant, idle_for).await) };
+        let mut found = Sweepable::default();
+        for (_, here) in self.ask_available(tenant, ask).await? {
+            let Sweepable { perishable, idle } = here.unwrap_or_default();
+            found.perishable.extend(perishable);
+            found.idle.extend(idle);
+        }
+        for topics in [&mut found.perishable, &mut found.idle] {
+            topics.sort();
+            topics.dedup();
+        }
+        Ok(found)
+    }
+
+    /// Without limits, each shard drops what belongs to no topic.
     async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        if limits.is_empty() {
+            for answer in join_all(self.shards().iter().map(|shard| shard.sweep(limits))).await {
+                if_available(answer)?;
+            }
+        }
         let map = self.map();
         let mut dropped = vec![0; limits.len()];
         for round in 0..self.shards().len() {

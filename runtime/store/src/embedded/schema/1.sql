@@ -1,6 +1,6 @@
 -- Format 1. Times are whole milliseconds since the Unix epoch by the store's clock; JSON is text.
 
--- Topics, with what would otherwise have to be counted. A row stays when its jobs are gone.
+-- Topics, with what would otherwise have to be counted. A row stays for a time when its jobs are gone.
 CREATE TABLE topics (
     number     INTEGER PRIMARY KEY,
     tenant     TEXT    NOT NULL,

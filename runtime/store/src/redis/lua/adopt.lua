@@ -90,7 +90,7 @@ local function adopt(jobs, topics, topic, element, now, nth)
   local envelope = '\130\1612' .. pack_text(topic) .. '\1614' .. pack_bytes(fields['4'])
   local body = struct.pack('>I8I8', enqueued, due) .. envelope
   redis.call('HSET', jobs, id, body)
-  redis.call('SADD', topics, topic)
+  redis.call('ZADD', topics, 'GT', now, topic)
   count(topic, 'adopted')
   return id, body
 end

@@ -1,20 +1,23 @@
--- Forgets a topic without jobs.
+-- Forgets a topic without jobs. One that has some counts as used now.
 --
 -- KEYS  1 to 8: see waiting; 9 to 15: the topic's row; 16 turns  17 strays
--- ARGV  1 topic
+-- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
-local at = partition(0, 0, '')
-local topic = topic_row(ARGV[1], 9)
+local now, up = clock(ARGV[1])
+local at = partition(now, up, '')
+local topic = topic_row(ARGV[2], 9)
 local counts = KEYS[6]
+despite_full_memory(at.due)
 local running = tonumber(redis.call('HGET', counts, topic.name .. ':running') or 0)
-if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.dead) > 0 then return 0 end
-for _, key in ipairs({ at.active, at.paused, at.topics }) do redis.call('SREM', key, topic.name) end
-redis.call('ZREM', at.due, topic.name)
+if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.dead) > 0 then
+  redis.call('ZADD', at.topics, 'XX', 'GT', now, topic.name)
+  return 0
+end
+for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.name) end
+for _, key in ipairs({ at.topics, at.due }) do redis.call('ZREM', key, topic.name) end
 redis.call('HDEL', KEYS[16], topic.name)
 redis.call('DEL', KEYS[17])
-local totals, prefix = {}, topic.name .. ':'
-for _, name in ipairs(redis.call('HKEYS', counts)) do
-  if string.sub(name, 1, #prefix) == prefix then totals[#totals + 1] = name end
-end
-many('HDEL', counts, totals)
+local totals = { topic.name .. ':running' }
+for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end
+redis.call('HDEL', counts, unpack(totals))
 return 1

@@ -21,7 +21,7 @@ local PLACE = {
   end,
   dead = function(topic, id, since)
     redis.call('ZADD', topic.dead, since, id)
-    redis.call('SADD', at.topics, topic.name)
+    note_used(at, topic)
     redis.call('SADD', at.perishable, topic.name)
   end,
 }

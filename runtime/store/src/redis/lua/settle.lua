@@ -39,7 +39,7 @@ local function bury(s, attempts)
   redis.call('HSET', claims, s.id, s.delivery .. ':' .. attempts .. ':')
   redis.call('HSET', failures, s.id, s.failure)
   redis.call('ZADD', s.topic.dead, now, s.id)
-  redis.call('SADD', at.topics, s.topic.name)
+  note_used(at, s.topic)
   redis.call('SADD', at.perishable, s.topic.name)
 end
 

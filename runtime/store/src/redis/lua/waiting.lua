@@ -17,6 +17,11 @@ local function topic_row(name, first)
            arrived = {}, later = {} }
 end
 
+-- Notes when the topic was last seen in use. A topic that is not in use is forgotten after a time.
+local function note_used(at, topic)
+  redis.call('ZADD', at.topics, 'GT', at.now, topic.name)
+end
+
 -- The priority of a stored job. Where all are normal, one question per script is all it costs.
 local function priority_of(at, id)
   if at.mixed == nil then at.mixed = redis.call('EXISTS', at.priorities) == 1 end
@@ -40,7 +45,7 @@ end
 -- topic is never in there.
 local function wake(at, topic)
   if redis.call('SADD', at.active, topic.name) == 0 then return end
-  redis.call('SADD', at.topics, topic.name)
+  note_used(at, topic)
   if redis.call('SISMEMBER', at.paused, topic.name) == 1 then
     redis.call('SREM', at.active, topic.name)
   else
@@ -51,13 +56,13 @@ end
 -- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then.
 local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
-  redis.call('SADD', at.topics, topic.name)
+  note_used(at, topic)
   if redis.call('ZCOUNT', at.due, '-inf', due) == 1 then
     publish(at.wake, string.format('due %.3f', math.max(0, due - exact)))
   end
 end
 
--- Carries out what wait() noted. All topics ever used are added to `topics` at just these moments.
+-- Carries out what wait() noted. Topics are added to `topics` at just these moments.
 local function announce(at, topic)
   for priority, ids in pairs(topic.arrived) do many('LPUSH', topic.ready[priority], ids) end
   if next(topic.arrived) then wake(at, topic) end
