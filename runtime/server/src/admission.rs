@@ -9,6 +9,7 @@ use crate::state::AppState;
 use gristmill_config::TenantLimits;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_store::{STEP_BYTES, is_one_step};
 
 /// Jobs as they are stored.
 #[derive(Debug)]
@@ -78,6 +79,21 @@ impl AppState {
             self.reserve(&tenant, more).await?;
         }
         Ok(Admitted { jobs: admitted, warnings: unknown.into_values().collect() })
+    }
+
+    /// [`AppState::admit`] for jobs of one topic that are stored all or none.
+    ///
+    /// # Errors
+    /// Those of [`AppState::admit`], and `too-large`: the jobs take more than one step of the store.
+    pub(crate) async fn admit_whole(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
+        if !is_one_step(&jobs) {
+            let detail = format!(
+                "the jobs of a request are stored all or none, so they have at most {STEP_BYTES} bytes together, metadata \
+                 counted twice: send them in several requests"
+            );
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        self.admit(jobs, place).await
     }
 
     /// Counts what of the tenant will be stored.

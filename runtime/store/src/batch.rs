@@ -1,5 +1,7 @@
 //! Cutting batches into what a store does in one step.
 
+use gristmill_core::job::NewJob;
+
 /// A claim and a look for overdue jobs bring no more bytes of jobs than this, unless the first one is larger.
 pub(crate) const CLAIM_BYTES: usize = 16 << 20;
 
@@ -26,6 +28,20 @@ impl ByteBudget {
     }
 }
 
+/// How many jobs of a tenant a store stores in one step, all of them or none.
+pub const STEP_JOBS: usize = 1000;
+
+/// How many bytes of jobs of a tenant a store stores in one step, all of them or none, unless a single job is larger.
+pub const STEP_BYTES: usize = 4 << 20;
+
+/// What one step of a push stores. It keeps the store from everything else for so long.
+pub(crate) const STEP: Weight = Weight { jobs: STEP_JOBS, bytes: STEP_BYTES };
+
+/// Whether a push stores these jobs of one tenant in one step, all of them or none.
+pub fn is_one_step(jobs: &[NewJob]) -> bool {
+    parts(jobs, STEP, |job| Weight::of_new(job)).len() <= 1
+}
+
 /// How much work something is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
@@ -37,6 +53,12 @@ impl Weight {
     /// The weight of a single job that brings so many bytes.
     pub(crate) const fn of_job(bytes: usize) -> Self {
         Self { jobs: 1, bytes }
+    }
+
+    /// The weight of a new job as it is stored: names and lengths of its headers take up as much as what they say, at most.
+    pub(crate) fn of_new(job: &NewJob) -> Self {
+        let headers = usize::try_from(job.spec.header_bytes()).unwrap_or(usize::MAX);
+        Self::of_job(job.spec.body.data.len().saturating_add(headers.saturating_mul(2)))
     }
 
     fn plus(self, more: Self) -> Self {
@@ -68,6 +90,8 @@ pub(crate) fn parts<T>(
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::job::{Due, JobSpec, Payload};
+
     use super::*;
 
     #[test]
@@ -79,6 +103,18 @@ mod tests {
         assert_eq!(taken(&[5, 5, 1]), 2);
         assert_eq!(taken(&[11, 0]), 2);
         assert_eq!(taken(&[11, 1]), 1);
+    }
+
+    #[test]
+    fn one_step_is_for_so_many_jobs_and_bytes_or_for_one_job() {
+        let job = |bytes| {
+            let body = Payload { data: vec![0; bytes], content_type: None };
+            NewJob { spec: JobSpec::new("a".parse().unwrap(), body), due: Due::Now }
+        };
+        let jobs = |count: usize, bytes: usize| is_one_step(&vec![job(bytes); count]);
+        assert!(jobs(0, 0) && jobs(STEP_JOBS, 0) && !jobs(STEP_JOBS + 1, 0));
+        assert!(jobs(4, STEP_BYTES / 4) && !jobs(4, STEP_BYTES / 4 + 1));
+        assert!(jobs(1, STEP_BYTES + 1));
     }
 
     #[test]

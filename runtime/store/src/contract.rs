@@ -24,7 +24,8 @@ operations! {
         /// Stores jobs: due ones ready, others delayed. Answers in the order given.
         ///
         /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
-        /// Any number of jobs; the store sends them in bounded chunks, each of which is stored whole or not at all.
+        /// Any number of jobs: of each tenant, they are stored in steps of [`STEP_JOBS`](crate::STEP_JOBS) and about
+        /// [`STEP_BYTES`](crate::STEP_BYTES), each all or none: [`is_one_step`](crate::is_one_step) tells whether one is enough.
         async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> => announce pushed;
     }
 }

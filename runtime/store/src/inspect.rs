@@ -61,7 +61,7 @@ operations! {
     /// What an operator does with dead jobs.
     pub trait DeadJobs {
         /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
-        /// most `limit`.
+        /// most `limit` and about 4 MiB, but at least one: a short answer does not say that these are all.
         async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
 
         /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their

@@ -48,6 +48,7 @@ pub use contract::{
     Sweepable, Workers,
 };
 pub(crate) use contract::IDLE_TOPICS;
+pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use error::StoreError;
 pub use inspect::{
     Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,

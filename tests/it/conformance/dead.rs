@@ -6,6 +6,7 @@ use gristmill::store::{JobState, Settled};
 use gristmill_tests::test_store::{TestStore, failure, foreign, job, retry, topic};
 
 super::cases![
+    a_page_of_dead_jobs_is_bounded_in_bytes,
     dead_jobs_are_listed_latest_first_in_pages,
     jobs_that_died_in_the_same_millisecond_are_listed_by_id,
     dead_jobs_are_listed_by_topic,
@@ -139,4 +140,19 @@ async fn a_deleted_job_is_gone_and_its_id_is_free(queue: TestStore) {
     queue.push(&[again]).await;
     let again = queue.claim_one().await;
     assert_eq!((again.attempt, again.previous, again.checkpoint), (1, None, None));
+}
+
+async fn a_page_of_dead_jobs_is_bounded_in_bytes(queue: TestStore) {
+    for _ in 0..3 {
+        let mut job = job("mail");
+        job.spec.body.data = vec![7; 3 << 20];
+        queue.push(&[job]).await;
+        let claim = queue.claim(1).await.pop().unwrap();
+        queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
+        queue.pass(1);
+    }
+    for skip in 0..3 {
+        assert_eq!(page(&queue, skip, 10).await.len(), 1, "after {skip}");
+    }
+    assert!(page(&queue, 3, 10).await.is_empty());
 }

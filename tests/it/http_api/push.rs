@@ -16,6 +16,7 @@ on_both_stores! {
     every_field_of_a_job_reaches_the_handler
     bytes_of_any_other_media_type_are_the_job
     many_jobs_are_answered_one_by_one
+    jobs_that_cannot_be_stored_all_or_none_are_refused
     a_body_at_the_limit_is_taken_and_one_byte_more_is_not
     a_push_that_waits_is_answered_with_the_result
     an_id_or_a_unique_value_that_is_there_stores_nothing
@@ -103,6 +104,15 @@ async fn many_jobs_are_answered_one_by_one(runner: TestRunner) {
     let mistaken = json!({ "jobs": [{ "id": "c" }, { "delay_ms": 1, "at_ms": 1 }] });
     assert!(refused(&runner.client().post(NOBODY, &mistaken).await, 400, "bad-request").contains("jobs[1]"));
     assert_eq!(runner.client().get("/v1/tenants/default/jobs/c").await.status, 404);
+}
+
+async fn jobs_that_cannot_be_stored_all_or_none_are_refused(runner: TestRunner) {
+    let of = |count: usize| json!({ "jobs": vec![json!({ "body": "x".repeat(900 << 10) }); count] });
+    let too_many = runner.client().post(NOBODY, &of(5)).await;
+    refused(&too_many, 413, "too-large");
+    assert!(too_many.text().contains("send them in several requests"), "{}", too_many.text());
+    assert!(runner.store.counts(&tenant()).await.unwrap().is_empty());
+    assert_eq!(runner.client().post(NOBODY, &of(4)).await.status, 201);
 }
 
 async fn a_body_at_the_limit_is_taken_and_one_byte_more_is_not(runner: TestRunner) {

@@ -13,16 +13,14 @@ use crate::state::AppState;
 use crate::wire::dead::{Chosen, Done, Filter, Intervened};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, TopicId};
-use gristmill_store::{Cursor, DeadJob, StateFilter, Store, StoreError};
+use gristmill_store::{Cursor, StateFilter, Store, StoreError};
 
 /// Dead jobs that a filter is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
 /// Of which so many are in memory at once.
 const PAGE: usize = 100;
-/// Bytes of bodies after which a page is full. A first job that is larger is a page by itself.
-const PAGE_BYTES: usize = 16 << 20;
 /// Skipping looks at every job that is skipped.
-const MOST_SKIPPED: usize = 1_000_000_000;
+const MOST_SKIPPED: usize = 100_000;
 
 pub(crate) fn routes() -> Routes {
     let path = "/tenants/{tenant}/topics/{topic}/dead";
@@ -44,16 +42,7 @@ async fn list(
             format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
         ));
     }
-    let dead = state.store.dead(&topic, page.skip, page.limit).await?;
-    Ok(Json(wire::Dead { dead: first_of(dead).collect() }))
-}
-
-fn first_of(dead: Vec<DeadJob>) -> impl Iterator<Item = DeadJob> {
-    let mut bytes = 0;
-    dead.into_iter().enumerate().map_while(move |(place, dead)| {
-        bytes += dead.job.spec.body.data.len();
-        (place == 0 || bytes <= PAGE_BYTES).then_some(dead)
-    })
+    Ok(Json(wire::Dead { dead: state.store.dead(&topic, page.skip, page.limit).await? }))
 }
 
 async fn respawn(

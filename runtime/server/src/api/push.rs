@@ -107,7 +107,7 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
         }
     }
     let place = if alone { admission::alone } else { admission::listed };
-    let Admitted { jobs, warnings } = state.admit(jobs, place).await?;
+    let Admitted { jobs, warnings } = state.admit_whole(jobs, place).await?;
     let pushed = state.store.push(&jobs).await?;
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
     for (NewJob { spec, .. }, pushed) in jobs.iter().zip(pushed) {

@@ -170,7 +170,7 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
-    let Admitted { jobs, warnings } = api.state.admit(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
+    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
     for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
         tracing::warn!(target: "gristmill::lmstfy", "{warning}");
     }

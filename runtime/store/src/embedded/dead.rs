@@ -9,10 +9,12 @@ use super::fault::Done;
 use super::finish::How;
 use super::request::Weight;
 use super::result;
-use super::row::{Known, at, job_columns, limit as limited, ms, show_job, topic, unique_until_done, wait};
+use super::row::{Known, at, job_columns, limit as limited, ms, show_job, stored_bytes, topic, unique_until_done, wait};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
+use crate::batch::ByteBudget;
+use crate::list::PAGE_BYTES;
 use crate::{DeadJob, DeadJobs, DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
 use gristmill_core::job::{JobId, Name, TopicId};
 
@@ -95,7 +97,7 @@ impl Sweep for EmbeddedStore {
 impl DeadJobs for EmbeddedStore {
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
         let topic = topic.clone();
-        self.read("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
+        self.read_list("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
     }
 
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
@@ -143,8 +145,10 @@ fn topics(mut rows: Rows<'_>, tenant: &Name) -> Done<Vec<TopicId>> {
 fn list(connection: &Connection, topic: &TopicId, skip: usize, limit: usize) -> Done<Vec<DeadJob>> {
     let mut select = connection.prepare_cached(LIST)?;
     let mut rows = select.query(params![topic.tenant.as_str(), topic.topic.as_str(), limited(limit), limited(skip)])?;
-    let mut dead = Vec::new();
-    while let Some(row) = rows.next()? {
+    let (mut dead, mut room) = (Vec::new(), ByteBudget::of(PAGE_BYTES));
+    while let Some(row) = rows.next()?
+        && room.take(stored_bytes(row)?)
+    {
         dead.push(read(row, topic)?);
     }
     Ok(dead)

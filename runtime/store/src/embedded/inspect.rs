@@ -42,7 +42,7 @@ const JOB: &str = concat!(
 impl Query for EmbeddedStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         let tenant = tenant.clone();
-        self.read("count jobs", move |connection, _| counts(connection, &tenant)).await
+        self.read_list("count jobs", move |connection, _| counts(connection, &tenant)).await
     }
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
@@ -51,7 +51,7 @@ impl Query for EmbeddedStore {
     }
 
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        self.read("list tenants", |connection, _| {
+        self.read_list("list tenants", |connection, _| {
             let mut select = connection.prepare_cached(TENANTS)?;
             let mut rows = select.query([])?;
             let mut tenants = Vec::new();

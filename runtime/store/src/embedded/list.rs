@@ -64,7 +64,7 @@ impl ListJobs for EmbeddedStore {
         let after = Cursor::within_one_store(after, place);
         let after = after.map_err(|problem| self.told(Fault::Refused(problem), DOING))?.cloned();
         let (topic, limit) = (topic.clone(), limit.min(PAGE_JOBS));
-        self.read(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
+        self.read_list(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
     }
 }
 

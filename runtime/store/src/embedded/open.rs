@@ -38,7 +38,8 @@ pub(super) struct Opened {
 }
 
 pub(super) struct OpenFile {
-    pub(super) reading: Connection,
+    /// One for short questions, one for lists.
+    pub(super) reading: [Connection; 2],
     pub(super) lock: Lock,
     pub(super) log: PathBuf,
 }
@@ -68,8 +69,12 @@ pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, S
         unfit => refused(unfit.into()),
     })?;
     check(&writing, &path).map_err(&refused)?;
-    let reading = connect(&path).map_err(told)?;
-    reading.pragma_update(None, "query_only", true).map_err(|error| told(error.into()))?;
+    let read = || {
+        let reading = connect(&path)?;
+        reading.pragma_update(None, "query_only", true)?;
+        Ok(reading)
+    };
+    let reading = [read().map_err(told)?, read().map_err(told)?];
     let mut log = path.into_os_string();
     log.push("-wal");
     Ok(Opened { writing, file: Some(OpenFile { reading, lock, log: log.into() }) })

@@ -9,15 +9,14 @@ use super::request::Weight;
 use super::row::{Columns, Place, Stored, write_metadata};
 use super::store::EmbeddedStore;
 use super::work::Work;
-use crate::batch::parts;
+use crate::batch::{STEP, parts};
 use crate::clock::wait_ms;
 use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::NewJob;
 
 const DOING: &str = "push jobs";
 
-/// What one chunk may hold: it is stored whole or not at all, and the writer does nothing else meanwhile. A single job may
-/// be larger.
+/// What one chunk of settlements or of moved jobs may hold: the writer does nothing else meanwhile. A single job may be larger.
 pub(super) const CHUNK: Weight = Weight { jobs: 1000, bytes: 4 << 20 };
 
 /// How many chunks wait for the writer at once.
@@ -27,7 +26,7 @@ const CHUNKS_AT_ONCE: usize = 8;
 impl Push for EmbeddedStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
-        let parts = parts(jobs, CHUNK, |job| Weight::of_job(job.spec.body.data.len()));
+        let parts = parts(jobs, STEP, |job| Weight::of_new(job));
         for parts in parts.chunks(CHUNKS_AT_ONCE) {
             let mut asked = Vec::with_capacity(parts.len());
             for (part, weight) in parts {

@@ -1,11 +1,11 @@
-//! Reading beside the writer: a thread with a connection of its own, which sees what was committed last and waits for
-//! nobody.
+//! Reading beside the writer: threads with a connection each, which see what was committed last and wait for no writer. One
+//! of them answers short questions only, so that they wait for no long list.
 
 use std::fmt;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::clock::OwnClock;
 use super::fault::Done;
@@ -13,10 +13,10 @@ use super::fault::Done;
 /// One question.
 pub(super) struct Question(Box<Look>);
 
-type Look = dyn FnOnce(&Connection, &OwnClock) + Send;
+type Look = dyn FnOnce(&mut Connection, &OwnClock) + Send;
 
 impl Question {
-    pub(super) fn new(ask: impl FnOnce(&Connection, &OwnClock) + Send + 'static) -> Self {
+    pub(super) fn new(ask: impl FnOnce(&mut Connection, &OwnClock) + Send + 'static) -> Self {
         Self(Box::new(ask))
     }
 }
@@ -27,10 +27,35 @@ impl fmt::Debug for Question {
     }
 }
 
+/// How many steps of SQLite's machine pass between two looks at whether the answer is still wanted: some milliseconds.
+const STEPS: i32 = 100_000;
+
+/// Looks, until the answer is no longer wanted: then the statement under way ends with an error.
+pub(super) fn while_wanted<T: Send + 'static>(
+    connection: &mut Connection,
+    reply: oneshot::Sender<Done<T>>,
+    look: impl FnOnce(&Connection) -> Done<T>,
+) {
+    if reply.is_closed() {
+        return;
+    }
+    let reply = Arc::new(reply);
+    let wanted = Arc::downgrade(&reply);
+    let is_unwanted = move || wanted.upgrade().is_none_or(|reply| reply.is_closed());
+    // Without the handler, a question takes the time that it takes.
+    let _ = connection.progress_handler(STEPS, Some(is_unwanted));
+    let seen = look(connection);
+    let _ = connection.progress_handler(0, None::<fn() -> bool>);
+    if let Some(reply) = Arc::into_inner(reply) {
+        // Nobody waits any more: that is their right.
+        let _ = reply.send(seen);
+    }
+}
+
 /// Ends when nobody can ask any more.
-pub(super) fn run(connection: &Connection, clock: &Arc<OwnClock>, mut questions: mpsc::Receiver<Question>) {
+pub(super) fn run(mut connection: Connection, clock: &Arc<OwnClock>, mut questions: mpsc::Receiver<Question>) {
     while let Some(Question(ask)) = questions.blocking_recv() {
-        ask(connection, clock);
+        ask(&mut connection, clock);
     }
 }
 
@@ -40,4 +65,44 @@ pub(super) fn at_one_moment<T>(connection: &Connection, look: impl FnOnce() -> D
     let seen = look();
     transaction.commit()?;
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Never ends.
+    const ENDLESS: &str =
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers";
+
+    #[test]
+    fn a_question_is_not_asked_once_its_answer_is_not_wanted() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let (reply, answer) = oneshot::channel::<Done<()>>();
+        drop(answer);
+        while_wanted(&mut connection, reply, |_| panic!("the client has given up"));
+    }
+
+    #[test]
+    fn a_question_under_way_ends_once_its_answer_is_not_wanted() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let (reply, answer) = oneshot::channel();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let client = thread::spawn(move || {
+            begins.recv().unwrap();
+            drop(answer);
+        });
+        while_wanted(&mut connection, reply, |connection| {
+            begun.send(()).unwrap();
+            let seen = connection.query_row(ENDLESS, [], |row| row.get::<_, i64>(0));
+            assert!(seen.is_err(), "{seen:?}");
+            Ok(seen?)
+        });
+        client.join().unwrap();
+        let (reply, mut answer) = oneshot::channel();
+        while_wanted(&mut connection, reply, |connection| Ok(connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?));
+        assert_eq!(answer.try_recv().unwrap().unwrap(), 7, "the next one is answered");
+    }
 }

@@ -58,10 +58,19 @@ impl<T: Send + 'static> Thread<T> {
     }
 }
 
+/// The threads that answer questions.
+#[derive(Debug)]
+pub(super) struct Readers {
+    /// For questions that take next to no time.
+    pub(super) short: Thread<Question>,
+    /// For lists.
+    pub(super) long: Thread<Question>,
+}
+
 /// A running store.
 pub(super) struct Started {
     pub(super) writer: Thread<Request>,
-    pub(super) reader: Option<Thread<Question>>,
+    pub(super) readers: Option<Readers>,
     pub(super) listeners: Arc<Listeners>,
     pub(super) lock: Option<Arc<Lock>>,
 }
@@ -78,10 +87,17 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
     };
 
     let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
-    let reader = reading.map(|reading| {
+    let open_reader = |name: &str, connection: Connection| {
         let clock = Arc::clone(&clock);
-        Thread::open("embedded-reader", places, move |questions| reader::run(&reading, &clock, questions))
-    });
+        Thread::open(name, places, move |questions| reader::run(connection, &clock, questions)).map_err(away)
+    };
+    let readers = match reading {
+        Some([short, long]) => Some(Readers {
+            short: open_reader("embedded-reader", short)?,
+            long: open_reader("embedded-lists", long)?,
+        }),
+        None => None,
+    };
     let writer = Writer {
         connection: writing,
         topics,
@@ -94,7 +110,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         lock: lock.clone(),
     };
     let writer = Thread::open("embedded-writer", places, move |requests| writer.run(requests)).map_err(away)?;
-    Ok(Started { writer, reader: reader.transpose().map_err(away)?, listeners, lock })
+    Ok(Started { writer, readers, listeners, lock })
 }
 
 /// What the file says of topics, of numbers given out and of the time.

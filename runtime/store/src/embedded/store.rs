@@ -16,7 +16,7 @@ use super::reader::{self, Question};
 use super::request::{Request, Weight};
 use super::settle::KeptAnswers;
 use super::signals::Listeners;
-use super::start::{self, Thread};
+use super::start::{self, Readers, Thread};
 use super::work::Work;
 use crate::{Clock, Probe, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
@@ -61,17 +61,19 @@ struct Shared {
     /// None only while this is dropped.
     writer: Option<Thread<Request>>,
     /// None in memory: there the writer answers questions too.
-    reader: Option<Thread<Question>>,
+    readers: Option<Readers>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
     kept_answers: KeptAnswers,
 }
 
 impl Drop for Shared {
-    /// Waits for both threads: once the last clone is gone, so is the lock. The reader goes first, so that the writer's
+    /// Waits for all threads: once the last clone is gone, so is the lock. The readers go first, so that the writer's
     /// connection is the last one and clears the log away.
     fn drop(&mut self) {
-        self.reader.take().into_iter().for_each(Thread::close);
+        for reader in self.readers.take().into_iter().flat_map(|Readers { short, long }| [short, long]) {
+            reader.close();
+        }
         self.writer.take().into_iter().for_each(Thread::close);
     }
 }
@@ -133,7 +135,7 @@ impl EmbeddedStore {
         let shared = Shared {
             name,
             writer: Some(started.writer),
-            reader: started.reader,
+            readers: started.readers,
             listeners: started.listeners,
             lock: started.lock,
             kept_answers: KeptAnswers::default(),
@@ -174,23 +176,42 @@ impl EmbeddedStore {
         self.answer(doing, answer).await
     }
 
-    /// Looks at what is committed, at one moment.
+    /// Looks at what is committed, at one moment. For questions that take next to no time.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         doing: &'static str,
         look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Some(reader) = &self.shared.reader else {
+        self.read_by(|readers| &readers.short, doing, look).await
+    }
+
+    /// The same for lists: others that are wanted at once have to wait.
+    pub(super) async fn read_list<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.read_by(|readers| &readers.long, doing, look).await
+    }
+
+    async fn read_by<T: Send + 'static>(
+        &self,
+        reader: fn(&Readers) -> &Thread<Question>,
+        doing: &'static str,
+        look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Some(readers) = &self.shared.readers else {
             return self.write(doing, Weight::default(), move |work| look(work.connection, work.now())).await;
         };
         let (reply, answer) = oneshot::channel();
         let clock = self.clock.clone();
         let question = Question::new(move |connection, own| {
-            // Nobody waits any more: that is their right.
-            let _ = reply.send(reader::at_one_moment(connection, || look(connection, own.moment(&clock).now)));
+            reader::while_wanted(connection, reply, |connection| {
+                reader::at_one_moment(connection, || look(connection, own.moment(&clock).now))
+            });
         });
         // A reader that is gone drops the question, and the answer says so.
-        let _ = reader.queue.send(question).await;
+        let _ = reader(readers).queue.send(question).await;
         self.answer(doing, answer).await
     }
 

@@ -64,7 +64,7 @@ impl Tokens for EmbeddedStore {
 
     async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError> {
         let tenant = tenant.cloned();
-        self.read("list tokens", move |connection, _| {
+        self.read_list("list tokens", move |connection, _| {
             let mut list = connection.prepare_cached(LIST)?;
             let mut rows = list.query([tenant.as_ref().map(Name::as_str)])?;
             let mut tokens = Vec::new();

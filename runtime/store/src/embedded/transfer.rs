@@ -64,7 +64,7 @@ const FIND: &str = "SELECT number, state = 'dead' AS dead, delayed_until, unique
 impl Transfer for EmbeddedStore {
     async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let topic = topic.clone();
-        self.read("read jobs to be moved", move |connection, now| export(connection, &topic, limit, now)).await
+        self.read_list("read jobs to be moved", move |connection, now| export(connection, &topic, limit, now)).await
     }
 
     async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {

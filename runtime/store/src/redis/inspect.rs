@@ -10,6 +10,8 @@ use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
+use crate::batch::ByteBudget;
+use crate::list::PAGE_BYTES;
 use crate::{DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
@@ -116,7 +118,15 @@ impl DeadJobs for RedisStore {
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: Vec<&String> = found.iter().map(|(id, _)| id).collect();
+        let mut ask = pipe();
+        for (id, _) in &found {
+            ask.cmd("HSTRLEN").arg(keys.jobs()).arg(id).cmd("HSTRLEN").arg(keys.failures()).arg(id);
+        }
+        let sizes: Vec<usize> = self.link.query(DOING, &ask).await?;
+        let (sizes, _) = sizes.as_chunks::<2>();
+        let mut room = ByteBudget::of(PAGE_BYTES);
+        let fitting = found.iter().zip(sizes).take_while(|(_, [job, failure])| room.take(job + failure));
+        let ids: Vec<&String> = fitting.map(|((id, _), _)| id).collect();
         let mut ask = pipe();
         for key in [keys.jobs(), keys.claims(), keys.failures()] {
             ask.cmd("HMGET").arg(key).arg(&ids);

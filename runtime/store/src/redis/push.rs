@@ -9,8 +9,8 @@ use super::keys::Keys;
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{Numbered, RedisStore, SCRIPT, by_tenant};
-use crate::batch::{Weight, parts as cut};
+use super::store::{Numbered, RedisStore, by_tenant};
+use crate::batch::{STEP, Weight, parts as cut};
 use crate::clock::{point_ms, wait_ms};
 use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
@@ -28,7 +28,7 @@ impl Push for RedisStore {
             let keys = self.keys(tenant);
             let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
-            for (part, _) in cut(packed, SCRIPT, |(_, (_, packed))| Weight::of_job(packed.len())) {
+            for (part, _) in cut(packed, STEP, |(_, (job, _))| Weight::of_new(job)) {
                 let call = self.push_call(&keys, &part);
                 parts.push(Part { call, positions: positions(&part), read });
             }

@@ -72,10 +72,27 @@ impl Query for ShardedStore {
 
 #[async_trait]
 impl DeadJobs for ShardedStore {
+    /// Of a tenant whose jobs are in several shards, each shard is asked from its first dead job on.
     async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+        let map = self.map();
+        let (shards, current) = map.placed(&topic.tenant)?;
+        if !shards.is_moving {
+            return current.dead(topic, skip, limit).await;
+        }
         let end = skip.saturating_add(limit);
         let (mut dead, mut seen) = (Vec::new(), BTreeSet::new());
-        for (_, here) in self.ask_each(&topic.tenant, |shard| async move { shard.dead(topic, 0, end).await }).await? {
+        let ask = |shard: Arc<Shard>| async move {
+            let mut all = Vec::new();
+            while all.len() < end {
+                let page = shard.dead(topic, all.len(), end - all.len()).await?;
+                if page.is_empty() {
+                    break;
+                }
+                all.extend(page);
+            }
+            Ok(all)
+        };
+        for (_, here) in self.ask_each(&topic.tenant, ask).await? {
             dead.extend(here.into_iter().filter(|dead| seen.insert(dead.job.spec.id.clone())));
         }
         dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::file::TestFile;
@@ -138,4 +139,25 @@ async fn what_is_queued_when_the_last_clone_is_dropped_is_done() {
     let folder = store.close();
     assert!(!Path::new(&format!("{}-wal", file.display())).exists(), "everything is in the one file");
     drop(folder);
+}
+
+#[tokio::test]
+async fn a_list_that_takes_long_holds_up_no_short_question() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let ((begun, begins), (end, wait)) = (oneshot::channel(), mpsc::channel::<()>());
+    let (begun, wait) = (Mutex::new(Some(begun)), Mutex::new(wait));
+    let list = store.store.read_list("test", move |_, _| {
+        if let Some(begun) = begun.lock().take() {
+            let _ = begun.send(());
+        }
+        let _ = wait.lock().recv();
+        Ok(())
+    });
+    let ask = async {
+        begins.await.unwrap();
+        assert_eq!(store.store.job(&tenant(), &job("mail").spec.id).await.unwrap(), None);
+        drop(end);
+    };
+    let (listed, ()) = tokio::join!(list, ask);
+    listed.unwrap();
 }
