@@ -13,6 +13,8 @@ pub struct TenantLimits {
     pub requests_per_second: Option<u32>,
     /// Ready, delayed, running and dead ones.
     pub stored_jobs: Option<u64>,
+    /// Of jobs, failures, checkpoints, unique values and, in a SQLite file, results.
+    pub stored_bytes: Option<u64>,
     /// Topics that neither the manifest nor a component makes: a push makes them.
     pub topics: u64,
     /// Bytes of a job's body.
@@ -23,7 +25,14 @@ pub struct TenantLimits {
 
 impl Default for TenantLimits {
     fn default() -> Self {
-        Self { requests_per_second: None, stored_jobs: None, topics: TOPICS, payload_bytes: None, concurrency: None }
+        Self {
+            requests_per_second: None,
+            stored_jobs: None,
+            stored_bytes: None,
+            topics: TOPICS,
+            payload_bytes: None,
+            concurrency: None,
+        }
     }
 }
 
@@ -33,6 +42,7 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
     let limits = TenantLimits {
         requests_per_second: section.limit(&ranges::REQUESTS_PER_SECOND),
         stored_jobs: section.limit(&ranges::STORED_JOBS),
+        stored_bytes: section.limit(&ranges::STORED_BYTES),
         topics: section.limit(&ranges::TOPICS).unwrap_or(TOPICS),
         payload_bytes: section.limit(&ranges::PAYLOAD),
         concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
@@ -49,13 +59,15 @@ mod tests {
 
     #[test]
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
-        let acme = "requests-per-second = 5\nstored-jobs = \"2k\"\ntopics = 5\npayload = \"1KiB\"";
+        let acme =
+            "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
         assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
         let acme = TenantLimits {
             requests_per_second: Some(5),
             stored_jobs: Some(2000),
+            stored_bytes: Some(1 << 30),
             topics: 5,
             payload_bytes: Some(1024),
             concurrency: None,

@@ -78,6 +78,7 @@ ranges! {
     // The tables `limits`
     REQUESTS_PER_SECOND = "requests-per-second", NUMBER, 1 to 1_000_000;
     STORED_JOBS = "stored-jobs", COUNT, 1 to 1_000_000_000;
+    STORED_BYTES = "stored-bytes", SIZE, (64 * KIB) to (1024 * GIB);
     TOPICS = "topics", COUNT, 0 to 1_000_000;
     PAYLOAD = "payload", SIZE, 0 to (64 * MIB);
     REQUESTS_AT_ONCE = "concurrency", NUMBER, 1 to 100_000;

@@ -58,7 +58,7 @@ impl AppState {
     /// `place` names a job by its index, for the text of a refusal.
     ///
     /// # Errors
-    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, `too-many-jobs`, or `too-many-topics`. Nothing is counted for
+    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, `too-many-jobs`, `too-many-bytes` or `too-many-topics`. Nothing is counted for
     /// tenants that come after the one that is full.
     pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
         let topics = self.topics();
@@ -70,7 +70,7 @@ impl AppState {
                 Problem { detail: place(index) + &problem.detail, ..problem }
             })?;
             let more = more.entry(job.spec.topic.tenant.clone()).or_default();
-            more.jobs += 1;
+            more.add(&job);
             more.topics.extend(warning.as_ref().map(|unknown| unknown.topic.topic.clone()));
             unknown.extend(warning.map(|warning| (warning.topic.clone(), warning.to_string())));
             admitted.push(job);
@@ -99,7 +99,7 @@ impl AppState {
     /// Counts what of the tenant will be stored.
     ///
     /// # Errors
-    /// `too-many-jobs` or `too-many-topics`: the tenant may not store so many.
+    /// `too-many-jobs`, `too-many-bytes` or `too-many-topics`: the tenant may not store so much.
     pub(crate) async fn reserve(&self, tenant: &Name, more: Added) -> Result<(), Problem> {
         self.tenants.note(tenant);
         let (limits, topics) = (self.limits_of(tenant), self.topics());
@@ -112,6 +112,13 @@ impl AppState {
                      `limits`"
                 );
                 (Code::TooManyJobs, detail)
+            }
+            Some(Full::Bytes(most)) => {
+                let detail = format!(
+                    "tenant `{tenant}` may have {most} bytes in the store: see `stored-bytes` in its `limits`; dead jobs, \
+                     kept results and unique values count, too"
+                );
+                (Code::TooManyBytes, detail)
             }
             Some(Full::Topics(most)) => {
                 let detail = format!(

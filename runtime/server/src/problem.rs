@@ -65,6 +65,8 @@ pub(super) enum Code {
     RateLimited,
     /// The tenant may not have more jobs in the store.
     TooManyJobs,
+    /// The tenant may not have more bytes in the store.
+    TooManyBytes,
     /// The tenant may not have more topics beside those of the manifest and of components.
     TooManyTopics,
     TokenUnknown,
@@ -107,7 +109,9 @@ impl Code {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TokenMissing | Self::TokenInvalid => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::RateLimited | Self::TooManyJobs | Self::TooManyTopics => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited | Self::TooManyJobs | Self::TooManyBytes | Self::TooManyTopics => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
             Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown | Self::TopicUnknown => {
                 StatusCode::NOT_FOUND

@@ -150,6 +150,16 @@ operations! {
     }
 }
 
+operations! {
+    /// How much room tenants take.
+    pub trait Usage {
+        /// About how many bytes the tenant has in the store: bodies, headers, failures and checkpoints of its jobs, and unique
+        /// values. A SQLite file is counted, results included, which takes time in proportion to the number of jobs. Redis
+        /// estimates by a thousand entries of each key, with what it needs to keep them, and without results.
+        async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError>;
+    }
+}
+
 /// The servers that a store consists of, which fail independently. A store of one server keeps the defaults.
 #[async_trait]
 pub trait Shards: Probe {
@@ -180,9 +190,15 @@ impl<S: Push + Signals + Inspect + Tokens + ?Sized> Produce for S {}
 
 /// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
 /// [crate](crate) for the rules.
-pub trait Store: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Shards {}
+pub trait Store:
+    Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Usage + Shards
+{
+}
 
-impl<S: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Shards + ?Sized> Store for S {}
+impl<S: Produce + TokenLookup + Claims + Settle + Leases + Workers + Schedule + Sweep + Usage + Shards + ?Sized> Store
+    for S
+{
+}
 
 /// How many dead jobs a topic may have, and how old they may become.
 #[derive(Debug, Clone, PartialEq, Eq)]

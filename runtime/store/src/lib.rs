@@ -41,14 +41,14 @@ mod timed;
 mod tokens;
 mod transfer;
 
+pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use clock::Clock;
+pub(crate) use contract::IDLE_TOPICS;
 pub use contract::{
     ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,
-    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep,
-    Sweepable, Workers,
+    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Sweepable,
+    Usage, Workers,
 };
-pub(crate) use contract::IDLE_TOPICS;
-pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use error::StoreError;
 pub use inspect::{
     Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,
@@ -65,6 +65,6 @@ pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 pub mod prelude {
     pub use super::{
         Claims, Control, DeadJobs, Inspect, Leases, ListJobs, PlacementRegistry, Probe, Produce, Push, Query, Schedule,
-        Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Workers,
+        Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Usage, Workers,
     };
 }

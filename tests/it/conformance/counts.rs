@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use gristmill::outcome::{Reason, Verdict};
+use gristmill::job::{Payload, Unique};
+use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::{JobState, TopicCounts};
 use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, foreign, job, retry, tenant, topic};
 
 super::cases![
+    bytes_of_jobs_failures_and_unique_values_are_counted,
     every_job_is_counted_where_it_is,
     what_became_of_jobs_is_counted_by_name,
     every_reason_of_death_has_its_count,
@@ -117,4 +119,27 @@ async fn a_store_of_nothing_counts_nothing(queue: TestStore) {
     assert!(queue.store.dead(&topic("mail"), 0, 9).await.unwrap().is_empty());
     assert!(queue.view(&"unknown".parse().unwrap()).await.is_none());
     assert!(claimed(&queue.claim(1).await).is_empty());
+}
+
+async fn bytes_of_jobs_failures_and_unique_values_are_counted(queue: TestStore) {
+    let bytes = async || queue.store.stored_bytes(&topic("mail").tenant).await.unwrap();
+    // Redis counts what it needs to keep them, too.
+    let is_about = |bytes: u64, expected: u64| (expected..expected + 30_000).contains(&bytes);
+    assert_eq!(bytes().await, 0);
+    let mut large = job("mail");
+    large.spec.body.data = vec![7; 100_000];
+    large.spec.unique = Some(Unique { value: "u".repeat(60_000), window: Some(Duration::from_secs(3600)) });
+    queue.push(&[large]).await;
+    let claim = queue.claim(1).await.pop().unwrap();
+    let pushed = bytes().await;
+    assert!(is_about(pushed, 220_000) || is_about(pushed, 160_000), "{pushed}: the value may be kept twice");
+    let context = Payload { data: vec![7; 50_000], content_type: None };
+    let detail = FailureDetail { code: "c".into(), message: String::new(), context: Some(context) };
+    let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+    queue.settle(&claim, Verdict::Bury(failure)).await;
+    let dead = bytes().await - pushed;
+    assert!(is_about(dead, 50_000), "{dead}");
+    queue.store.delete_dead(&topic("mail"), &[claim.lease.job]).await.unwrap();
+    let left = bytes().await;
+    assert!(is_about(left, 60_000), "{left}: the unique value is held for a time");
 }

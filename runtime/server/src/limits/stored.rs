@@ -8,14 +8,17 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use gristmill_config::TenantLimits;
-use gristmill_core::job::{Name, TopicId};
-use gristmill_store::{Inspect, StoreError, TopicCounts};
+use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_store::{Inspect, StoreError, TopicCounts, Usage};
 
 /// How long a count holds, with what was let in since.
 const HOLDS: Duration = Duration::from_secs(1);
 
 /// How soon a tenant that is full is counted again: clients that are refused may ask again and again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// A count holds for so many times as long as it took.
+const WORTH: u32 = 20;
 
 /// From so many tenants on, the counts that no longer hold are forgotten.
 const FORGET_FROM: usize = 1024;
@@ -31,6 +34,8 @@ pub(crate) struct Stored {
 #[derive(Debug, Default)]
 pub(crate) struct Added {
     pub(crate) jobs: u64,
+    /// Of bodies and headers.
+    pub(crate) bytes: u64,
     /// The topics that neither the manifest nor a component makes.
     pub(crate) topics: BTreeSet<Name>,
 }
@@ -39,6 +44,7 @@ pub(crate) struct Added {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     Jobs(u64),
+    Bytes(u64),
     Topics(u64),
 }
 
@@ -63,14 +69,40 @@ impl Default for Stored {
 #[derive(Debug, Default)]
 struct Count {
     jobs: u64,
+    bytes: u64,
     /// Those that neither the manifest nor a component makes.
     topics: BTreeSet<Name>,
     at: Option<Instant>,
+    /// How long it took to count.
+    took: Duration,
+}
+
+impl Added {
+    pub(crate) fn add(&mut self, job: &NewJob) {
+        self.jobs += 1;
+        self.bytes += job.spec.body.data.len() as u64 + job.spec.header_bytes();
+    }
 }
 
 impl Count {
+    /// Whether the count is good for so long. One that took long is good for longer, so that the store does other things, too.
     fn holds(&self, how_long: Duration) -> bool {
-        self.at.is_some_and(|at| at.elapsed() < how_long)
+        self.at.is_some_and(|at| at.elapsed() < how_long.max(self.took * WORTH))
+    }
+
+    /// Counts what these limits are about.
+    async fn of(
+        store: &(impl Inspect + Usage + ?Sized),
+        tenant: &Name,
+        limits: &TenantLimits,
+        is_known: impl Fn(&TopicId) -> bool,
+    ) -> Result<Self, StoreError> {
+        let begun = Instant::now();
+        let bytes = if limits.stored_bytes.is_some() { store.stored_bytes(tenant).await? } else { 0 };
+        let found = store.counts(tenant).await?;
+        let jobs = found.iter().map(TopicCounts::jobs).sum();
+        let topics = found.into_iter().map(|found| found.topic).filter(|id| !is_known(id)).map(|id| id.topic).collect();
+        Ok(Self { jobs, bytes, topics, at: Some(Instant::now()), took: begun.elapsed() })
     }
 
     /// The limit that the tenant would exceed.
@@ -79,6 +111,10 @@ impl Count {
         if let Some(most) = limits.stored_jobs.filter(|most| jobs > *most) {
             return Some(Full::Jobs(most));
         }
+        let bytes = self.bytes.saturating_add(added.bytes);
+        if let Some(most) = limits.stored_bytes.filter(|most| bytes > *most) {
+            return Some(Full::Bytes(most));
+        }
         let new = added.topics.difference(&self.topics).count();
         let topics = (self.topics.len() + new) as u64;
         (new > 0 && topics > limits.topics).then_some(Full::Topics(limits.topics))
@@ -86,6 +122,7 @@ impl Count {
 
     fn add(&mut self, added: Added) {
         self.jobs += added.jobs;
+        self.bytes += added.bytes;
         self.topics.extend(added.topics);
     }
 }
@@ -98,33 +135,24 @@ impl Stored {
     /// The store cannot count.
     pub(crate) async fn let_in(
         &self,
-        store: &(impl Inspect + ?Sized),
+        store: &(impl Inspect + Usage + ?Sized),
         tenant: &Name,
         added: Added,
         limits: &TenantLimits,
         is_known: impl Fn(&TopicId) -> bool,
     ) -> Result<Option<Full>, StoreError> {
-        if limits.stored_jobs.is_none() && added.topics.is_empty() {
+        let counts_jobs = limits.stored_jobs.is_some() || limits.stored_bytes.is_some();
+        if !counts_jobs && added.topics.is_empty() {
             return Ok(None);
         }
         let count = self.count_of(tenant).await;
         // The tenant's pushes wait for each other here, and nobody else's do.
         let mut count = count.lock().await;
         // Topics that were counted once need no new count.
-        let is_new = limits.stored_jobs.is_some() || !added.topics.is_subset(&count.topics);
+        let is_new = counts_jobs || !added.topics.is_subset(&count.topics);
         let is_full = count.full(&added, limits).is_some();
         if (is_new && !count.holds(self.holds)) || (is_full && !count.holds(AGAIN_AFTER)) {
-            let found = store.counts(tenant).await?;
-            *count = Count {
-                jobs: found.iter().map(TopicCounts::jobs).sum(),
-                topics: found
-                    .into_iter()
-                    .map(|found| found.topic)
-                    .filter(|id| !is_known(id))
-                    .map(|id| id.topic)
-                    .collect(),
-                at: Some(Instant::now()),
-            };
+            *count = Count::of(store, tenant, limits, is_known).await?;
         }
         let full = count.full(&added, limits);
         if full.is_none() {
@@ -149,7 +177,7 @@ impl Stored {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
+    use gristmill_core::job::{Due, JobSpec, Payload};
     use gristmill_store::embedded::EmbeddedStore;
     use gristmill_store::prelude::*;
 
@@ -201,6 +229,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn bytes_that_are_stored_or_let_in_count() {
+        let (store, tenant): (_, Name) = (EmbeddedStore::in_memory().await.unwrap(), "acme".parse().unwrap());
+        let stored = Stored { holds: LONG, ..Stored::default() };
+        let mut job = job();
+        job.spec.body.data = vec![7; 60];
+        job.spec.key = Some("k".repeat(10));
+        store.push(std::slice::from_ref(&job)).await.unwrap();
+        let limits = TenantLimits { stored_bytes: Some(150), ..TenantLimits::default() };
+        let ask = async || {
+            let mut added = Added::default();
+            added.add(&job);
+            stored.let_in(&store, &tenant, added, &limits, |_| true).await.unwrap()
+        };
+        assert_eq!(ask().await, None);
+        assert_eq!(ask().await, Some(Full::Bytes(150)), "70 are stored, and 70 were let in");
+    }
+
+    #[tokio::test]
     async fn topics_that_are_stored_or_let_in_count_and_known_ones_do_not() {
         let (store, tenant): (_, Name) = (EmbeddedStore::in_memory().await.unwrap(), "acme".parse().unwrap());
         let stored = Stored { holds: LONG, ..Stored::default() };
@@ -208,7 +254,7 @@ mod tests {
         let limits = TenantLimits { topics: 3, ..TenantLimits::default() };
         let ask = async |names: &[&str]| {
             let topics = names.iter().map(|name| name.parse().unwrap()).collect();
-            let added = Added { jobs: 1, topics };
+            let added = Added { jobs: 1, bytes: 0, topics };
             stored.let_in(&store, &tenant, added, &limits, |id| id.topic.as_str() == "mail").await.unwrap()
         };
         let full = Some(Full::Topics(3));

@@ -94,9 +94,11 @@ async fn settle(
         let claim = claim_to_settle(&*state.store, lease, &outcome).await?;
         decided.push(decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups));
     }
-    let more: usize = decided.iter().map(more_jobs).sum();
-    if more > 0 {
-        state.reserve(&tenant, Added { jobs: more as u64, ..Added::default() }).await?;
+    let jobs: usize = decided.iter().map(more_jobs).sum();
+    if jobs > 0 {
+        let mut more = Added::default();
+        decided.iter().flat_map(|settlement| &settlement.follow_ups).for_each(|job| more.add(job));
+        state.reserve(&tenant, Added { jobs: jobs as u64, ..more }).await?;
     }
     let settled = state.store.settle(&decided).await?;
     for (Settlement { lease, verdict, .. }, settled) in decided.iter().zip(&settled) {

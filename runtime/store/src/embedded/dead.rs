@@ -9,7 +9,9 @@ use super::fault::Done;
 use super::finish::How;
 use super::request::Weight;
 use super::result;
-use super::row::{Known, at, job_columns, limit as limited, ms, show_job, stored_bytes, topic, unique_until_done, wait};
+use super::row::{
+    Known, at, job_columns, limit as limited, ms, show_job, stored_bytes, topic, unique_until_done, wait,
+};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;

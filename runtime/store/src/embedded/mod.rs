@@ -32,6 +32,7 @@ mod tokens;
 mod topics;
 mod transfer;
 mod unique;
+mod usage;
 mod work;
 mod writer;
 

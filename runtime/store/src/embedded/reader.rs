@@ -102,7 +102,9 @@ mod tests {
         });
         client.join().unwrap();
         let (reply, mut answer) = oneshot::channel();
-        while_wanted(&mut connection, reply, |connection| Ok(connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?));
+        while_wanted(&mut connection, reply, |connection| {
+            Ok(connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?)
+        });
         assert_eq!(answer.try_recv().unwrap().unwrap(), 7, "the next one is answered");
     }
 }

@@ -92,10 +92,9 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         Thread::open(name, places, move |questions| reader::run(connection, &clock, questions)).map_err(away)
     };
     let readers = match reading {
-        Some([short, long]) => Some(Readers {
-            short: open_reader("embedded-reader", short)?,
-            long: open_reader("embedded-lists", long)?,
-        }),
+        Some([short, long]) => {
+            Some(Readers { short: open_reader("embedded-reader", short)?, long: open_reader("embedded-lists", long)? })
+        }
         None => None,
     };
     let writer = Writer {

@@ -23,9 +23,8 @@ struct Unwanted<'a> {
 }
 
 /// What the scripts count of a topic, besides `running` and how jobs died.
-const TOTALS: &[&str] = &[
-    "pushed", "acked", "retried", "snoozed", "released", "duplicate", "stray", "expired", "cancelled", "discarded",
-];
+const TOTALS: &[&str] =
+    &["pushed", "acked", "retried", "snoozed", "released", "duplicate", "stray", "expired", "cancelled", "discarded"];
 
 #[async_trait]
 impl Control for RedisStore {

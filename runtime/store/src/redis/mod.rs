@@ -33,6 +33,7 @@ mod store;
 mod sweep;
 mod tokens;
 mod transfer;
+mod usage;
 
 #[cfg(test)]
 mod tests;

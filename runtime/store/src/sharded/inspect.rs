@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
+use crate::{Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts, Usage};
 use gristmill_core::job::{JobId, Name, TopicId};
 
 #[async_trait]
@@ -67,6 +67,14 @@ impl Query for ShardedStore {
             }
         }
         Ok(tenants.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl Usage for ShardedStore {
+    async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
+        let counted = self.ask_each(tenant, |shard| async move { shard.stored_bytes(tenant).await }).await?;
+        Ok(counted.into_iter().map(|(_, bytes)| bytes).sum())
     }
 }
 

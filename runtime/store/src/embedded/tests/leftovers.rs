@@ -35,6 +35,7 @@ async fn results_values_and_workers_whose_time_is_over_are_swept() {
     };
     store.pass(4);
     assert_eq!(left().await, 3);
+    assert_eq!(store.store.stored_bytes(&tenant()).await.unwrap(), 1, "the unique value");
     store.pass(1);
     assert_eq!(left().await, 1);
     store.pass(3_600_000);
