@@ -28,6 +28,9 @@ const DOING: &str = "claim jobs";
 /// How many jobs one call may take: Lua's stack holds 8,000 values, and a script passes up to two per job at once.
 const CLAIM_JOBS: usize = 1000;
 
+/// How many unique values are looked at in one command.
+const VALUES: usize = 1000;
+
 /// [`Priority::TURNS`] as the script takes it: 1 for the first of [`Priority::ALL`] and so on.
 static TURNS: LazyLock<String> = LazyLock::new(|| {
     let place = |turn| Priority::ALL.iter().position(|priority| *priority == turn).unwrap_or_default() + 1;
@@ -111,11 +114,34 @@ impl RedisStore {
 
     /// Gives jobs up that cannot be read, so that they hold nobody up and a person can see them among the dead.
     pub(super) async fn bury_broken(&self, broken: Vec<Broken>, overdue: Option<Duration>) -> Result<(), StoreError> {
-        let settlements: Vec<_> = broken.into_iter().map(|broken| broken.settlement(overdue)).collect();
+        let mut settlements: Vec<_> = broken.into_iter().map(|broken| broken.settlement(overdue)).collect();
+        for settlement in &mut settlements {
+            settlement.unique = self.value_held_by(&settlement.lease).await?;
+        }
         if !settlements.is_empty() {
             self.settle(&settlements).await?;
         }
         Ok(())
+    }
+}
+
+impl RedisStore {
+    /// The unique value that a job holds until it is over, looked up among all of its topic: the job itself cannot be read.
+    async fn value_held_by(&self, lease: &Lease) -> Result<Option<String>, StoreError> {
+        let key = self.keys(&lease.topic.tenant).unique(&lease.topic.topic);
+        let mut cursor = 0;
+        loop {
+            let mut scan = redis::pipe();
+            scan.cmd("HSCAN").arg(&key).arg(cursor).arg("COUNT").arg(VALUES);
+            let ((next, holders),): ((u64, Vec<(String, String)>),) = self.link.query(DOING, &scan).await?;
+            if let Some((value, _)) = holders.into_iter().find(|(_, holder)| holder == lease.job.as_str()) {
+                return Ok(Some(value));
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(None);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::server::TestRedis;
 use crate::prelude::*;
 use crate::tests::{bury, job, of_priority, retry, tenant, topic, unique};
-use crate::{DeadLimits, JobState, Settlement};
+use crate::{DeadLimits, JobState, Pushed, Settlement};
 use gristmill_core::job::{JobId, Priority};
 use gristmill_core::outcome::Verdict;
 
@@ -50,6 +50,19 @@ async fn whatever_belongs_to_a_dropped_job_goes_with_it_but_its_result() {
         exists.arg(key);
     }
     assert_eq!(store.raw(&mut exists).await, redis::Value::Int(0));
+}
+
+#[tokio::test]
+async fn an_unreadable_job_sets_its_unique_value_free() {
+    let store = TestRedis::new().await;
+    let jobs = [unique("mail", "a", None), unique("mail", "b", None)];
+    store.push(&jobs).await;
+    let keys = store.store.keys(&tenant());
+    store.raw(redis::cmd("HSET").arg(keys.jobs()).arg(jobs[0].spec.id.as_str()).arg("garbage")).await;
+    assert_eq!(store.claim(2).await.len(), 1);
+    let again = [unique("mail", "a", None), unique("mail", "b", None)];
+    let pushed = store.store.push(&again).await.unwrap();
+    assert_eq!(pushed, [Pushed::Stored, Pushed::Duplicate(jobs[1].spec.id.clone())]);
 }
 
 #[tokio::test]
