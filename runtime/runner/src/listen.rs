@@ -1,6 +1,7 @@
 //! Hears what waits and what is cancelled: the store's signals at once, and a slow look of its own in case some were lost.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -30,13 +31,7 @@ impl Listener {
     pub(super) async fn run(mut self) {
         while !self.context.stop.is_cancelled() {
             let tenants = self.tenants();
-            let list: Vec<Name> = tenants.iter().cloned().collect();
-            let Some(subscribed) = self.context.retry.call(|| self.context.store.signals(&list)).await else { return };
-            let signals = subscribed.unwrap_or_else(|error| {
-                tracing::error!("failed to subscribe, jobs are noticed with delay: {:#}", anyhow::Error::from(error));
-                mpsc::channel(1).1
-            });
-            self.hear(signals, &tenants).await;
+            self.hear(&tenants).await;
         }
     }
 
@@ -45,10 +40,13 @@ impl Listener {
         tenants::all(&self.context.registry.borrow_and_update(), &self.outside)
     }
 
-    /// Until stopped, or the tenants are others.
-    async fn hear(&mut self, mut signals: mpsc::Receiver<Signal>, tenants: &BTreeSet<Name>) {
-        let mut silent = false;
-        self.look(tenants).await;
+    /// Subscribes, and listens until stopped, or the tenants are others. Looks by itself, also while the subscription does not succeed: a
+    /// store that emits no signals may be available otherwise.
+    async fn hear(&mut self, tenants: &BTreeSet<Name>) {
+        let (store, retry) = (self.context.store.clone(), self.context.retry.apart());
+        let list: Vec<Name> = tenants.iter().cloned().collect();
+        let mut subscribing = pin!(retry.call(|| store.signals(&list)));
+        let (mut signals, mut is_subscribed, mut silent) = (mpsc::channel(1).1, false, false);
         loop {
             let pause = TICK.mul_f64(1.0 + fastrand::f64() / 2.0);
             let stop = self.context.stop.clone();
@@ -64,7 +62,19 @@ impl Listener {
                         return;
                     }
                 }
-                signal = signals.recv(), if !silent => match signal {
+                subscribed = &mut subscribing, if !is_subscribed => {
+                    let Some(subscribed) = subscribed else { return };
+                    is_subscribed = true;
+                    match subscribed {
+                        Ok(subscribed) => signals = subscribed,
+                        Err(error) => {
+                            let error = anyhow::Error::from(error);
+                            tracing::error!("failed to subscribe, jobs are noticed with delay: {error:#}");
+                        }
+                    }
+                    self.look(tenants).await;
+                }
+                signal = signals.recv(), if is_subscribed && !silent => match signal {
                     Some(signal) => self.pass_on(signal, tenants).await,
                     None => silent = true,
                 },

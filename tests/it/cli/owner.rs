@@ -225,6 +225,19 @@ async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
     assert!(ask("/healthz").await.contains(" 200 "));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_run_on_a_redis_that_refuses_subscriptions() {
+    let project = TestProject::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
+    let redis = project.redis.as_ref().unwrap();
+    redis.ask::<String>("ACL", &["SETUSER", "default", "-subscribe"]).await.unwrap();
+    let _runner = project.serve().await;
+    project.run(&["push", "echo", "--id", "j", "--data", "x", "--keep-result", "1h"]).done();
+    until("the job to be done", SOON, async || {
+        (project.run(&["job", "show", "j", "--json"]).document()["state"] == "finished").then_some(())
+    })
+    .await;
+}
+
 async fn listening(runner: &Process) -> String {
     until("the runner to listen", SOON, async || {
         let log = runner.log();
