@@ -21,7 +21,7 @@ pub(super) struct InFlight(Mutex<HashMap<(Name, JobId), Delivery>>);
 
 #[derive(Debug)]
 struct Delivery {
-    delivery: u64,
+    lease: Lease,
     /// Seen by the attempt; see [`gristmill_sandbox::Cancellation`].
     unwanted: Arc<AtomicBool>,
 }
@@ -32,10 +32,7 @@ impl InFlight {
         let mut jobs = self.0.lock();
         let take = |claim: &Claim| {
             let unwanted = Arc::<AtomicBool>::default();
-            jobs.insert(
-                key(&claim.lease),
-                Delivery { delivery: claim.lease.delivery, unwanted: Arc::clone(&unwanted) },
-            );
+            jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), unwanted: Arc::clone(&unwanted) });
             unwanted
         };
         claims.iter().map(take).collect()
@@ -45,7 +42,7 @@ impl InFlight {
         let mut jobs = self.0.lock();
         for Settlement { lease, .. } in settlements {
             if let Entry::Occupied(held) = jobs.entry(key(lease))
-                && held.get().delivery == lease.delivery
+                && held.get().lease.delivery == lease.delivery
             {
                 held.remove();
             }
@@ -57,6 +54,10 @@ impl InFlight {
         if let Some(held) = self.0.lock().get(&(tenant.clone(), job.clone())) {
             held.unwanted.store(true, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn leases(&self) -> Vec<Lease> {
+        self.0.lock().values().map(|held| held.lease.clone()).collect()
     }
 
     fn of(&self, tenant: &Name) -> HashSet<JobId> {

@@ -9,7 +9,7 @@ use super::decide::decide;
 use super::journal::{AttemptLine, Journal};
 use super::record::AttemptRecord;
 use super::start::Context;
-use super::tenants;
+use super::{lease, tenants};
 use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;
 use gristmill_store::{Overdue, OverdueJobs, Settled, Settlement, StoreError};
@@ -52,16 +52,18 @@ impl Hearing {
         Self { returns, heard_at: now, judge_from: now }
     }
 
-    /// A heartbeat has ended: whether the store took it.
-    fn note(&mut self, heard: bool, now: Instant) {
+    /// A heartbeat has ended: whether the store took it. Returns whether the store has come back from an outage.
+    fn note(&mut self, heard: bool, now: Instant) -> bool {
+        let is_back = self.returns.has_changed().unwrap_or_default();
         // After an outage every heartbeat is old and many leases have run out: the other workers get time to return first.
-        if !heard || self.returns.has_changed().unwrap_or_default() {
+        if !heard || is_back {
             self.returns.mark_unchanged();
             self.judge_from = now + DEAD_AFTER;
         }
         if heard {
             self.heard_at = now;
         }
+        is_back
     }
 
     /// A worker that could not reach the store for a while must not conclude from silence that others are dead, nor from a
@@ -77,7 +79,7 @@ impl Reaper {
         let (mut hearing, outside) =
             (Hearing::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
         while let Some(heard) = self.beat().await {
-            hearing.note(heard, Instant::now());
+            self.note_beat(&mut hearing, heard).await;
             let tenants: Vec<Name> = tenants::all(&self.context.registry.borrow(), &outside).into_iter().collect();
             for tenants in tenants.chunks(TENANTS_AT_ONCE) {
                 let reaped = self.reap(tenants, &hearing).await;
@@ -109,9 +111,23 @@ impl Reaper {
     async fn beat_if_due(&self, hearing: &mut Hearing) -> bool {
         if hearing.heard_at.elapsed() > HEARTBEAT {
             let Some(heard) = self.beat().await else { return false };
-            hearing.note(heard, Instant::now());
+            self.note_beat(hearing, heard).await;
         }
         true
+    }
+
+    /// After an outage, prolongs the leases in hand before any worker judges: they may have run out meanwhile, or because the store's
+    /// clock was set.
+    async fn note_beat(&self, hearing: &mut Hearing, heard: bool) {
+        let leases = if hearing.note(heard, Instant::now()) { self.context.in_flight.leases() } else { Vec::new() };
+        if leases.is_empty() {
+            return;
+        }
+        match self.context.store.extend(&leases, lease::LONGEST).await {
+            Ok(_) => {}
+            Err(error) if error.is_unavailable() => self.context.retry.note_away(error),
+            Err(error) => tracing::error!("failed to extend leases after an outage: {:#}", anyhow::Error::from(error)),
+        }
     }
 
     /// Reaps as long as more is found and taken back.

@@ -1,13 +1,58 @@
 //! The server's clock, as replies and scripts carry it.
 
+use std::fmt;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::Clock;
 use gristmill_core::time::Timestamp;
 
 /// The reply to `TIME`: seconds and microseconds.
 pub(super) type TimeReply = (u64, u64);
+
+/// A server's clock that goes this much otherwise than time passes was set. Less is a clock being corrected.
+const STEP: Duration = Duration::from_secs(2);
+
+/// Compares a server's clock with this host's monotonic one.
+#[derive(Debug, Default)]
+pub(super) struct ClockWatch(Mutex<Option<Reading>>);
+
+/// What the server's clock showed at some moment between `asked` and `answered`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    pub(super) server: Duration,
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
+}
+
+/// A server's clock was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClockStep {
+    Forward(Duration),
+    Back(Duration),
+}
+
+impl ClockWatch {
+    /// Returns the step that the clock has made since the last reading, if it has made one.
+    pub(super) fn step(&self, reading: Reading) -> Option<ClockStep> {
+        let last = self.0.lock().replace(reading)?;
+        let earliest = last.server + reading.asked.saturating_duration_since(last.answered);
+        let latest = last.server + reading.answered.saturating_duration_since(last.asked);
+        let (forward, back) = (reading.server.saturating_sub(latest), earliest.saturating_sub(reading.server));
+        if forward > STEP { Some(ClockStep::Forward(forward)) } else { (back > STEP).then_some(ClockStep::Back(back)) }
+    }
+}
+
+impl fmt::Display for ClockStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward(step) => write!(f, "its clock was set forward by {} s", step.as_secs()),
+            Self::Back(step) => write!(f, "its clock was set back by {} s", step.as_secs()),
+        }
+    }
+}
 
 /// What scripts get as `now`.
 pub(super) fn argument(clock: &Clock) -> String {
@@ -44,6 +89,22 @@ mod tests {
         for none in ["", "-1", "soon", "inf", "nan"] {
             assert_eq!(wait(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_step_of_the_servers_clock_is_told_from_a_slow_answer() {
+        const S: fn(u64) -> Duration = Duration::from_secs;
+        let (watch, start) = (ClockWatch::default(), Instant::now());
+        let step = |server, asked, answered| {
+            watch.step(Reading { server: S(server), asked: start + S(asked), answered: start + S(answered) })
+        };
+        assert_eq!(step(1_000, 0, 0), None);
+        assert_eq!(step(1_002, 2, 2), None);
+        assert_eq!(step(1_011, 4, 12), None, "the server stood still before it looked at its clock");
+        assert_eq!(step(1_014, 14, 22), None, "and afterwards");
+        assert_eq!(step(4_624, 24, 24), Some(ClockStep::Forward(S(3_600))));
+        assert_eq!(step(4_626, 26, 26), None);
+        assert_eq!(step(1_028, 28, 28), Some(ClockStep::Back(S(3_600))));
     }
 
     #[test]

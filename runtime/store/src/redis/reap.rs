@@ -1,12 +1,12 @@
 //! Heartbeats, and the running jobs that nobody runs any more.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
-use super::clock::TimeReply;
+use super::clock::{self, Reading, TimeReply};
 use super::envelope;
 use super::error::unexpected;
 use super::keys::workers;
@@ -33,10 +33,19 @@ impl Workers for RedisStore {
     /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
     ///
     /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
+    ///
+    /// A server whose clock was set counts as unavailable once, so that workers are not judged by the times before.
     async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         const DOING: &str = "write a heartbeat";
+        let asked = Instant::now();
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
         let now = self.now(time).as_millis();
+        let reading = Reading { server: clock::exact_time(time), asked, answered: Instant::now() };
+        if let Some(step) = self.clock_watch.step(reading) {
+            self.lower_heartbeats(DOING, now).await?;
+            let store = self.link.address.clone();
+            return Err(StoreError::Unavailable { store, source: anyhow::anyhow!("{step}") });
+        }
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
         match self.link.query::<Value>(DOING, &beat).await {
@@ -95,6 +104,18 @@ impl Workers for RedisStore {
 }
 
 impl RedisStore {
+    /// No worker was heard later than now: a dead one would count as alive until then.
+    async fn lower_heartbeats(&self, doing: &'static str, now: u64) -> Result<(), StoreError> {
+        let mut look = pipe();
+        look.cmd("ZRANGEBYSCORE").arg(workers(&self.prefix)).arg(format!("({now}")).arg("+inf");
+        let (ahead,): (Vec<String>,) = self.link.query(doing, &look).await?;
+        let mut lower = pipe();
+        for worker in ahead {
+            lower.cmd("ZADD").arg(workers(&self.prefix)).arg("XX").arg(now).arg(worker).ignore();
+        }
+        self.link.query(doing, &lower).await
+    }
+
     async fn overdue_of(
         &self,
         tenant: &Name,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::RedisError;
 
-use super::clock::{self, TimeReply};
+use super::clock::{self, ClockWatch, TimeReply};
 use super::keys::{self, Keys};
 use super::link::Link;
 use super::migrate::DueNext;
@@ -41,6 +41,7 @@ pub struct RedisStore {
     pub(super) clock: Clock,
     pub(super) due_next: Arc<DueNext>,
     pub(super) replies: Arc<Replies>,
+    pub(super) clock_watch: Arc<ClockWatch>,
 }
 
 impl RedisStore {
@@ -68,8 +69,14 @@ impl RedisStore {
             return Err(StoreError::BadAddress { address: prefix.into(), problem });
         }
         let link = Link::new(url, prefix)?;
-        let (link, due_next, replies) = (Arc::new(link), Arc::default(), Arc::default());
-        Ok(Self { link, prefix: prefix.into(), clock: Clock::Own, due_next, replies })
+        Ok(Self {
+            link: Arc::new(link),
+            prefix: prefix.into(),
+            clock: Clock::Own,
+            due_next: Arc::default(),
+            replies: Arc::default(),
+            clock_watch: Arc::default(),
+        })
     }
 
     /// Logs a warning for each setting of the server by which it may lose jobs. Does nothing if the server is unavailable, or does
