@@ -1,6 +1,7 @@
 //! The compiler, seen from the sandbox: a child process that is killed when it takes too long, or a thread.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -12,9 +13,11 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::spawn_blocking;
 
 use super::compile_child::artifact_of;
 use super::error::LoadError;
+use super::private_folder::{NewFile, WrittenFile};
 use super::settings::{CompilerProcess, CompilerSettings};
 
 /// The subcommand of `gristmill` that calls [`super::compile_child`], followed by bytes of memory and seconds of CPU.
@@ -28,6 +31,9 @@ const ARTIFACT_BYTES_PER_COMPONENT_BYTE: u64 = 20;
 const ARTIFACT_BYTES_MIN: u64 = 16 << 20;
 
 const MESSAGE_BYTES_MAX: u64 = 16 << 10;
+
+/// Of an artifact that are in memory at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Bytes of the stack of a thread that compiles: as much as a main thread has.
 const STACK_BYTES: usize = 8 << 20;
@@ -64,14 +70,14 @@ impl Compiler {
         self.component_bytes
     }
 
-    /// The artifact of a component. Cancel-safe: dropping the future kills the child; a thread runs on to its end.
-    pub(super) async fn compile(&self, wasm: &Arc<[u8]>) -> Result<Vec<u8>, LoadError> {
+    /// Writes the artifact of a component. Cancel-safe: dropping the future kills the child; a thread runs on to its end.
+    pub(super) async fn compile(&self, wasm: &Arc<[u8]>, artifact: NewFile) -> Result<WrittenFile, LoadError> {
         // Never closed, so it never fails; if it did, compiling one more would be no harm.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let compile = async {
             match &self.process {
-                Process::Child(child) => child.run(wasm).await,
-                Process::This => compile_on_thread(Arc::clone(wasm), permit).await,
+                Process::Child(child) => child.run(wasm, artifact).await,
+                Process::This => compile_on_thread(Arc::clone(wasm), artifact, permit).await,
             }
         };
         tokio::time::timeout(self.timeout, compile)
@@ -81,19 +87,26 @@ impl Compiler {
 }
 
 /// Holds the permit until the thread is done, so that no more than two threads compile even if callers give up.
-async fn compile_on_thread(wasm: Arc<[u8]>, permit: Option<OwnedSemaphorePermit>) -> Result<Vec<u8>, LoadError> {
+async fn compile_on_thread(
+    wasm: Arc<[u8]>,
+    artifact: NewFile,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<WrittenFile, LoadError> {
     let (sender, answer) = oneshot::channel();
     let work = move || {
-        let artifact = artifact_of(wasm.to_vec());
+        let compiled = artifact_of(wasm.to_vec()).map_err(|error| refused(format!("{error:#}")));
+        let artifact = compiled.and_then(|bytes| copy(bytes.as_slice(), artifact, u64::MAX));
         drop(permit);
         // Fails only if the caller gave up.
         drop(sender.send(artifact));
     };
     let thread = std::thread::Builder::new().name("compiler".into()).stack_size(STACK_BYTES);
     thread.spawn(work).map_err(|source| LoadError::RunCompiler { compiler: "a thread".into(), source })?;
-    let refused = |problem| LoadError::Compile { problem };
-    let artifact = answer.await.map_err(|_| refused("the compiler panicked".to_owned()))?;
-    artifact.map_err(|error| refused(format!("{error:#}")))
+    answer.await.map_err(|_| refused("the compiler panicked".to_owned()))?
+}
+
+fn refused(problem: String) -> LoadError {
+    LoadError::Compile { problem }
 }
 
 /// A program that compiles one component from standard input to standard output.
@@ -107,20 +120,26 @@ struct ChildCompiler {
 }
 
 impl ChildCompiler {
-    async fn run(&self, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
+    async fn run(&self, wasm: &[u8], artifact: NewFile) -> Result<WrittenFile, LoadError> {
         let failed = |source| LoadError::RunCompiler { compiler: self.program.display().to_string(), source };
         let mut child = self.spawn().map_err(failed)?;
         let artifact_max =
             (wasm.len() as u64).saturating_mul(ARTIFACT_BYTES_PER_COMPONENT_BYTE).saturating_add(ARTIFACT_BYTES_MIN);
-        let (input, artifact, message) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (_, artifact, message) =
-            tokio::join!(feed(input, wasm), read(artifact, artifact_max), read(message, MESSAGE_BYTES_MAX));
-        let (artifact, message) = (artifact.map_err(failed)?, message.map_err(failed)?);
-        if artifact.len() as u64 > artifact_max {
-            return Err(LoadError::Compile { problem: format!("its artifact has more than {artifact_max} bytes") });
-        }
+        let (input, output, message) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let output = File::from(
+            output
+                .ok_or(io::ErrorKind::BrokenPipe)
+                .map_err(|kind| failed(kind.into()))?
+                .into_owned_fd()
+                .map_err(failed)?,
+        );
+        // Ends with the child, which is killed if this future is dropped.
+        let artifact = spawn_blocking(move || copy(output, artifact, artifact_max));
+        let (_, artifact, message) = tokio::join!(feed(input, wasm), artifact, read(message, MESSAGE_BYTES_MAX));
+        let (artifact, message) = (artifact.map_err(LoadError::Interrupted)??, message.map_err(failed)?);
         let status = child.wait().await.map_err(failed)?;
-        self.judge(status, artifact, &message)
+        self.judge(status, &message)?;
+        Ok(artifact)
     }
 
     fn spawn(&self) -> io::Result<Child> {
@@ -143,7 +162,7 @@ impl ChildCompiler {
     }
 
     /// Exit code 0: the artifact. 1: the component is refused, and standard error says why. Anything else: it died.
-    fn judge(&self, status: ExitStatus, artifact: Vec<u8>, message: &[u8]) -> Result<Vec<u8>, LoadError> {
+    fn judge(&self, status: ExitStatus, message: &[u8]) -> Result<(), LoadError> {
         let message = String::from_utf8_lossy(message);
         let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
         let first_line = lines.next().unwrap_or_default();
@@ -151,7 +170,7 @@ impl ChildCompiler {
             return Err(LoadError::CompileTimeout { limit: self.timeout });
         }
         match status.code() {
-            Some(0) => Ok(artifact),
+            Some(0) => Ok(()),
             Some(1) if !first_line.is_empty() => Err(LoadError::Compile { problem: first_line.to_owned() }),
             _ => Err(LoadError::CompilerDied {
                 how: match (first_line, lines.next()) {
@@ -173,7 +192,28 @@ async fn feed(input: Option<impl AsyncWriteExt + Unpin>, wasm: &[u8]) {
     }
 }
 
-/// Reads to the end, or one byte past `max`. Closing the pipe then stops a child that would write for ever.
+/// Copies to the end, in pieces: an artifact may have a gigabyte. One of more than `max` bytes is refused; closing the pipe then
+/// stops a child that would write for ever.
+fn copy(mut output: impl io::Read, mut artifact: NewFile, max: u64) -> Result<WrittenFile, LoadError> {
+    let folder = artifact.folder();
+    let failed = |source| LoadError::KeepArtifact { path: folder.clone(), source };
+    let (mut piece, mut bytes) = (vec![0; PIECE_BYTES], 0);
+    loop {
+        let read = match output.read(&mut piece) {
+            Ok(0) => return artifact.finish().map_err(failed),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        bytes += read as u64;
+        if bytes > max {
+            return Err(refused(format!("its artifact has more than {max} bytes")));
+        }
+        artifact.write(piece.get(..read).unwrap_or_default()).map_err(failed)?;
+    }
+}
+
+/// Reads to the end, or one byte past `max`.
 async fn read(output: Option<impl AsyncRead + Unpin>, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(output) = output {
@@ -187,6 +227,7 @@ mod tests {
     use wasmtime::Engine;
 
     use super::*;
+    use crate::private_folder::{FolderLimits, PrivateFolder};
 
     /// A compiler that is a shell script.
     fn script(script: &str, timeout: Duration) -> Compiler {
@@ -197,7 +238,12 @@ mod tests {
     }
 
     async fn compile(compiler: &Compiler, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
-        compiler.compile(&wasm.into()).await
+        let place = tempfile::tempdir().unwrap();
+        let limits = FolderLimits { files: 1, bytes: u64::MAX };
+        let folder = PrivateFolder::open(place.path(), "cwasm", limits).unwrap();
+        let artifact = compiler.compile(&wasm.into(), folder.begin().unwrap()).await?;
+        folder.keep("artifact", artifact).unwrap();
+        Ok(folder.read("artifact").unwrap().unwrap())
     }
 
     const MEMORY_BYTES: u64 = 4 << 30;

@@ -27,6 +27,8 @@ pub(super) struct Loaded {
     kind: Kind,
     pub(super) is_composed: bool,
     pub(super) version: Version,
+    /// The key of its artifact, which stays in the cache as long as this lives.
+    _artifact: Arc<str>,
     pub(super) pre: InstancePre<State>,
     /// Type-checked when the component was loaded.
     pub(super) handle: ComponentExportIndex,
@@ -55,6 +57,7 @@ impl Component {
     pub(super) fn link(
         Shape { kind, is_composed }: Shape,
         version: Version,
+        artifact: Arc<str>,
         component: &component::Component,
         linker: &Linker<State>,
         idle: &Arc<IdleInstances>,
@@ -74,6 +77,7 @@ impl Component {
             kind,
             is_composed,
             version,
+            _artifact: artifact,
             pre,
             handle,
             self_test,

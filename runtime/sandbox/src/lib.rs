@@ -27,6 +27,7 @@ mod meter;
 mod outbound;
 #[doc(hidden)]
 pub mod parts;
+mod private_folder;
 mod producers;
 mod sandbox;
 mod self_test;
@@ -45,8 +46,9 @@ pub use declared::declared_needs;
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
 pub use instance_pool::InstancePool;
+pub use private_folder::{FolderLimits, PrivateFolder};
 pub use producers::Producers;
-pub use sandbox::Sandbox;
+pub use sandbox::{Prepared, Sandbox};
 pub use self_test::Started;
 pub use settings::{CompilerProcess, CompilerSettings, SandboxSettings};
 #[doc(hidden)]

@@ -38,6 +38,7 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     Ok(Component::link(
         validate::validate(wasm, wasm.len() as u64)?,
         Version(Sha256::digest(wasm).into()),
+        "".into(),
         &compiled,
         &host::linker(&engine, &Outbound::new())?,
         &idle,

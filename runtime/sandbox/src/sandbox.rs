@@ -15,6 +15,7 @@ use super::error::{LoadError, SandboxError};
 use super::idle::IdleLimits;
 use super::instance_pool::IdleInstances;
 use super::outbound::Outbound;
+use super::private_folder::{FolderLimits, PrivateFolder, WrittenFile};
 use super::settings::SandboxSettings;
 use super::state::State;
 use super::validate::Shape;
@@ -64,17 +65,42 @@ impl Sandbox {
     /// # Errors
     /// What is wrong with the file, in words for its author; or the compiler could not be run.
     pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
+        Ok(self.prepare(wasm).await?.keep().await)
+    }
+
+    /// The same for a component that has to pass further checks: its artifact is not kept yet.
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub async fn prepare(&self, wasm: &[u8]) -> Result<Prepared, LoadError> {
         let wasm: Arc<[u8]> = wasm.into();
         let file = Arc::clone(&wasm);
         let (shape, version, key, found) = self.blocking(move |inner| inner.find(&file)).await?;
-        let compiled = match found {
-            Some(component) => component,
+        let (compiled, artifact) = match found {
+            Some(component) => (component, None),
             None => {
-                let artifact = self.0.compiler.compile(&wasm).await?;
-                self.blocking(move |inner| inner.keep(&key, &artifact)).await?
+                let artifact = self.compile(&wasm).await?;
+                let (component, artifact) = self.blocking(move |inner| inner.load_new(artifact)).await?;
+                (component, Some(artifact))
             }
         };
-        Component::link(shape, version, &compiled, &self.0.linker, &self.0.idle)
+        self.0.cache.note_use(&key);
+        let artifact = artifact.map(|file| Artifact { key: Arc::clone(&key), file });
+        let component = Component::link(shape, version, key, &compiled, &self.0.linker, &self.0.idle)?;
+        Ok(Prepared { component, artifact, sandbox: self.clone() })
+    }
+
+    async fn compile(&self, wasm: &Arc<[u8]>) -> Result<WrittenFile, LoadError> {
+        let artifact = self.blocking(|inner| inner.cache.begin()).await?;
+        self.0.compiler.compile(wasm, artifact).await
+    }
+
+    /// A folder beside the artifacts, as private as they are.
+    ///
+    /// # Errors
+    /// It cannot be made, or is not ours alone.
+    pub fn private_folder(&self, name: &'static str, limits: FolderLimits) -> Result<PrivateFolder, SandboxError> {
+        self.0.cache.beside(name, limits)
     }
 
     /// How many instances wait for their next job, and the bytes of their memories.
@@ -92,8 +118,43 @@ impl Sandbox {
     }
 }
 
+/// A component that is loaded, and whose artifact goes with it unless it is kept.
+#[derive(Debug)]
+pub struct Prepared {
+    component: Component,
+    /// None if it is in the cache already.
+    artifact: Option<Artifact>,
+    sandbox: Sandbox,
+}
+
+#[derive(Debug)]
+struct Artifact {
+    key: Arc<str>,
+    file: WrittenFile,
+}
+
+impl Prepared {
+    pub fn component(&self) -> &Component {
+        &self.component
+    }
+
+    /// Keeps the artifact, so that the same file need not be compiled again. If that fails, the log says so, and the component can be used
+    /// all the same.
+    pub async fn keep(self) -> Component {
+        let Self { component, artifact, sandbox } = self;
+        if let Some(Artifact { key, file }) = artifact {
+            let kept = sandbox.blocking(move |inner| inner.cache.keep(&key, file)).await;
+            if let Err(error) = kept {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::warn!(version = %component.version(), error, "the component will be compiled again at the next start");
+            }
+        }
+        component
+    }
+}
+
 /// What a file is, the key of its artifact, and its component if it was compiled before.
-type Found = (Shape, Version, String, Option<component::Component>);
+type Found = (Shape, Version, Arc<str>, Option<component::Component>);
 
 impl Inner {
     /// Validates the file. An artifact that does not load (a damaged disk, a file from elsewhere) is ignored: it is
@@ -107,18 +168,13 @@ impl Inner {
             tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
             None
         });
-        Ok((shape, Version::of(wasm), key, found))
+        Ok((shape, Version::of(wasm), key.into(), found))
     }
 
-    /// Keeps an artifact and loads it from there: mapped from a file it costs memory only where it is touched.
-    fn keep(&self, key: &str, artifact: &[u8]) -> Result<component::Component, LoadError> {
-        let path = self.cache.path(key);
-        self.cache.keep(key, artifact).map_err(|source| LoadError::KeepArtifact { path, source })?;
-        match self.cache.load(&self.engine, key) {
-            Ok(Some(component)) => Ok(component),
-            Ok(None) => Err(LoadError::Unfit { problem: "its artifact was removed at once".to_owned() }),
-            Err(error) => Err(LoadError::Unfit { problem: format!("{error:#}") }),
-        }
+    /// Loads an artifact from its file: mapped, it costs memory only where it is touched.
+    fn load_new(&self, artifact: WrittenFile) -> Result<(component::Component, WrittenFile), LoadError> {
+        let unfit = |error: wasmtime::Error| LoadError::Unfit { problem: format!("{error:#}") };
+        Ok((self.cache.load_new(&self.engine, &artifact).map_err(unfit)?, artifact))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use gristmill_tests::guests;
 use gristmill_tests::test_project::{Said, TestProject};
+use gristmill_tests::test_runner::sandbox;
 use gristmill_tests::wait::{SOON, until};
 
 const LITTLE_MEMORY: &str = "[handlers]\ncompile-memory = \"256MiB\"";
@@ -61,6 +62,8 @@ async fn a_component_that_takes_too_long_to_compile_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_survives_what_kills_its_compiler() {
+    // The echo takes more than that, too, and comes from the cache.
+    sandbox().load(&std::fs::read(guests::ECHO).unwrap()).await.unwrap();
     let project = TestProject::new(LITTLE_MEMORY, &[("echo", guests::ECHO)]).await;
     let runner = project.serve().await;
     project.drop_in("echo", &heavy());

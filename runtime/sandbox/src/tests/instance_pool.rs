@@ -68,7 +68,15 @@ fn load(wasm: &[u8], limits: IdleLimits) -> Component {
     let engine = engine::running(1).unwrap();
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
     let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
-    Component::link(validate::validate(wasm, u64::MAX).unwrap(), Version::of(wasm), &compiled, &linker, &idle).unwrap()
+    Component::link(
+        validate::validate(wasm, u64::MAX).unwrap(),
+        Version::of(wasm),
+        "".into(),
+        &compiled,
+        &linker,
+        &idle,
+    )
+    .unwrap()
 }
 
 fn kept(component: &Component) -> usize {

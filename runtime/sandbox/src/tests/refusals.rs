@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use super::guest::{component, core_module as core_handler, foreign, handler};
 use super::{attempt, load, sandbox, settings};
@@ -107,16 +108,52 @@ async fn the_same_bytes_are_compiled_once() {
     assert!(matches!(error, LoadError::RunCompiler { .. }), "{error}");
 }
 
+/// The files of a cache, of which tests expect few.
+fn artifacts(cache: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.is_file()).collect()
+}
+
 #[tokio::test]
 async fn a_damaged_artifact_is_replaced() {
     let cache = tempfile::tempdir().unwrap();
     let wasm = handler("", "(call $done)");
     drop(sandbox(cache.path()).load(&wasm).await.unwrap());
-    let artifact = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
-    fs::set_permissions(&artifact, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::write(&artifact, b"not an artifact").unwrap();
-    let component = sandbox(cache.path()).load(&wasm).await.unwrap();
-    assert_eq!(component.invoke(attempt("")).await.outcome, Outcome::Complete(None));
+    let artifact = artifacts(cache.path()).remove(0);
+    let whole = fs::read(&artifact).unwrap();
+    // Wherever the disk changes a bit: what would run is other code, and wasmtime does not notice.
+    let rotten = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let damages =
+        [b"not an artifact".to_vec(), rotten(whole.len() / 2), rotten(whole.len() - 40), rotten(whole.len() - 1)];
+    for damaged in damages {
+        fs::set_permissions(&artifact, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&artifact, damaged).unwrap();
+        let component = sandbox(cache.path()).load(&wasm).await.unwrap();
+        assert_eq!(component.invoke(attempt("")).await.outcome, Outcome::Complete(None));
+        assert!(fs::read(&artifact).unwrap() == whole, "it was compiled again");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_leaves_no_artifact() {
+    let cache = tempfile::tempdir().unwrap();
+    let sandbox = sandbox(cache.path());
+    let compiles = wat::parse_str("(component (core module (func)))").unwrap();
+    sandbox.load(&compiles).await.unwrap_err();
+    assert!(artifacts(cache.path()).is_empty());
+    // Its self-test may still refuse it.
+    let prepared = sandbox.prepare(&handler("", "(call $done)")).await.unwrap();
+    let component = prepared.component().clone();
+    drop(prepared);
+    assert!(artifacts(cache.path()).is_empty());
+    assert_eq!(component.invoke(attempt("")).await.outcome, Outcome::Complete(None), "it stays in memory");
+    let prepared = sandbox.prepare(&handler("", "(call $done)")).await.unwrap();
+    prepared.keep().await;
+    assert_eq!(artifacts(cache.path()).len(), 1);
 }
 
 #[tokio::test]
