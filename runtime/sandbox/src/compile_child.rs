@@ -1,12 +1,17 @@
-//! The compiler, seen from inside the child process: limits itself, reads a component or a core module, writes an artifact.
+//! The compiler, seen from inside the child process: confines itself, reads a component or a core module, writes an artifact.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use wasmparser::Parser;
 
+#[cfg(target_os = "linux")]
+use super::confine::confine;
 use super::{core_module, engine};
+
+/// By how much the compiler's priority is lower than the server's.
+const NICER: i32 = 10;
 
 /// What the compiling process may use. It sets these limits on itself, before it reads a byte.
 #[derive(Debug, Clone, Copy)]
@@ -20,10 +25,20 @@ pub struct ChildLimits {
 /// Runs the hidden subcommand: compiles the component, or the core module that can be made into one, on standard input
 /// and writes the artifact to standard output.
 ///
-/// Exit code 1 and one line on standard error: the component is refused. Any other end means that a limit was hit.
+/// Exit code 0: standard error says which protection the system does not give, if any. Exit code 1 and one line on standard error: the
+/// component is refused. Any other end means that a limit was hit.
 pub fn compile_child(limits: ChildLimits) -> ExitCode {
-    match limit_self(limits).and_then(|()| compile(io::stdin().lock(), io::stdout().lock())) {
-        Ok(()) => ExitCode::SUCCESS,
+    let compiled = limit_self(limits).and_then(|()| {
+        let missing = confine();
+        compile(io::stdin().lock(), io::stdout().lock()).map(|()| missing)
+    });
+    match compiled {
+        Ok(missing) => {
+            if !missing.is_empty() {
+                let _ = writeln!(io::stderr(), "{}", missing.join("; "));
+            }
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             let line = format!("{error:#}").replace('\n', "; ");
             // Fails only if the parent is gone.
@@ -44,7 +59,14 @@ fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
     for (resource, current, maximum) in limits {
         setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) })?;
     }
+    // Jobs go first where there are too few processors. Where that is refused, the limits above hold all the same.
+    let _ = nice(NICER);
     Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn confine() -> Vec<String> {
+    vec!["without Landlock and seccomp, which only Linux has, it may open files and send over the network".to_owned()]
 }
 
 fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {

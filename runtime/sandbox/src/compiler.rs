@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -161,7 +161,7 @@ impl ChildCompiler {
         self.timeout.as_secs().max(1).saturating_mul(cores)
     }
 
-    /// Exit code 0: the artifact. 1: the component is refused, and standard error says why. Anything else: it died.
+    /// Exit code 0: the artifact, and standard error says which protection there was not. 1: the component is refused, and standard error says why. Anything else: it died.
     fn judge(&self, status: ExitStatus, message: &[u8]) -> Result<(), LoadError> {
         let message = String::from_utf8_lossy(message);
         let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -170,7 +170,10 @@ impl ChildCompiler {
             return Err(LoadError::CompileTimeout { limit: self.timeout });
         }
         match status.code() {
-            Some(0) => Ok(()),
+            Some(0) => {
+                say_how_confined(first_line);
+                Ok(())
+            }
             Some(1) if !first_line.is_empty() => Err(LoadError::Compile { problem: first_line.to_owned() }),
             _ => Err(LoadError::CompilerDied {
                 how: match (first_line, lines.next()) {
@@ -183,6 +186,15 @@ impl ChildCompiler {
             }),
         }
     }
+}
+
+/// Once for all: the system does not change while the server runs.
+fn say_how_confined(missing: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| match missing {
+        "" => tracing::debug!("the compiler is confined by Landlock and seccomp"),
+        _ => tracing::warn!("the compiler is not wholly confined: {missing}"),
+    });
 }
 
 /// Writes all and closes the pipe. A child that stops reading is not an error here: its exit status says more.

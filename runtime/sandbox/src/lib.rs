@@ -12,6 +12,8 @@ mod classify;
 mod compile_child;
 mod compiler;
 mod component;
+#[cfg(target_os = "linux")]
+mod confine;
 mod core_module;
 mod declared;
 mod engine;
