@@ -9,6 +9,7 @@ use gristmill_tests::guests;
 use gristmill_tests::test_runner::{TestRunner, drop_in, sandbox, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, MARKER, Script, Step};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -121,6 +122,65 @@ async fn garbage_never_replaces_a_good_version() {
     assert_eq!(serving(&runner).await, 6_666_666);
     runner.drop_in("puppet", &puppet_version(3));
     wait_for_version(&runner, 3).await;
+}
+
+/// What the server says of a topic's component: the version that serves, and why the file in the folder does not.
+async fn component(runner: &TestRunner, topic: &str) -> (Value, Value) {
+    let answer = runner.client().get(&format!("/v1/tenants/default/topics/{topic}")).await.json();
+    (answer["version"].clone(), answer["refused"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_file_leaves_the_version_before_in_service_also_after_a_restart() {
+    let mut runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET), ("echo", guests::ECHO)]).await;
+    runner.drop_in("puppet", &puppet_version(4));
+    wait_for_version(&runner, 4).await;
+    let version = component(&runner, "puppet").await.0;
+    // The file of `echo` makes its topic as well.
+    for name in ["puppet", "echo"] {
+        runner.drop_in(name, b"not wasm at all");
+        until(format!("{name} to be refused"), SOON, async || component(&runner, name).await.1.as_str().map(drop))
+            .await;
+    }
+    for restart in 0..3 {
+        assert_eq!(serving(&runner).await, 4, "after {restart} restarts");
+        assert_eq!(runner.work("echo", b"x").await.state, JobState::Finished);
+        let (serves, refused) = component(&runner, "puppet").await;
+        assert!(serves == version && refused.as_str().unwrap().contains("no WebAssembly"), "{serves} {refused}");
+        let ready = runner.client().get("/readyz").await;
+        let line = "handler puppet: its file was refused, the version before serves";
+        assert!(ready.status == 200 && ready.text().contains(line), "{}", ready.text());
+        runner.restart().await;
+    }
+    // It never comes back once its file is removed.
+    std::fs::remove_file(runner.handlers().join("puppet.wasm")).unwrap();
+    until("puppet to be removed", SOON, async || component(&runner, "puppet").await.0.is_null().then_some(())).await;
+    runner.drop_in("puppet", b"not wasm at all");
+    runner.restart().await;
+    until("puppet to be refused", SOON, async || component(&runner, "puppet").await.1.as_str().map(drop)).await;
+    assert!(component(&runner, "puppet").await.0.is_null());
+    runner.drop_in("puppet", &puppet_version(5));
+    wait_for_version(&runner, 5).await;
+    let ready = runner.client().get("/readyz").await.text();
+    assert!(!ready.contains("puppet") && ready.contains("echo"), "{ready}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_lacks_a_grant_leaves_the_version_before_in_service_also_after_a_restart() {
+    // The puppet imports the clock, which this manifest grants to none.
+    let manifest = MANIFEST.replace("clock = true", "clock = false").replace("[topics.puppet]", "[topics.echo]");
+    let mut runner = TestRunner::start(&manifest, &[("echo", guests::ECHO)]).await;
+    let version = component(&runner, "echo").await.0;
+    runner.drop_in("echo", &puppet_version(0));
+    until("it to lack a grant", SOON, async || {
+        runner.client().get("/v1/tenants/default/topics/echo").await.json()["lacking"].get(0).map(drop)
+    })
+    .await;
+    for _ in 0..2 {
+        runner.restart().await;
+        assert_eq!(component(&runner, "echo").await.0, version);
+        assert_eq!(runner.work("echo", b"x").await.state, JobState::Finished);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -204,6 +204,13 @@ impl TestRunner {
         self.records().into_iter().filter(|record| record.claim.lease.job == *job).collect()
     }
 
+    /// Ends the runner in order and starts another on what it left: the store, the manifest and the folder of handlers.
+    pub async fn restart(&mut self) {
+        self.shutdown().await;
+        self.stop = CancellationToken::new();
+        self.run().await;
+    }
+
     /// Ends the runner in order.
     pub async fn shutdown(&mut self) {
         if let Some(runner) = self.runner.take() {

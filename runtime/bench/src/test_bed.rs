@@ -206,5 +206,5 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, code: Code::Component(component) });
     }
-    HandlerRegistry::new(&manifest, &handlers, &HandlerRegistry::default())
+    HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
 }

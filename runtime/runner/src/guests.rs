@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_guest_that_keeps_its_thread_is_named_ever_more_rarely() {
         let manifest = Manifest::parse("[topics.slow]\n", "gristmill.toml".as_ref()).unwrap();
-        let registry = crate::handlers::HandlerRegistry::new(&manifest, &Default::default(), &Default::default());
+        let registry = crate::handlers::HandlerRegistry::planned(&manifest);
         let slow = registry.get(&"slow".parse().unwrap()).cloned();
         let (thread, mut look) = (Thread::default(), Look::default());
         let mut names = |thread: &Thread| thread.stands_still(&mut look).map(|entry| entry.topic.id.to_string());

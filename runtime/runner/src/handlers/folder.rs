@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
-use gristmill_sandbox::{Component, Sandbox, Version};
+use gristmill_sandbox::{Component, Prepared, Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
@@ -27,8 +27,6 @@ pub struct Refusal {
     pub path: PathBuf,
     /// Why it is not served.
     pub reason: String,
-    /// Another version of it keeps serving.
-    pub serving: Option<String>,
 }
 
 /// What a look or a load changed.
@@ -91,8 +89,16 @@ struct Load {
     name: Name,
     path: PathBuf,
     metadata: Metadata,
-    result: Result<Option<Component>, String>,
+    result: Result<Option<Component>, NotTaken>,
     took: Duration,
+}
+
+/// Why a file gives no handler.
+#[derive(Debug)]
+pub(super) struct NotTaken {
+    pub(super) reason: String,
+    /// Its bytes are all there: reading it again would change nothing.
+    is_whole: bool,
 }
 
 impl Folder {
@@ -161,7 +167,12 @@ impl Folder {
             // Read once: what is hashed, checked and compiled are the same bytes.
             let result = match read(&path, metadata.len(), &sandbox).await {
                 Ok(bytes) => load(&name, &bytes, current, &sandbox).await,
-                Err(reason) => Err(reason),
+                Err(reason) => Err(NotTaken { reason, is_whole: false }),
+            };
+            let result = match result {
+                Ok(Some(prepared)) => Ok(Some(prepared.keep().await)),
+                Ok(None) => Ok(None),
+                Err(not_taken) => Err(not_taken),
             };
             Load { name, path, metadata, result, took: begun.elapsed() }
         });
@@ -198,19 +209,18 @@ impl Folder {
                 changes.loaded.push((name.clone(), component));
             }
             Ok(None) => drop(self.refused.remove(&name)),
-            Err(_) if is_fresh(&metadata) => {
+            Err(NotTaken { is_whole: false, .. }) if is_fresh(&metadata) => {
                 changes.unsettled = true;
                 return changes;
             }
-            Err(reason) => changes.refused.push(self.refuse(&name, &path, reason)),
+            Err(NotTaken { reason, .. }) => changes.refused.push(self.refuse(&name, &path, reason)),
         }
         self.seen.insert(name, Stamp::of(&metadata));
         changes
     }
 
     fn refuse(&mut self, name: &Name, path: &Path, reason: String) -> Refusal {
-        let serving = self.handlers.get(name).map(|handler| handler.code.to_string());
-        let refusal = Refusal { handler: name.clone(), path: path.to_owned(), reason, serving };
+        let refusal = Refusal { handler: name.clone(), path: path.to_owned(), reason };
         self.refused.insert(name.clone(), refusal.clone());
         refusal
     }
@@ -248,22 +258,25 @@ async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Vec<u8>, Str
     tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))
 }
 
-/// A handler, or nothing if it is the version that serves already, or why not.
+/// A handler, or nothing if it is the version that serves already, or why not. Its artifact is not kept yet.
 pub(super) async fn load(
     name: &Name,
     bytes: &[u8],
     current: Option<Version>,
     sandbox: &Sandbox,
-) -> Result<Option<Component>, String> {
+) -> Result<Option<Prepared>, NotTaken> {
     if name.as_str() == EXTERNAL {
-        return Err(RESERVED.into());
+        return Err(NotTaken { reason: RESERVED.into(), is_whole: true });
     }
-    let component = sandbox.load(bytes).await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let not_loaded = |error| NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false };
+    let prepared = sandbox.prepare(bytes).await.map_err(not_loaded)?;
+    let component = prepared.component();
     if current == Some(component.version()) {
         return Ok(None);
     }
-    component.self_test(&Limits::default()).await.map_err(|reason| format!("its self-test failed: {reason}"))?;
-    Ok(Some(component))
+    let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
+    component.self_test(&Limits::default()).await.map_err(failed)?;
+    Ok(Some(prepared))
 }
 
 #[expect(clippy::disallowed_methods, reason = "compared with a file's time, which is this host's too")]

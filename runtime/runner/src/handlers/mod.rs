@@ -1,12 +1,13 @@
 //! Which component does which topic's jobs, kept true while files change.
 //!
 //! Files are the truth, events are hints: whatever the watcher says, [`Folder`] compares what is there with what it
-//! loaded. A version that fails any step is refused with the reason, and the last good one keeps serving. A deleted
+//! loaded. A version that fails any step is refused with the reason, and the last good one keeps serving, also after a restart. A deleted
 //! file stops its topics and keeps their jobs. The manifest reloads the same way: validated whole, swapped whole.
 //!
 //! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
 mod folder;
+mod last_good;
 mod registry;
 mod reload;
 mod uploads;

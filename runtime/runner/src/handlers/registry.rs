@@ -97,16 +97,31 @@ pub struct HandlerRegistry {
 
 impl HandlerRegistry {
     /// The registry that takes over from `before`. A component that wants more than its topic grants does not replace one
-    /// that is content. Topics that stay as they are keep their instances.
-    pub fn new(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self) -> Self {
+    /// that is content: that which served `before`, or else the handler's last good one. Topics that stay as they are keep their
+    /// instances.
+    pub fn new(
+        manifest: &Manifest,
+        handlers: &BTreeMap<Name, Handler>,
+        last_good: &BTreeMap<Name, Handler>,
+        before: &Self,
+    ) -> Self {
         let made = handlers.values().filter(|handler| makes_topic(manifest, handler)).map(|handler| &handler.name);
-        Self::with(manifest, handlers, before, Admission::new(manifest, Some(made)))
+        let admission = Admission::new(manifest, Some(made));
+        Self::with(manifest, handlers, last_good, before, admission)
     }
 
-    fn with(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>, before: &Self, admission: Admission) -> Self {
+    fn with(
+        manifest: &Manifest,
+        handlers: &BTreeMap<Name, Handler>,
+        last_good: &BTreeMap<Name, Handler>,
+        before: &Self,
+        admission: Admission,
+    ) -> Self {
         let topics = topics(manifest, handlers);
         let entries = topics.into_values().map(|topic| {
-            let (handler, lacking) = occupant(&topic, handlers, before);
+            let served = before.get(&topic.id).and_then(|entry| entry.handler.as_ref());
+            let stand_ins = served.into_iter().chain(last_good.get(&topic.handler));
+            let (handler, lacking) = occupant(&topic, handlers, stand_ins);
             let targets = admission.targets(&topic.id.tenant);
             let instances = handler.as_ref().and_then(|handler| instance_pool(&topic, handler, before.get(&topic.id)));
             (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, instances }))
@@ -127,7 +142,8 @@ impl HandlerRegistry {
 
     /// What the manifest has, before any handler is read.
     pub fn planned(manifest: &Manifest) -> Self {
-        Self::with(manifest, &BTreeMap::new(), &Self::default(), Admission::new(manifest, None::<&[Name]>))
+        let none = BTreeMap::new();
+        Self::with(manifest, &none, &none, &Self::default(), Admission::new(manifest, None::<&[Name]>))
     }
 
     /// The same, with the reasons why files of the folder were not taken.
@@ -202,11 +218,12 @@ fn default_tenant() -> Option<Name> {
     DEFAULT_TENANT.parse().ok()
 }
 
-/// The handler of the topic's jobs, and what the topic does not grant to the component in the folder.
-fn occupant(
+/// The handler of the topic's jobs, and what the topic does not grant to the component in the folder. Then the first of `stand_ins`
+/// that fits does the jobs.
+fn occupant<'a>(
     topic: &Topic,
     handlers: &BTreeMap<Name, Handler>,
-    before: &HandlerRegistry,
+    mut stand_ins: impl Iterator<Item = &'a Handler>,
 ) -> (Option<Handler>, Vec<Capability>) {
     let candidate = handlers.get(&topic.handler).filter(|_| !topic.external);
     let Some(candidate) = candidate else { return (None, Vec::new()) };
@@ -214,8 +231,8 @@ fn occupant(
     if lacking.is_empty() {
         return (Some(candidate.clone()), lacking);
     }
-    let serving = before.get(&topic.id).and_then(|entry| entry.handler.clone());
-    (serving.filter(|handler| handler.name == topic.handler && handler.lacks(topic).is_empty()), lacking)
+    let serving = stand_ins.find(|handler| handler.name == topic.handler && handler.lacks(topic).is_empty());
+    (serving.cloned(), lacking)
 }
 
 /// A program that registers a native handler wants its topic, whatever files may do.

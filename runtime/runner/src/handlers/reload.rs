@@ -1,6 +1,6 @@
 //! One task that keeps the registry true: hint, pause, compare, load, swap. One reload at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::folder::{Changes, Folder, Refusal};
+use super::last_good::LastGood;
 use super::registry::{Code, Handler, HandlerRegistry, TopicHandler};
 use super::uploads::ComponentUploads;
 use super::watch::Hints;
@@ -39,6 +40,7 @@ pub struct Reloader {
     folder: Folder,
     /// Whether the folder could be read when it was looked at last.
     is_readable: bool,
+    last_good: LastGood,
     native: BTreeMap<Name, Handler>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
@@ -95,16 +97,17 @@ impl Reloader {
         let fixed = written.as_ref().map(Fixed::of);
         let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
         let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
-        let is_readable = true;
+        let (is_readable, last_good) = (true, LastGood::open(&sandbox, folder.path()));
         let mut reloader =
-            Self { sandbox, manifest, manifest_text, fixed, folder, is_readable, native, registry, metrics };
+            Self { sandbox, manifest, manifest_text, fixed, folder, is_readable, last_good, native, registry, metrics };
         let changes = reloader.folder.look(&reloader.sandbox)?;
         reloader.report(&changes);
         while reloader.folder.is_loading() {
             let changes = reloader.folder.loaded().await;
+            reloader.restore_refused(&changes).await;
             reloader.report(&changes);
         }
-        reloader.swap();
+        reloader.swap().await;
         Ok(reloader)
     }
 
@@ -137,11 +140,12 @@ impl Reloader {
                     hints.clear();
                     not_before = Instant::now() + APART;
                     next_look = Instant::now() + self.manifest.handlers.rescan;
-                    self.look()
+                    self.look().await
                 }
             };
-            if changes.any() || self.folder.refusals() != *self.registry.borrow().refusals() {
-                self.swap();
+            let restored = self.restore_refused(&changes).await;
+            if restored || changes.any() || self.folder.refusals() != *self.registry.borrow().refusals() {
+                self.swap().await;
             }
             self.report(&changes);
             // Sooner, never later: the end of one load must not put off the look that another file waits for.
@@ -151,8 +155,8 @@ impl Reloader {
         }
     }
 
-    fn look(&mut self) -> Changes {
-        self.reload_manifest();
+    async fn look(&mut self) -> Changes {
+        self.reload_manifest().await;
         let looked = self.folder.look(&self.sandbox);
         let (folder, was_readable) = (self.folder.path().display(), self.is_readable);
         self.is_readable = looked.is_ok();
@@ -163,7 +167,49 @@ impl Reloader {
             }
             _ => {}
         }
-        looked.unwrap_or_default()
+        let mut changes = looked.unwrap_or_default();
+        let (handlers, refused) = (self.folder.handlers(), self.folder.refusals());
+        let has_no_file = |name: &&Name| !handlers.contains_key(*name) && !refused.contains_key(*name);
+        let restored = self.last_good.restored().keys().filter(has_no_file);
+        let removed: BTreeSet<Name> = changes.removed.iter().chain(restored).cloned().collect();
+        for name in &removed {
+            self.last_good.forget(name).await;
+        }
+        changes.removed = removed.into_iter().collect();
+        changes
+    }
+
+    /// Brings the last good versions back of handlers whose files are refused and of which nothing serves. Returns whether there were any.
+    async fn restore_refused(&mut self, changes: &Changes) -> bool {
+        let mut restored = false;
+        for Refusal { handler, .. } in &changes.refused {
+            if !self.folder.handlers().contains_key(handler) {
+                restored |= self.last_good.restore(handler, None, &self.sandbox).await;
+            }
+        }
+        restored
+    }
+
+    /// The same for handlers that import what a topic does not grant.
+    async fn restore_lacking(&mut self, registry: &HandlerRegistry) -> bool {
+        let idle = registry.entries().filter(|entry| !entry.lacking.is_empty() && entry.handler.is_none());
+        let idle: BTreeSet<&Name> = idle.map(|entry| &entry.topic.handler).collect();
+        let mut restored = false;
+        for name in idle {
+            let refused = self.folder.handlers().get(name).and_then(Handler::version);
+            restored |= self.last_good.restore(name, refused, &self.sandbox).await;
+        }
+        restored
+    }
+
+    /// Keeps the files of handlers that do the jobs of all of their topics.
+    async fn keep_good(&mut self, registry: &HandlerRegistry) {
+        let lacking = registry.entries().filter(|entry| !entry.lacking.is_empty());
+        let lacking: BTreeSet<&Name> = lacking.map(|entry| &entry.topic.handler).collect();
+        let good = self.folder.handlers().values().filter(|handler| !lacking.contains(&handler.name));
+        for (name, version) in good.filter_map(|handler| Some((&handler.name, handler.version()?))) {
+            self.last_good.keep(name, version).await;
+        }
     }
 
     fn watched(&self) -> Vec<PathBuf> {
@@ -173,7 +219,7 @@ impl Reloader {
         manifest_folder.into_iter().chain([self.folder.path().to_owned()]).filter(|path| path.is_dir()).collect()
     }
 
-    fn reload_manifest(&mut self) {
+    async fn reload_manifest(&mut self) {
         let Some(file) = self.manifest.file.clone() else { return };
         let text = std::fs::read_to_string(&file).ok();
         if text == self.manifest_text {
@@ -188,13 +234,13 @@ impl Reloader {
             Ok(mut manifest) => {
                 tracing::info!(manifest = %file.display(), topics = manifest.topics.len(), "manifest reloaded");
                 manifest.file = Some(file);
-                self.take_manifest(manifest);
+                self.take_manifest(manifest).await;
             }
             Err(error) => tracing::error!("manifest refused, the last good one stays in force:\n{error}"),
         }
     }
 
-    fn take_manifest(&mut self, manifest: Manifest) {
+    async fn take_manifest(&mut self, manifest: Manifest) {
         let fixed = Fixed::of(&manifest);
         if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
             tracing::warn!(
@@ -204,22 +250,36 @@ impl Reloader {
         }
         self.fixed = Some(fixed);
         self.manifest = manifest;
-        self.swap();
+        self.swap().await;
     }
 
-    fn swap(&self) {
-        let mut handlers = self.folder.handlers().clone();
-        handlers.extend(self.native.iter().map(|(name, native)| (name.clone(), native.clone())));
-        let registry = HandlerRegistry::new(&self.manifest, &handlers, &self.registry.borrow());
-        let registry = registry.with_refusals(self.folder.refusals());
-        warn_of_idle_topics(&self.manifest, &registry, &handlers);
+    /// What serves each handler: what the program brings, what the folder has, and what stands in for a refused file.
+    fn handlers(&self) -> BTreeMap<Name, Handler> {
+        let sources = [self.last_good.restored(), self.folder.handlers(), &self.native];
+        sources.into_iter().flatten().map(|(name, handler)| (name.clone(), handler.clone())).collect()
+    }
+
+    fn next_registry(&self) -> HandlerRegistry {
+        let last_good = self.last_good.restored();
+        let registry = HandlerRegistry::new(&self.manifest, &self.handlers(), last_good, &self.registry.borrow());
+        registry.with_refusals(self.folder.refusals())
+    }
+
+    async fn swap(&mut self) {
+        let mut registry = self.next_registry();
+        if self.restore_lacking(&registry).await {
+            registry = self.next_registry();
+        }
+        warn_of_idle_topics(&self.manifest, &registry, &self.handlers());
         registry
             .entries()
             .filter(|entry| !entry.lacking.is_empty())
             .for_each(|entry| self.metrics.emit(|| ungranted(entry)));
         // The old registry's last owner unmaps code and closes files: not in the reader's way.
-        let old = self.registry.send_replace(Arc::new(registry));
+        let registry = Arc::new(registry);
+        let old = self.registry.send_replace(Arc::clone(&registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
+        self.keep_good(&registry).await;
     }
 
     fn report(&self, changes: &Changes) {
@@ -248,8 +308,9 @@ impl Reloader {
             metrics.reload(name, Reload::Removed, None);
             metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
         }
-        for Refusal { handler, path, reason, serving } in &changes.refused {
-            let serving = serving.as_deref().unwrap_or("none");
+        for Refusal { handler, path, reason } in &changes.refused {
+            let serving = self.folder.handlers().get(handler).or_else(|| self.last_good.restored().get(handler));
+            let serving = serving.map_or("none".to_owned(), |serving| serving.code.to_string());
             tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
             metrics.reload(handler, Reload::Refused, None);
             let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);

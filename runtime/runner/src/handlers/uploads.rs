@@ -100,8 +100,10 @@ impl ComponentUploads {
             let handler = &topic.handler;
             return Err(UploadError::Refused(format!("`{handler}` is a native handler of this server's program")));
         }
-        let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await.map_err(UploadError::Refused)?;
-        let Some(component) = loaded else { return Ok(()) };
+        let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await;
+        let loaded = loaded.map_err(|not_taken| UploadError::Refused(not_taken.reason))?;
+        let Some(prepared) = loaded else { return Ok(()) };
+        let component = prepared.component();
         let mut served = self.registry.borrow().topics_of(&topic.handler);
         // The one that was named is told of first.
         served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
@@ -118,6 +120,8 @@ impl ComponentUploads {
         }
         let limits = served.iter().map(|topic| topic.limits).min_by_key(|limits| limits.fuel);
         component.try_start(&limits.unwrap_or(topic.limits)).await.map_err(UploadError::Refused)?;
+        // For the reloader, which finds the file in the folder.
+        prepared.keep().await;
         Ok(())
     }
 

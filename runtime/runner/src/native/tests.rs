@@ -23,7 +23,7 @@ fn registry(handler: NativeHandler) -> HandlerRegistry {
     let manifest = Manifest::parse(MANIFEST, Path::new("gristmill.toml")).unwrap();
     let name: Name = "work".parse().unwrap();
     let handlers = BTreeMap::from([(name.clone(), Handler { name, code: Code::Native(handler) })]);
-    HandlerRegistry::new(&manifest, &handlers, &HandlerRegistry::default())
+    HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
 }
 
 /// Runs one job of the topic `work` to its end, and returns the records of its attempts.

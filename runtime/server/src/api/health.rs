@@ -1,5 +1,7 @@
 //! `/healthz`: the process lives. `/readyz`: it can do its work.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 
 use crate::auth::allowed::Public;
@@ -7,12 +9,17 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::settings::Phase;
 use crate::state::AppState;
+use gristmill_core::job::Name;
+use gristmill_runner::handlers::HandlerRegistry;
+
+/// Of handlers, at most.
+const LINES: usize = 20;
 
 pub(crate) fn routes() -> Routes {
     Routes::of("health")
         .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
         .get("/readyz", ready, "Whether it runs jobs and its store takes jobs")
-        .answer("It does. Of several stores, those that take no jobs are named, a line each.")
+        .answer("It does. Stores that take no jobs, and handlers whose files were not taken, are named, a line each.")
         .problems(&[Code::Starting, Code::Ending, Code::StoreAway])
 }
 
@@ -23,5 +30,22 @@ async fn ready(_: Public, State(state): State<AppState>) -> Result<String, Probl
         Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),
         Phase::Ready => {}
     }
-    state.readiness.ask(&*state.store).await
+    let ready = state.readiness.ask(&*state.store).await?;
+    let handlers = state.registry().map(|registry| not_taken(&registry)).unwrap_or_default();
+    Ok(handlers.into_iter().fold(ready, |said, line| said + &line + "\n"))
+}
+
+/// A line for each handler whose file is refused or lacks a grant, not why: a client without a token may read it.
+fn not_taken(registry: &HandlerRegistry) -> Vec<String> {
+    let lacking = registry.entries().filter(|entry| !entry.lacking.is_empty()).map(|entry| &entry.topic.handler);
+    let names: BTreeSet<&Name> = registry.refusals().keys().chain(lacking).collect();
+    let line = |name: &Name| {
+        let topics = registry.entries().filter(|entry| entry.topic.handler == *name && !entry.topic.external);
+        let served: Vec<bool> = topics.map(|entry| entry.handler.is_some()).collect();
+        let all_served = !served.is_empty() && served.iter().all(|served| *served);
+        let so = if all_served { "the version before serves" } else { "jobs wait" };
+        format!("handler {name}: its file was refused, {so}")
+    };
+    let (shown, all) = (names.iter().take(LINES).map(|name| line(name)), names.len());
+    shown.chain((all > LINES).then(|| format!("and {} more handlers", all - LINES))).collect()
 }

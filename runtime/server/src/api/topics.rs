@@ -75,9 +75,11 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
             Some(registry) => idle(&counts, entry.map(|entry| &**entry), registry),
             None => Some(Idle::new(IdleReason::Starting, "the handlers are being read")),
         };
+        let handler = entry.map(|entry| &entry.topic.handler);
+        let refused = handler.zip(registry.as_ref()).and_then(|(handler, registry)| registry.refused(handler));
         let rate = rates.remove(&id);
         let unknown = topics.admission().unknown(&id).is_some();
-        (id, Topic::new(counts, unknown, entry.map(|entry| &**entry), idle, rate))
+        (id, Topic::new(counts, unknown, entry.map(|entry| &**entry), refused, idle, rate))
     };
     Ok(lines.into_iter().map(tell).collect())
 }

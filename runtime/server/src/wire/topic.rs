@@ -30,6 +30,9 @@ pub(crate) struct Topic {
     version: Option<String>,
     /// What the component in the folder imports and the topic does not grant.
     lacking: Vec<Capability>,
+    /// Why the server does not use the component in the folder, or null. Then `version` is the one before, which does the jobs; null if
+    /// there is none.
+    refused: Option<String>,
     /// Why no further job is begun here. Null if jobs are.
     idle: Option<Idle>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
@@ -72,6 +75,7 @@ impl Topic {
         counts: TopicCounts,
         unknown: bool,
         entry: Option<&TopicHandler>,
+        refused: Option<&str>,
         idle: Option<Idle>,
         rate: Option<Rate>,
     ) -> Self {
@@ -85,6 +89,7 @@ impl Topic {
                 .and_then(Handler::version)
                 .map(|version| version.to_string()),
             lacking: entry.map(|entry| entry.lacking.clone()).unwrap_or_default(),
+            refused: refused.map(str::to_owned),
             idle,
             rates,
         }
