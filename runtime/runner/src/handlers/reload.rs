@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::folder::{Changes, Folder, Refusal};
 use super::last_good::LastGood;
 use super::registry::{Code, Handler, HandlerRegistry, TopicHandler};
-use super::uploads::ComponentUploads;
+use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
 use gristmill_config::{HandlerSettings, HttpSettings, LineFileSettings, Manifest, Server, StoreSettings};
@@ -92,6 +92,7 @@ impl Reloader {
         metrics.register("gristmill_node_kept_bytes", MetricType::Gauge, help, move || memories.kept().1);
         let folder = Folder::new(manifest.handlers.folder.clone());
         std::fs::create_dir_all(folder.path())?;
+        uploads::remove_leftovers(folder.path());
         let manifest_text = manifest.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
         let fixed = written.as_ref().map(Fixed::of);

@@ -1,10 +1,12 @@
 //! Takes components in that somebody brings, instead of copying them into the folder.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::folder;
 use super::registry::{Handler, HandlerRegistry};
@@ -15,21 +17,43 @@ use gristmill_sandbox::{Sandbox, Version};
 /// How long the reloader may take to serve what lies in the folder: it was compiled before.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
+/// Components in the folder beyond which uploads make no further topics. Who can write to the folder may add more.
+const HANDLERS_MAX: usize = 1000;
+
+/// After this time the writer of a file that has no name of a handler yet is dead.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
+
 /// The way into the handlers folder, beside the one over the file system. Clones share it.
 #[derive(Debug, Clone)]
 pub struct ComponentUploads {
     sandbox: Sandbox,
     folder: PathBuf,
     registry: watch::Receiver<Arc<HandlerRegistry>>,
-    /// One at a time: each is held in memory, compiled, and waited for.
+    /// One at a time, in the order in which they came: each is compiled and waited for.
     turn: Arc<Semaphore>,
+    /// The tenants whose uploads have a turn or wait for one.
+    tenants: Arc<Mutex<BTreeSet<Name>>>,
+}
+
+/// A tenant's turn. The next tenant has its own when this is dropped.
+struct Turn<'a> {
+    uploads: &'a ComponentUploads,
+    tenant: &'a Name,
+    /// None until the turn comes.
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.uploads.tenants.lock().remove(self.tenant);
+    }
 }
 
 /// Why a component was not taken, or not taken away.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum UploadError {
-    #[error("another component is being taken in: try again in a moment")]
+    #[error("another component of this tenant is being taken in: try again in a moment")]
     Busy,
     #[error("{0}")]
     TooLarge(String),
@@ -51,7 +75,13 @@ pub enum UploadError {
 
 impl ComponentUploads {
     pub(super) fn new(sandbox: Sandbox, folder: &Path, registry: watch::Receiver<Arc<HandlerRegistry>>) -> Self {
-        Self { sandbox, folder: folder.to_owned(), registry, turn: Arc::new(Semaphore::new(1)) }
+        Self {
+            sandbox,
+            folder: folder.to_owned(),
+            registry,
+            turn: Arc::new(Semaphore::new(1)),
+            tenants: Arc::default(),
+        }
     }
 
     /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within
@@ -62,8 +92,9 @@ impl ComponentUploads {
     /// # Errors
     /// [`UploadError`]; only after [`UploadError::NotServed`] has anything changed.
     pub async fn put(&self, topic: &Topic, wasm: &[u8]) -> Result<Version, UploadError> {
-        let _turn = self.turn.try_acquire().map_err(|_| UploadError::Busy)?;
         self.sandbox.check_size(wasm.len() as u64).map_err(|error| UploadError::TooLarge(error.to_string()))?;
+        let _turn = self.turn(&topic.id.tenant).await?;
+        self.check_number(topic)?;
         self.check(topic, wasm).await?;
         let version = Version::of(wasm);
         self.write(&topic.handler, wasm).await?;
@@ -80,7 +111,7 @@ impl ComponentUploads {
     /// # Errors
     /// [`UploadError`]; only after [`UploadError::NotServed`] has anything changed.
     pub async fn remove(&self, topic: &Topic) -> Result<(), UploadError> {
-        let _turn = self.turn.try_acquire().map_err(|_| UploadError::Busy)?;
+        let _turn = self.turn(&topic.id.tenant).await?;
         let path = self.path(&topic.handler);
         tokio::fs::remove_file(&path).await.map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => UploadError::Unknown(topic.handler.clone()),
@@ -88,6 +119,30 @@ impl ComponentUploads {
         })?;
         let id: &TopicId = &topic.id;
         self.until(|registry| registry.get(id).is_none_or(|entry| entry.handler.is_none())).await
+    }
+
+    /// Waits for the uploads of other tenants, of which each has one at most.
+    async fn turn<'a>(&'a self, tenant: &'a Name) -> Result<Turn<'a>, UploadError> {
+        if !self.tenants.lock().insert(tenant.clone()) {
+            return Err(UploadError::Busy);
+        }
+        let mut turn = Turn { uploads: self, tenant, permit: None };
+        // Never closed, so it never fails; if it did, two at once would be no harm.
+        turn.permit = self.turn.acquire().await.ok();
+        Ok(turn)
+    }
+
+    /// A topic that the upload would make is one too many. Those of the manifest are the operator's choice.
+    fn check_number(&self, topic: &Topic) -> Result<(), UploadError> {
+        let doing = |source| UploadError::Folder { doing: "read", path: self.folder.clone(), source };
+        if self.registry.borrow().get(&topic.id).is_some()
+            || folder::list(&self.folder).map_err(doing)?.len() < HANDLERS_MAX
+        {
+            return Ok(());
+        }
+        Err(UploadError::Refused(format!(
+            "the handlers folder has {HANDLERS_MAX} components, and uploads make no further topics: remove one, or name this one in the manifest"
+        )))
     }
 
     async fn check(&self, topic: &Topic, wasm: &[u8]) -> Result<(), UploadError> {
@@ -152,5 +207,103 @@ impl ComponentUploads {
 
     fn path(&self, handler: &Name) -> PathBuf {
         self.folder.join(format!("{handler}.wasm"))
+    }
+}
+
+/// Removes what uploads left behind that were cut short: old files with names as [`ComponentUploads::write`] makes them.
+pub(super) fn remove_leftovers(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let stem = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".new")?.rsplit_once('.'));
+        let is_upload =
+            stem.is_some_and(|(handler, id)| handler.parse::<Name>().is_ok() && id.parse::<ulid::Ulid>().is_ok());
+        let age =
+            entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|written| written.elapsed().ok());
+        if is_upload && age.is_some_and(|age| age > WRITTEN_WITHIN) {
+            match std::fs::remove_file(&path) {
+                Ok(()) => {
+                    tracing::info!(path = %path.display(), "removed what an upload left behind that was cut short")
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "failed to remove what an upload left behind")
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use gristmill_config::Manifest;
+    use gristmill_sandbox::{CompilerSettings, SandboxSettings};
+
+    #[test]
+    fn what_an_upload_left_behind_goes_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let id = ulid::Ulid::generate();
+        let (old, new) = (format!(".resize.v2.{id}.new"), format!(".other.{id}.new"));
+        for (name, age) in
+            [(old.as_str(), 2 * WRITTEN_WITHIN), (&new, Duration::ZERO), (".resize.new", 2 * WRITTEN_WITHIN)]
+        {
+            let file = File::create(place.path().join(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH.max(file.metadata().unwrap().modified().unwrap() - age)).unwrap();
+        }
+        remove_leftovers(place.path());
+        let mut left: Vec<_> =
+            std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [new.as_str(), ".resize.new"]);
+    }
+
+    fn uploads(place: &Path) -> ComponentUploads {
+        let (cache, compiler) = (place.join("cache"), CompilerSettings::default());
+        let sandbox = Sandbox::new(&SandboxSettings { concurrency: 1, cache, compiler }).unwrap();
+        ComponentUploads::new(sandbox, place, watch::Sender::default().subscribe())
+    }
+
+    #[tokio::test]
+    async fn a_tenant_waits_for_others_and_may_not_come_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let uploads = uploads(place.path());
+        let (acme, other): (Name, Name) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let first = uploads.turn(&acme).await.unwrap();
+        assert!(matches!(uploads.turn(&acme).await, Err(UploadError::Busy)));
+        let mut second = Box::pin(uploads.turn(&other));
+        assert!(timeout(Duration::ZERO, &mut second).await.is_err());
+        assert!(matches!(uploads.turn(&other).await, Err(UploadError::Busy)));
+        drop(first);
+        second.await.unwrap();
+        // A tenant that gave up may come again.
+        let held = uploads.turn(&acme).await.unwrap();
+        let mut waits = Box::pin(uploads.turn(&other));
+        assert!(timeout(Duration::ZERO, &mut waits).await.is_err());
+        drop(waits);
+        drop(held);
+        uploads.turn(&other).await.unwrap();
+    }
+
+    #[test]
+    fn uploads_make_a_bounded_number_of_topics() {
+        let place = tempfile::tempdir().unwrap();
+        let uploads = uploads(place.path());
+        let manifest = Manifest::parse("", Path::new("gristmill.toml")).unwrap();
+        let new = manifest.auto_topic(&"new".parse().unwrap());
+        (1..HANDLERS_MAX).for_each(|number| drop(File::create(place.path().join(format!("h{number}.wasm"))).unwrap()));
+        uploads.check_number(&new).unwrap();
+        File::create(place.path().join("last.wasm")).unwrap();
+        let error = uploads.check_number(&new).unwrap_err().to_string();
+        assert!(error.contains("1000 components"), "{error}");
+        let manifest = Manifest::parse("[topics.new]", Path::new("gristmill.toml")).unwrap();
+        let none = BTreeMap::new();
+        let registry = HandlerRegistry::new(&manifest, &none, &none, &HandlerRegistry::default());
+        let uploads = ComponentUploads { registry: watch::Sender::new(Arc::new(registry)).subscribe(), ..uploads };
+        uploads.check_number(&new).unwrap();
     }
 }
