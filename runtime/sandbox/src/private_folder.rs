@@ -33,7 +33,9 @@ pub struct PrivateFolder {
 /// How much a folder holds: a number of files, and bytes of all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct FolderLimits {
+    /// Files with the folder's extension.
     pub files: usize,
+    /// Of all of them; the newest stays, however large.
     pub bytes: u64,
 }
 
@@ -62,6 +64,7 @@ impl PrivateFolder {
         Ok(folder)
     }
 
+    /// The folder itself, without symbolic links.
     pub fn folder(&self) -> &Path {
         &self.path
     }

@@ -134,6 +134,7 @@ struct Artifact {
 }
 
 impl Prepared {
+    /// The component, which can be run already.
     pub fn component(&self) -> &Component {
         &self.component
     }
