@@ -152,7 +152,7 @@ mod tests {
         let functions = "(core module (func (export \"f\") (drop (i32.const 1))))".repeat(100);
         let component = wat::parse_str(format!("(component {functions})")).unwrap();
         let (compiled, _) = confined(move || {
-            std::thread::spawn(|| std::thread::yield_now()).join().unwrap();
+            std::thread::spawn(std::thread::yield_now).join().unwrap();
             artifact_of(component)
         });
         assert!(!compiled.unwrap().is_empty());

@@ -88,7 +88,8 @@ impl LastGood {
 
     /// The handler was removed.
     pub(super) async fn forget(&mut self, name: &Name) {
-        (self.restored.remove(name), self.kept.remove(name));
+        self.restored.remove(name);
+        self.kept.remove(name);
         if let Err(error) = self.on_disk(name, PrivateFolder::remove).await {
             tracing::warn!(handler = %name, %error, "its last good file cannot be removed");
         }
