@@ -1,4 +1,4 @@
-//! A folder on disk that is this user's alone, with a bounded number of files whose damage is noticed.
+//! A folder on disk that only this user can write to. It holds a bounded number of files, and notices when they are damaged.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -158,7 +158,7 @@ impl PrivateFolder {
     fn open_file(&self, name: &str) -> io::Result<Option<File>> {
         let Some(file) = unless_gone(File::open(self.path(name)))? else { return Ok(None) };
         let metadata = file.metadata()?;
-        // One that was put here before the folder was private.
+        // Another user may have put it here before the folder was private.
         if metadata.uid() != us() || metadata.mode() & 0o022 != 0 {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user could have written it"));
         }
@@ -291,7 +291,7 @@ fn check_private(path: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Who can write to a folder above can put another one into this one's place.
+/// A user who can write to a folder above can put another one into this one's place.
 fn check_ancestor(path: &Path, ancestor: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
     let (shown, mode) = (ancestor.display(), metadata.mode());
     let refuse = |problem, remedy| Err(SandboxError::UnsafeCache { path: path.to_owned(), problem, remedy });

@@ -17,7 +17,7 @@ use gristmill_sandbox::{Sandbox, Version};
 /// How long the reloader may take to serve what lies in the folder: it was compiled before.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Components in the folder beyond which uploads make no further topics. Who can write to the folder may add more.
+/// Components in the folder beyond which uploads make no further topics. A user who can write to the folder may add more.
 const HANDLERS_MAX: usize = 1000;
 
 /// After this time the writer of a file that has no name of a handler yet is dead.
