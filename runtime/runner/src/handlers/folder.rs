@@ -248,6 +248,8 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
             files.push((name, path));
         }
     }
+    // Of a folder that was renamed meanwhile no file was found: that removes no handler.
+    fs::metadata(folder)?;
     files.sort();
     Ok(files)
 }
