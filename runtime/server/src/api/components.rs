@@ -1,4 +1,4 @@
-//! A topic's component: bring one, take it away.
+//! A topic's component: upload one, remove it.
 
 use std::time::Duration;
 

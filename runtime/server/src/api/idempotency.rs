@@ -41,7 +41,7 @@ impl Argument for Idempotency {
 }
 
 impl Idempotency {
-    /// None: the request has no key. `parts` is whatever tells one request from another.
+    /// `None` if the request has no key. Two requests with the same `parts` are the same request.
     ///
     /// # Errors
     /// The key is none.

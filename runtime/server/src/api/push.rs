@@ -25,7 +25,7 @@ use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::json::object::Object;
 use gristmill_store::Pushed;
 
-/// How long what became of a job is kept for somebody who waited for it, beyond the wait.
+/// How much longer than the wait the end of a job is kept for a client that waits for it.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
 const PUSH: &str = "With `Content-Type: application/json` the body is a document: one job, or many in `jobs`. With any other \

@@ -1,4 +1,4 @@
-//! How many jobs are where, as often as somebody scrapes and not more than once a second.
+//! How many jobs are where: counted when metrics are asked for, and at most once a second.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use gristmill_store::{Store, TopicCounts};
 
 /// How long an answer of the store is good for.
 const FRESH: Duration = Duration::from_secs(1);
-/// What all answers together may take; then the store counts as away.
+/// How long all answers together may take. After that the store counts as unavailable.
 const TIME: Duration = Duration::from_secs(3);
 /// Tenants that are looked at in one go.
 pub(crate) const TENANTS: usize = 200;

@@ -1,4 +1,4 @@
-//! Tokens: make, list, revoke, limit. Whoever makes one can give away no more than they have.
+//! Tokens: make, list, revoke, limit. A token can make only tokens that allow no more than it allows itself.
 
 use std::collections::BTreeSet;
 

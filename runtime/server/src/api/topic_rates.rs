@@ -1,4 +1,4 @@
-//! How fast jobs come and go: what was counted when somebody last asked, about a minute ago, against what is counted now.
+//! How fast jobs come and go: the totals now against those of an earlier request, about a minute ago.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LEAST: Duration = Duration::from_secs(1);
 /// Tenants that are remembered; then all are forgotten.
 const TENANTS: usize = 1000;
 
-/// Totals as they were. Nothing is counted between questions: a server that nobody asks asks no store.
+/// Totals as they were. A server counts when a client asks it, and does not ask the store in between.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     samples: Mutex<HashMap<Name, VecDeque<Sample>>>,

@@ -1,4 +1,4 @@
-//! One request, one answer, one connection: commands ask seldom, and a connection of its own needs no care.
+//! One connection for each request: commands send few requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,17 +24,17 @@ const ANSWER_TIME: Duration = Duration::from_secs(25);
 /// The most that an answer may bring: a page of dead jobs, of which the first may be as large as a job can be.
 const ANSWER_BYTES: usize = 256 << 20;
 
-/// A server that we have an address of.
+/// A server, by its address.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    /// For people.
+    /// As errors name it.
     pub(super) name: String,
-    /// What lets us in.
+    /// Sent with every request.
     pub(super) token: Option<TokenText>,
 }
 
-/// What to ask for.
+/// A request.
 #[derive(Debug)]
 pub(super) struct Question {
     method: Method,
@@ -62,7 +62,7 @@ impl Question {
     }
 
     fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
-        // Nothing that we send can fail to be written as JSON.
+        // Every type that is sent can be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
         Self { method, path, body: Some(body), doing }
     }
@@ -75,29 +75,29 @@ impl Server {
         self.ask_if_known(question).await?.map_err(|problem| self.refused(doing, &problem))
     }
 
-    /// The same; a job that the server does not know is told apart.
+    /// The same, but a refusal with a reason is no error.
     pub(super) async fn ask_if_known<T: DeserializeOwned>(
         &self,
         question: Question,
     ) -> Result<Result<T, Problem>, StoreError> {
         let doing = question.doing;
         let answer = async {
-            let (status, body) = self.exchange(question).await.map_err(|error| self.away(error))?;
+            let (status, body) = self.exchange(question).await.map_err(|error| self.unavailable(error))?;
             self.read(doing, status, &body)
         };
-        tokio::time::timeout(ANSWER_TIME, answer).await.unwrap_or_else(|_| Err(self.away(too_slow())))
+        tokio::time::timeout(ANSWER_TIME, answer).await.unwrap_or_else(|_| Err(self.unavailable(too_slow())))
     }
 
-    /// Asks for an answer without an end.
+    /// Asks for an answer that goes on.
     pub(super) async fn listen(&self, question: Question) -> Result<Incoming, StoreError> {
         let doing = question.doing;
         let response = tokio::time::timeout(ANSWER_TIME, self.send(question));
-        let response = response.await.unwrap_or_else(|_| Err(too_slow())).map_err(|error| self.away(error))?;
+        let response = response.await.unwrap_or_else(|_| Err(too_slow())).map_err(|error| self.unavailable(error))?;
         if response.status().is_success() {
             return Ok(response.into_body());
         }
         let status = response.status();
-        let body = collect(response).await.map_err(|error| self.away(error))?;
+        let body = collect(response).await.map_err(|error| self.unavailable(error))?;
         let answer: Result<serde_json::Value, Problem> = self.read(doing, status, &body)?;
         let unexpected = || Problem::new(Code::Other, "an answer that is none");
         Err(self.refused(doing, &answer.err().unwrap_or_else(unexpected)))
@@ -112,7 +112,7 @@ impl Server {
         let connecting = tokio::time::timeout(CONNECT_TIME, TcpStream::connect(self.address));
         let stream = connecting.await.map_err(|_| too_slow())??;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the answer, or when the answer is dropped.
+        // The connection ends with the answer, or when the answer is dropped.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender.send_request(self.request(question)?).await?)
     }
@@ -164,7 +164,7 @@ impl Server {
         StoreError::Refused { store, doing, source }
     }
 
-    fn away(&self, source: anyhow::Error) -> StoreError {
+    fn unavailable(&self, source: anyhow::Error) -> StoreError {
         StoreError::Unavailable { store: self.name.clone(), source }
     }
 }

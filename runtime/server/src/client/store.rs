@@ -1,4 +1,4 @@
-//! [`RemoteStore`]: the questions and wishes of [`Inspect`] and [`Produce`] as requests.
+//! [`RemoteStore`]: what commands do with a store, as requests to its server.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// Makes sure that a server answers there.
+    /// Asks the server at this address which store it has.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`]: no server answers. [`StoreError::Refused`]: another program answers, or a server that refuses requests without a
@@ -55,12 +55,12 @@ impl RemoteStore {
         Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
     }
 
-    /// The store's address, as its owner knows it. `None` if the server does not tell it to this token.
+    /// The store's address, as its owner knows it. `None` if the server does not show it to this token.
     pub fn store(&self) -> Option<&str> {
         self.store.as_deref()
     }
 
-    /// The process that answers. `None` if the server does not tell it to this token.
+    /// The process that answers. `None` if the server does not show it to this token.
     pub const fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -102,7 +102,7 @@ impl RemoteStore {
     }
 }
 
-/// The server also tells of topics that it could serve, which a store knows nothing of.
+/// The server also lists topics that it could serve, which a store does not know.
 fn has_held_jobs(counts: &TopicCounts) -> bool {
     let TopicCounts { topic: _, ready, delayed, running, dead, paused, totals, oldest_ready: _ } = counts;
     *paused || !totals.is_empty() || [ready, delayed, running, dead].into_iter().any(|count| *count > 0)

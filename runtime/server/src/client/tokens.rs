@@ -1,4 +1,4 @@
-//! [`RemoteStore`]: who may come in, as requests. The server never sees the text of a token that is made here.
+//! [`RemoteStore`]: tokens, by requests. The server never sees the text of a token that is made here.
 
 use async_trait::async_trait;
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_brings_a_token_may_know_the_server_by_any_name() {
+    async fn a_request_with_a_token_may_name_any_host() {
         let tested = TestServer::start().await;
         let known = |host: &str, token: &str| format!("GET /v1 HTTP/1.1\r\nHost: {host}\r\nX-Token: {token}\r\n\r\n");
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tokens_come_through_the_door_as_they_are() {
+    async fn tokens_are_stored_as_they_were_made() {
         let tested = TestServer::start().await;
         let secret = Some(tested.server.secret().to_owned().into());
         let remote = RemoteStore::connect_with(tested.server.address(), secret).await.unwrap();
@@ -119,7 +119,7 @@ mod tests {
         assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
         assert!(!remote.set_token_limits(&added.id, limits).await.unwrap());
 
-        // Who came in without a token is told how to say one.
+        // The refusal of a client without a token says how to name one.
         let error = tested.remote.job(&tenant(), &"j".parse().unwrap()).await.unwrap_err();
         let StoreError::Refused { source, .. } = error else { panic!("{error:?}") };
         assert!(source.to_string().contains("GRISTMILL_TOKEN"), "{source}");

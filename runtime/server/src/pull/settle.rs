@@ -49,7 +49,7 @@ async fn extend(
     let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.claim.lease));
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
     let extended = state.store.extend(&leases, by).await?;
-    // After the leases: who cancels from now on will be told of the next time.
+    // After the leases: a job that is cancelled from now on is in the next answer.
     let polled = state.store.poll_work(&[PollTenant { tenant, raw: Vec::new() }]).await?;
     let polled = polled.into_iter().collect::<Result<Vec<_>, _>>()?;
     let cancelled: HashSet<_> = polled.into_iter().flat_map(|pending| pending.cancelled).collect();

@@ -1,4 +1,4 @@
-//! Wake-ups for requests that wait: one subscription a tenant, for as long as somebody listens.
+//! Wake-ups for requests that wait: one subscription for each tenant, for as long as a request listens.
 
 use std::collections::HashMap;
 use std::slice;

@@ -12,7 +12,7 @@ use crate::stream::signal_hub::Listener;
 use gristmill_core::job::{JobId, Name};
 use gristmill_store::{JobState, JobView, Signal, StoreError};
 
-/// Most changes are signalled, and a signal may be lost: what nobody told is seen this much later.
+/// Most changes are signalled, and a signal may be lost: a change without one is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What it takes to watch a job of a tenant, before the job is known: a permit to wait, and the tenant's signals.
@@ -80,7 +80,7 @@ impl Watch {
                 }
             }
         };
-        // Not told in time: that is what the time is for.
+        // No signal in time: the caller looks at the job anyway.
         drop(timeout(LOOK_EVERY, told).await);
     }
 

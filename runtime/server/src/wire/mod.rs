@@ -101,7 +101,7 @@ pub(super) struct WereDead {
     pub(super) were_dead: Vec<bool>,
 }
 
-/// As [`topic::Topics`] is read by whoever wants the counts only.
+/// [`topic::Topics`], of which only the counts are read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Topics {
     pub(super) topics: Vec<TopicCounts>,
@@ -173,7 +173,7 @@ pub(super) struct List {
     pub(super) limit: usize,
 }
 
-/// Jobs on a page, where nobody says how many.
+/// Jobs on a page, if the request does not say how many.
 fn usual_page() -> usize {
     100
 }
