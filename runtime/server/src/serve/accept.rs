@@ -158,6 +158,8 @@ async fn speak_http<S>(
         let answer = router.call(request);
         let closes = at.is_reserve();
         async move {
+            // The client may have sent a thousand requests at once: other connections have their turn between two of them.
+            tokio::task::yield_now().await;
             let mut response = if is_refused { full().into_response() } else { answer.await? };
             if closes {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
