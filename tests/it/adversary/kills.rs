@@ -32,7 +32,7 @@ const MANIFEST: &str = r#"
 "#;
 
 /// Where a server of this manifest answers: the log names the address of each one that runs.
-async fn served(project: &TestProject) -> (Process, HttpClient) {
+pub(super) async fn served(project: &TestProject) -> (Process, HttpClient) {
     let process = project.serve_with(&["--log", "gristmill=info"]).await;
     let log = process.log();
     let address = log.rsplit("http://").find_map(|rest| {

@@ -8,6 +8,7 @@ mod clients;
 mod cuts;
 mod guests;
 mod kills;
+mod outages;
 mod probe;
 mod target;
 
@@ -22,6 +23,11 @@ const SECONDS: &str = "GRISTMILL_ADVERSARY_SECONDS";
 fn length() -> Duration {
     let seconds = std::env::var(SECONDS).ok().map(|text| text.parse().expect("a number of seconds"));
     Duration::from_secs(seconds.unwrap_or(1))
+}
+
+/// Whether the experiments are to take longer than in a run of the tests.
+fn is_long() -> bool {
+    std::env::var_os(SECONDS).is_some()
 }
 
 /// The heading of every table of this suite.
