@@ -232,7 +232,39 @@ fn record(overdue: Overdue, settlement: Settlement) -> AttemptRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
+    use gristmill_store::embedded::EmbeddedStore;
+    use gristmill_store::prelude::*;
+    use gristmill_store::{ClaimFrom, Clock};
+
     use super::*;
+
+    #[tokio::test]
+    async fn what_runs_keeps_its_lease_after_an_outage() {
+        let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+        let store = EmbeddedStore::in_memory().await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
+        let reaper = Reaper { context: Context::of(Arc::new(store.clone())), journal: None };
+        let spec = JobSpec::new("t".parse().unwrap(), Payload::default());
+        let from = [ClaimFrom { topic: spec.topic.clone(), max: 1, lease: Duration::from_secs(10) }];
+        store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
+        let claimed = store.claim(&reaper.context.worker, &from).await.unwrap();
+        reaper.context.in_flight.take(&claimed.claims);
+        clock.fetch_add(60_000, Ordering::SeqCst);
+
+        let tenants = [from[0].topic.tenant.clone()];
+        let overdue = async || store.overdue(&tenants, DEAD_AFTER, 9).await.unwrap().jobs.len();
+        let (outages, returns) = watch::channel(0);
+        let mut hearing = Hearing::new(returns, Instant::now());
+        reaper.note_beat(&mut hearing, true).await;
+        assert_eq!(overdue().await, 1);
+        outages.send_replace(1);
+        reaper.note_beat(&mut hearing, true).await;
+        assert_eq!(overdue().await, 0);
+        assert!(!hearing.can_judge(Instant::now()));
+    }
 
     #[test]
     fn a_worker_that_could_not_reach_the_store_waits_for_the_others_before_it_judges() {
