@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
+use axum::response::Response;
 use tokio::net::TcpListener;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
@@ -34,6 +35,8 @@ use gristmill_store::{Store, Timed};
 
 /// The most that a request may bring, if its route does not say otherwise.
 const BODY_BYTES: usize = 1 << 20;
+/// The longest answer that is compressed.
+const COMPRESSED_BYTES: u64 = 1 << 20;
 /// How long requests that have begun may go on after the end of the server.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 
@@ -218,15 +221,42 @@ fn api(limiter: &RequestLimiter) -> Routes {
     quick.merge(waiting).merge(claims).nested("/v1").merge(health::routes()).merge(metrics::routes())
 }
 
-/// Lines and events must leave one by one, and what is short is not worth it.
+/// Lines and events must leave one by one, and what is short is not worth it. What is long would keep a thread of the server
+/// from other requests.
 fn worth_compressing() -> impl Predicate {
     SizeAbove::new(1024)
+        .and(SizeAtMost(COMPRESSED_BYTES))
         .and(NotForContentType::const_new("text/event-stream"))
         .and(NotForContentType::const_new("application/x-ndjson"))
+}
+
+/// Answers of at most so many bytes, and those whose size is not known.
+#[derive(Debug, Clone, Copy)]
+struct SizeAtMost(u64);
+
+impl Predicate for SizeAtMost {
+    fn should_compress<B: hyper::body::Body>(&self, response: &Response<B>) -> bool {
+        response.body().size_hint().exact().is_none_or(|bytes| bytes <= self.0)
+    }
 }
 
 /// Says which server answers, so that a command knows which one it has reached. Only the operator sees where the store is.
 async fn about(AnyToken(identity): AnyToken, State(state): State<AppState>) -> axum::Json<wire::About> {
     let (pid, store) = identity.is_operator().then(|| (std::process::id(), state.store_name.clone())).unzip();
     axum::Json(wire::About { version: env!("CARGO_PKG_VERSION").into(), pid, store })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn long_and_short_answers_are_not_compressed() {
+        for (bytes, compressed) in [(1000, false), (1100, true), (1 << 20, true), ((1 << 20) + 1, false)] {
+            let answer = Response::new(Body::from(vec![b'x'; bytes]));
+            assert_eq!(worth_compressing().should_compress(&answer), compressed, "{bytes}");
+        }
+    }
 }

@@ -155,6 +155,8 @@ mod tests {
 
     use super::*;
     use crate::{HttpServer, HttpServerSettings, RemoteStore};
+    #[cfg(feature = "lmstfy")]
+    use gristmill_config::LmstfySettings;
     use gristmill_store::embedded::EmbeddedStore;
 
     /// A folder with a certificate and a key in it.
@@ -207,6 +209,28 @@ mod tests {
         connector.connect("mill.example".try_into().unwrap(), stream).await
     }
 
+    fn request(path: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    }
+
+    /// The protocol that the server chose, and what it answers.
+    async fn over_tls(port: u16, trusted: &CertificateDer<'static>, path: &str) -> (Option<Vec<u8>>, String) {
+        let mut stream = connect(port, trusted).await.unwrap();
+        stream.write_all(request(path).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        (protocol, String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    async fn in_the_clear(port: u16, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        stream.write_all(request(path).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
     /// As if the last look had been long ago.
     async fn look(tls: &Tls) {
         let mut looked = tls.looked.lock().await;
@@ -231,21 +255,31 @@ mod tests {
 
         // Who says nothing keeps nobody waiting.
         let _silent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        let mut stream = connect(port, &pair.0).await.unwrap();
-        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
-        let request = "GET /v1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-
-        let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        plain.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        drop(plain.read_to_end(&mut answer).await);
-        assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+        let (alpn, answer) = over_tls(port, &pair.0, "/v1").await;
+        assert_eq!(alpn.as_deref(), Some(&b"http/1.1"[..]));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = in_the_clear(port, "/v1").await;
+        assert!(!answer.starts_with("HTTP"), "{answer}");
         assert_ne!(server.address_for_commands(), server.address());
         assert_eq!(RemoteStore::connect(server.address_for_commands()).await.unwrap().store(), Some("here"));
+        server.shutdown().await;
+    }
+
+    #[cfg(feature = "lmstfy")]
+    #[tokio::test]
+    async fn lmstfys_admin_api_speaks_tls_where_the_server_does() {
+        let (files, pair) = (Files::new(), pair());
+        files.put_both(&pair);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
+        let lmstfy = LmstfySettings { admin: Some(([127, 0, 0, 1], 0).into()), ..LmstfySettings::default() };
+        let settings = HttpServerSettings { tls: Some(files.settings()), lmstfy, ..HttpServerSettings::default() };
+        let server = HttpServer::start(listener, store, "here", &settings).await.unwrap();
+        let port = server.lmstfy_admin_address().unwrap().port();
+        let (_, answer) = over_tls(port, &pair.0, "/pools").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = in_the_clear(port, "/pools").await;
+        assert!(!answer.starts_with("HTTP"), "{answer}");
         server.shutdown().await;
     }
 
