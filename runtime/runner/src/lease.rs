@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill_core::topic::Limits;
 
-/// A first lease covers at most this much of the timeout. The runner extends the lease of a longer attempt.
+/// A first lease covers at most this much of the timeout. The runner extends the lease of a longer attempt by as much, every third of it.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// What a lease allows on top of the timeout, for waiting in line and for settling.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,10 +1,11 @@
 -- Takes ready jobs of several topics of one partition and leases them to a worker: by turns of priority, oldest first.
 --
 -- In order:
+--   0. make a write that changes nothing, so that a full server takes the rest; refuse a processing list that is no List
 --   1. for all topics: is there a job of another priority than normal, a pause, a delayed job?
 --   2. for each topic (turns.lua): skip it if it is paused; read its ready Lists by turns of priority, with each job's stamp,
 --      envelope and history; move what was taken to the processing list; mark the topic as drained if nothing is left
---   3. for each job: adopt it if a raw producer pushed it; set it aside if it is running, delayed or dead
+--   3. for each job: adopt it if a raw producer pushed it; set it aside if it is running, delayed, dead or here twice
 --   4. once: write the leases, the claims and the counts; read failures and checkpoints of jobs that were claimed before
 --
 -- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
