@@ -25,7 +25,7 @@ amount="${2-}"
 
 # The tests of an experiment, one after the other: each has the machine for itself. Rows of tables and failures are printed.
 run() {
-    cargo test --quiet "${profile[@]}" --package gristmill-tests --test it -- --nocapture --test-threads 1 "$@" 2>&1 |
+    cargo test --quiet "${profile[@]}" --workspace --test it -- --nocapture --test-threads 1 "$@" 2>&1 |
         grep -a --line-buffered "|\|panicked\|goal\|kills:\|SEED=\|given back\|test result\|FAILED\|^error"
 }
 clients() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::clients; }

@@ -20,7 +20,8 @@ fi
 
 command -v redis-server >/dev/null || scripts/setup.sh --tests
 export GRISTMILL_MODEL_SEQUENCES=100
-# The handlers have builds and tests of their own. The rest runs in two steps, since only the second skips tests.
-cargo test --workspace --exclude gristmill-tests --exclude caller --exclude puppet --lib --bins "$@"
+# In two steps, since only the second skips tests. Both name the whole workspace, so that features, and with them all that is
+# compiled, are those of the full run.
+cargo test --workspace --lib --bins "$@"
 slow=(adversary languages producers python crash killed hardship fairness properties reload stores::servers conformance::several)
-cargo test --package gristmill-tests --test it "$@" -- "${slow[@]/#/--skip=}"
+cargo test --workspace --test it "$@" -- "${slow[@]/#/--skip=}"
