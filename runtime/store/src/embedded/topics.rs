@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use rusqlite::{Connection, OptionalExtension, Row, Statement, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use super::fault::{Done, Fault};
 use super::row::{at, ms, text, whole};
@@ -29,12 +29,13 @@ const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
 /// Writes a topic down.
 const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
                         running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
-                    VALUES (:number, :tenant, :topic, :used, :active, :paused, :turn, :next_due, :ready, :delayed,
-                        :running, :dead, :claimed_high, :claimed_normal, :claimed_low, :changed_at)
-                    ON CONFLICT (number) DO UPDATE SET used = :used, active = :active, paused = :paused, turn = :turn,
-                        next_due = :next_due, ready = :ready, delayed = :delayed, running = :running, dead = :dead,
-                        claimed_high = :claimed_high, claimed_normal = :claimed_normal, claimed_low = :claimed_low,
-                        changed_at = max(changed_at, :changed_at)";
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    ON CONFLICT (number) DO UPDATE SET used = excluded.used, active = excluded.active,
+                        paused = excluded.paused, turn = excluded.turn, next_due = excluded.next_due,
+                        ready = excluded.ready, delayed = excluded.delayed, running = excluded.running,
+                        dead = excluded.dead, claimed_high = excluded.claimed_high,
+                        claimed_normal = excluded.claimed_normal, claimed_low = excluded.claimed_low,
+                        changed_at = max(changed_at, excluded.changed_at)";
 
 /// Adds to a total.
 const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3)
@@ -147,24 +148,25 @@ impl Topic {
     }
 
     fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
-        save.execute(named_params! {
-            ":number": self.number,
-            ":tenant": self.id.tenant.as_str(),
-            ":topic": self.id.topic.as_str(),
-            ":used": self.used,
-            ":active": self.active,
-            ":paused": self.paused,
-            ":turn": i64::try_from(self.turn).unwrap_or(0),
-            ":next_due": self.next_due.map(ms),
-            ":ready": row_count(self.ready),
-            ":delayed": row_count(self.delayed),
-            ":running": row_count(self.running),
-            ":dead": row_count(self.dead),
-            ":claimed_high": self.claimed.high,
-            ":claimed_normal": self.claimed.normal,
-            ":claimed_low": self.claimed.low,
-            ":changed_at": ms(now),
-        })?;
+        // By place: looking for sixteen names took longer than the rest of it.
+        save.execute(params![
+            self.number,
+            self.id.tenant.as_str(),
+            self.id.topic.as_str(),
+            self.used,
+            self.active,
+            self.paused,
+            i64::try_from(self.turn).unwrap_or(0),
+            self.next_due.map(ms),
+            row_count(self.ready),
+            row_count(self.delayed),
+            row_count(self.running),
+            row_count(self.dead),
+            self.claimed.high,
+            self.claimed.normal,
+            self.claimed.low,
+            ms(now),
+        ])?;
         Ok(())
     }
 
