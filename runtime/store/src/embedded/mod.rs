@@ -5,6 +5,7 @@
 //! committed; the `reader` looks beside it. `docs/embedded-store.md` describes the file.
 
 mod cancel;
+mod checkpoint;
 mod claim;
 mod clock;
 mod dead;

@@ -22,6 +22,9 @@ pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// Prepared statements that a connection keeps: more than there are.
 const STATEMENTS: usize = 128;
 
+/// How many lists are read at once.
+const LISTS: usize = 2;
+
 /// What a connection keeps of the file in memory, in KiB.
 const CACHE_KIB: i64 = 8192;
 
@@ -38,8 +41,12 @@ pub(super) struct Opened {
 }
 
 pub(super) struct OpenFile {
-    /// One for short questions, one for lists.
-    pub(super) reading: [Connection; 2],
+    /// For short questions.
+    pub(super) reading: Connection,
+    /// For lists.
+    pub(super) listing: Vec<Connection>,
+    /// For checkpoints.
+    pub(super) copying: Connection,
     pub(super) lock: Lock,
     pub(super) log: PathBuf,
 }
@@ -75,10 +82,12 @@ pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, S
         reading.pragma_update(None, "query_only", true)?;
         Ok(reading)
     };
-    let reading = [read().map_err(told)?, read().map_err(told)?];
+    let reading = read().map_err(told)?;
+    let listing = (0..LISTS).map(|_| read().map_err(told)).collect::<Result<_, _>>()?;
+    let copying = connect(&path).map_err(told)?;
     let mut log = path.into_os_string();
     log.push("-wal");
-    Ok(Opened { writing, file: Some(OpenFile { reading, lock, log: log.into() }) })
+    Ok(Opened { writing, file: Some(OpenFile { reading, listing, copying, lock, log: log.into() }) })
 }
 
 pub(super) fn open_memory() -> Result<Opened, StoreError> {

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::clock::OwnClock;
 use super::fault::Done;
+use super::start::Queue;
 
 /// One question.
 pub(super) struct Question(Box<Look>);
@@ -53,8 +54,8 @@ pub(super) fn while_wanted<T: Send + 'static>(
 }
 
 /// Ends when nobody can ask any more.
-pub(super) fn run(mut connection: Connection, clock: &Arc<OwnClock>, mut questions: mpsc::Receiver<Question>) {
-    while let Some(Question(ask)) = questions.blocking_recv() {
+pub(super) fn run(mut connection: Connection, clock: &OwnClock, questions: &Queue<Question>) {
+    while let Some(Question(ask)) = questions.next() {
         ask(&mut connection, clock);
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
+use super::checkpoint::Checkpoints;
 use super::clock::OwnClock;
 use super::fault::Done;
-use super::open::{OpenFile, Opened};
+use super::open::Opened;
 use super::owner::Lock;
 use super::reader::{self, Question};
 use super::request::Request;
@@ -34,26 +36,52 @@ const LAST: &str = "SELECT coalesce(max(number), 0) FROM jobs";
 /// When anything was last written.
 const WRITTEN: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
 
-/// A thread that does one thing after the other, and the way to ask it.
+/// Threads that each do one thing after the other, and the way to ask them.
 #[derive(Debug)]
-pub(super) struct Thread<T> {
+pub(super) struct Threads<T> {
     pub(super) queue: mpsc::Sender<T>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-impl<T: Send + 'static> Thread<T> {
-    fn open(name: &str, places: usize, run: impl FnOnce(mpsc::Receiver<T>) + Send + 'static) -> std::io::Result<Self> {
-        let (queue, waiting) = mpsc::channel(places);
-        let thread = thread::Builder::new().name(name.into()).spawn(move || run(waiting))?;
-        Ok(Self { queue, thread })
+/// What waits for threads.
+pub(super) struct Queue<T>(Arc<Mutex<mpsc::Receiver<T>>>);
+
+impl<T> Queue<T> {
+    /// Waits for the next. Returns `None` once nobody can ask any more.
+    pub(super) fn next(&self) -> Option<T> {
+        self.0.lock().blocking_recv()
     }
 
-    /// Waits until everything asked is done and the thread is gone.
+    /// The next, if it waits already.
+    pub(super) fn try_next(&self) -> Option<T> {
+        self.0.lock().try_recv().ok()
+    }
+}
+
+impl<T: Send + 'static> Threads<T> {
+    /// A thread for each of `runs`; whichever is free takes what is next.
+    fn open<R: FnOnce(&Queue<T>) + Send + 'static>(
+        name: &str,
+        places: usize,
+        runs: impl IntoIterator<Item = R>,
+    ) -> std::io::Result<Self> {
+        let (queue, waiting) = mpsc::channel(places);
+        let waiting = Arc::new(Mutex::new(waiting));
+        let spawn = |run: R| {
+            let queue = Queue(Arc::clone(&waiting));
+            thread::Builder::new().name(name.into()).spawn(move || run(&queue))
+        };
+        Ok(Self { queue, threads: runs.into_iter().map(spawn).collect::<Result<_, _>>()? })
+    }
+
+    /// Waits until everything asked is done and the threads are gone.
     pub(super) fn close(self) {
-        let Self { queue, thread } = self;
+        let Self { queue, threads } = self;
         drop(queue);
-        if thread.join().is_err() {
-            tracing::error!("a thread of the embedded store ended by a panic");
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the embedded store ended by a panic");
+            }
         }
     }
 }
@@ -62,14 +90,14 @@ impl<T: Send + 'static> Thread<T> {
 #[derive(Debug)]
 pub(super) struct Readers {
     /// For questions that take next to no time.
-    pub(super) short: Thread<Question>,
-    /// For lists.
-    pub(super) long: Thread<Question>,
+    pub(super) short: Threads<Question>,
+    /// For lists: more than one, so that what takes long does not stand before what a person waits for.
+    pub(super) long: Threads<Question>,
 }
 
 /// A running store.
 pub(super) struct Started {
-    pub(super) writer: Thread<Request>,
+    pub(super) writer: Threads<Request>,
     pub(super) readers: Option<Readers>,
     pub(super) listeners: Arc<Listeners>,
     pub(super) lock: Option<Arc<Lock>>,
@@ -78,25 +106,26 @@ pub(super) struct Started {
 /// `places`: how many requests may wait.
 pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started, StoreError> {
     const DOING: &str = "open the file";
-    let Opened { writing, file } = opened;
+    let Opened { mut writing, file } = opened;
     let (topics, sequence, clock) = remember(&writing).map_err(|fault| fault.told(name, DOING))?;
     let (clock, listeners) = (Arc::new(clock), Arc::new(Listeners::default()));
-    let (reading, lock, log) = match file {
-        Some(OpenFile { reading, lock, log }) => (Some(reading), Some(Arc::new(lock)), Some(log)),
-        None => (None, None, None),
-    };
-
     let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
-    let open_reader = |name: &str, connection: Connection| {
-        let clock = Arc::clone(&clock);
-        Thread::open(name, places, move |questions| reader::run(connection, &clock, questions)).map_err(away)
-    };
-    let readers = match reading {
-        Some([short, long]) => {
-            Some(Readers { short: open_reader("embedded-reader", short)?, long: open_reader("embedded-lists", long)? })
-        }
-        None => None,
-    };
+    let (mut readers, mut checkpoints, mut lock) = (None, None, None);
+    if let Some(file) = file {
+        let open_readers = |name: &str, connections: Vec<Connection>| {
+            let runs = connections.into_iter().map(|connection| {
+                let clock = Arc::clone(&clock);
+                move |questions: &Queue<Question>| reader::run(connection, &clock, questions)
+            });
+            Threads::open(name, places, runs).map_err(away)
+        };
+        readers = Some(Readers {
+            short: open_readers("embedded-reader", vec![file.reading])?,
+            long: open_readers("embedded-lists", file.listing)?,
+        });
+        checkpoints = Some(Checkpoints::start(file.log, &mut writing, file.copying).map_err(away)?);
+        lock = Some(Arc::new(file.lock));
+    }
     let writer = Writer {
         connection: writing,
         topics,
@@ -104,11 +133,11 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         sequence,
         clock: Arc::clone(&clock),
         listeners: Arc::clone(&listeners),
-        log,
-        log_checked: None,
+        checkpoints,
         lock: lock.clone(),
     };
-    let writer = Thread::open("embedded-writer", places, move |requests| writer.run(requests)).map_err(away)?;
+    let run = |requests: &Queue<Request>| writer.run(requests);
+    let writer = Threads::open("embedded-writer", places, [run]).map_err(away)?;
     Ok(Started { writer, readers, listeners, lock })
 }
 

@@ -16,7 +16,7 @@ use super::reader::{self, Question};
 use super::request::{Request, Weight};
 use super::settle::KeptAnswers;
 use super::signals::Listeners;
-use super::start::{self, Readers, Thread};
+use super::start::{self, Readers, Threads};
 use super::work::Work;
 use crate::{Clock, Probe, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
@@ -59,7 +59,7 @@ struct Shared {
     /// The file, for people.
     name: String,
     /// None only while this is dropped.
-    writer: Option<Thread<Request>>,
+    writer: Option<Threads<Request>>,
     /// None in memory: there the writer answers questions too.
     readers: Option<Readers>,
     listeners: Arc<Listeners>,
@@ -74,7 +74,7 @@ impl Drop for Shared {
         for reader in self.readers.take().into_iter().flat_map(|Readers { short, long }| [short, long]) {
             reader.close();
         }
-        self.writer.take().into_iter().for_each(Thread::close);
+        self.writer.take().into_iter().for_each(Threads::close);
     }
 }
 
@@ -196,7 +196,7 @@ impl EmbeddedStore {
 
     async fn read_by<T: Send + 'static>(
         &self,
-        reader: fn(&Readers) -> &Thread<Question>,
+        reader: fn(&Readers) -> &Threads<Question>,
         doing: &'static str,
         look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {

@@ -1,19 +1,17 @@
 //! The one writer: a thread that owns the writing connection and commits whatever has queued up while the last commit
 //! ran (group commit). A lone request is committed at once; under load one fsync serves hundreds.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tokio::sync::mpsc;
 
+use super::checkpoint::Checkpoints;
 use super::clock::OwnClock;
-use super::fault::{Done, Fault};
-use super::open::BUSY;
+use super::fault::Fault;
 use super::owner::Lock;
 use super::request::{Request, Weight};
 use super::signals::Listeners;
+use super::start::Queue;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
 use crate::Signal;
@@ -24,14 +22,6 @@ use gristmill_core::token::TokenId;
 /// be larger, if it has a single job that is.
 const COMMIT: Weight = Weight { jobs: 4096, bytes: 16 << 20 };
 
-/// From this size on the write-ahead log is emptied even if readers have to be waited for. SQLite itself empties it at
-/// every 4 MB, as far as readers let it.
-const LOG_BYTES: u64 = 64 << 20;
-
-/// How long readers are waited for then, while nothing is written; and how long nothing more is done about it.
-const LOG_WAIT: Duration = Duration::from_millis(250);
-const LOG_PAUSE: Duration = Duration::from_secs(10);
-
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) topics: Topics,
@@ -40,25 +30,24 @@ pub(super) struct Writer {
     pub(super) sequence: Sequence,
     pub(super) clock: Arc<OwnClock>,
     pub(super) listeners: Arc<Listeners>,
-    /// The write-ahead log; none in memory.
-    pub(super) log: Option<PathBuf>,
-    pub(super) log_checked: Option<Instant>,
+    /// None in memory.
+    pub(super) checkpoints: Option<Checkpoints>,
     /// The lock outlives the connection: fields are dropped in order.
     pub(super) lock: Option<Arc<Lock>>,
 }
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("log", &self.log).finish_non_exhaustive()
+        f.debug_struct("Writer").field("checkpoints", &self.checkpoints).finish_non_exhaustive()
     }
 }
 
 impl Writer {
     /// Ends when nobody can ask any more and everything asked is done.
-    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
-        while let Some(first) = queue.blocking_recv() {
-            self.serve(gather(first, &mut queue));
-            self.bound_log();
+    pub(super) fn run(mut self, queue: &Queue<Request>) {
+        while let Some(first) = queue.next() {
+            self.serve(gather(first, queue));
+            self.checkpoints.iter_mut().for_each(|checkpoints| checkpoints.after_commit(&self.connection));
         }
         self.close();
     }
@@ -133,30 +122,9 @@ impl Writer {
         }
     }
 
-    /// Empties a log that has grown although SQLite empties it now and then: some reader was always in the way.
-    fn bound_log(&mut self) {
-        let Some(log) = &self.log else { return };
-        let long = std::fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES);
-        if long && self.log_checked.is_none_or(|last| last.elapsed() > LOG_PAUSE) {
-            self.log_checked = Some(Instant::now());
-            match empty_log(&self.connection, LOG_WAIT) {
-                Ok(true) => {}
-                Ok(false) => tracing::warn!(
-                    log = %log.display(),
-                    "the write-ahead log grows: a transaction that somebody left open in the file is in the way"
-                ),
-                Err(error) => tracing::warn!(%error, log = %log.display(), "could not empty the write-ahead log"),
-            }
-        }
-    }
-
     fn close(self) {
-        if self.log.is_some()
-            && let Err(error) = empty_log(&self.connection, LOG_WAIT)
-        {
-            tracing::warn!(%error, "could not empty the write-ahead log at the end; the next start will");
-        }
-        let Self { connection, lock, .. } = self;
+        let Self { connection, checkpoints, lock, .. } = self;
+        checkpoints.into_iter().for_each(|checkpoints| checkpoints.close(&connection));
         drop(connection);
         drop(lock);
     }
@@ -174,22 +142,14 @@ enum Failed {
 }
 
 /// What has queued up, as far as it fits into one commit.
-fn gather(first: Request, queue: &mut mpsc::Receiver<Request>) -> Vec<Request> {
+fn gather(first: Request, queue: &Queue<Request>) -> Vec<Request> {
     let mut weight = first.weight;
     let mut requests = vec![first];
     while weight.jobs < COMMIT.jobs && weight.bytes < COMMIT.bytes {
-        let Ok(request) = queue.try_recv() else { break };
+        let Some(request) = queue.try_next() else { break };
         weight.jobs = weight.jobs.saturating_add(request.weight.jobs.max(1));
         weight.bytes = weight.bytes.saturating_add(request.weight.bytes);
         requests.push(request);
     }
     requests
-}
-
-/// Moves everything from the log into the file. False: readers were in the way for all that time.
-fn empty_log(connection: &Connection, wait: Duration) -> Done<bool> {
-    connection.busy_timeout(wait)?;
-    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    connection.busy_timeout(BUSY)?;
-    Ok(!busy?)
 }

@@ -141,9 +141,8 @@ async fn what_is_queued_when_the_last_clone_is_dropped_is_done() {
     drop(folder);
 }
 
-#[tokio::test]
-async fn a_list_that_takes_long_holds_up_no_short_question() {
-    let store = TestFile::on_disk(Durability::Process).await;
+/// Asks something while a list is under way that ends only then.
+async fn beside_a_long_list(store: &TestFile, ask: impl AsyncFnOnce()) {
     let ((begun, begins), (end, wait)) = (oneshot::channel(), mpsc::channel::<()>());
     let (begun, wait) = (Mutex::new(Some(begun)), Mutex::new(wait));
     let list = store.store.read_list("test", move |_, _| {
@@ -155,9 +154,22 @@ async fn a_list_that_takes_long_holds_up_no_short_question() {
     });
     let ask = async {
         begins.await.unwrap();
-        assert_eq!(store.store.job(&tenant(), &job("mail").spec.id).await.unwrap(), None);
+        ask().await;
         drop(end);
     };
     let (listed, ()) = tokio::join!(list, ask);
     listed.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_that_takes_long_holds_up_no_short_question() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let ask = async || assert_eq!(store.store.job(&tenant(), &job("mail").spec.id).await.unwrap(), None);
+    beside_a_long_list(&store, ask).await;
+}
+
+#[tokio::test]
+async fn a_list_that_takes_long_holds_up_no_other_list() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    beside_a_long_list(&store, async || assert!(store.store.tenants().await.unwrap().is_empty())).await;
 }

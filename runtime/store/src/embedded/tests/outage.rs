@@ -118,9 +118,25 @@ async fn a_lock_that_another_process_holds_is_waited_for_and_then_told() {
 }
 
 #[tokio::test]
+async fn a_log_that_is_written_all_the_time_stays_short() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let log = format!("{}-wal", store.file().display());
+    let mut longest = 0;
+    for _ in 0..150 {
+        store.push(&[large()]).await;
+        let claim = store.claim(1).await.pop().unwrap();
+        store.settle(&claim, Verdict::Ack(None)).await;
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    // Where the thread for checkpoints is slow, the writer waits for it from 64 MB on.
+    assert!(longest < 80 << 20, "{longest} of more than 150 MiB");
+    let file = std::fs::metadata(store.file()).unwrap().len();
+    assert!(file > 1 << 20, "what was in the log is in the file: {file}");
+}
+
+#[tokio::test]
 async fn a_reader_that_stays_does_not_stop_the_work() {
     let store = TestFile::on_disk(Durability::Process).await;
-    store.raw("PRAGMA wal_autocheckpoint = 10").await;
     let other = Connection::open(store.file()).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
     for _ in 0..20 {
