@@ -4,7 +4,7 @@
 #
 #   scripts/adversary.sh [--release] [EXPERIMENT]
 #
-#   clients [SECONDS]    hostile clients; each is measured for so long, 10 s if not said
+#   clients [SECONDS]    hostile clients; each is measured for so long, 10 s if not said; and a client whose token is revoked
 #   guests [SECONDS]     hostile guests and components, likewise
 #   kills [N]            kill -9 of runners, servers and commands on both stores, N in all, 1000 if not said
 #   cuts                 the connection to Redis cut at every command, the file of the embedded store at every write
@@ -28,7 +28,7 @@ run() {
     cargo test --quiet "${profile[@]}" --workspace --test it -- --nocapture --test-threads 1 "$@" 2>&1 |
         grep -a --line-buffered "|\|panicked\|goal\|kills:\|SEED=\|given back\|test result\|FAILED\|^error"
 }
-clients() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::clients; }
+clients() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::clients adversary::revoked; }
 guests() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::guests; }
 # Seven tests kill, each as often as the others.
 kills() { GRISTMILL_TEST_KILLS=$(((${amount:-1000} + 6) / 7)) run adversary::kills crash::killed killed::; }

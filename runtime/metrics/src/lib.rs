@@ -22,7 +22,7 @@ mod topics;
 
 pub use calls::CallResult;
 pub use event::{Event, EventKind};
-pub use events::{EventStream, Events, Filter, Received, TooManyStreams};
+pub use events::{EventStream, Events, Filter, Received};
 pub use exposition::{Exposition, Family, Format, Measured, Metric, MetricType, metric};
 pub use handlers::Reload;
 pub use registry::Metrics;

@@ -10,6 +10,7 @@ mod guests;
 mod kills;
 mod outages;
 mod probe;
+mod revoked;
 mod target;
 
 use std::time::Duration;

@@ -1,7 +1,9 @@
 //! The streams tell what happens, to who may know it.
 
 use gristmill::job::{Due, JobId, JobSpec};
+use gristmill::token::Scope;
 use gristmill_tests::guests;
+use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_runner::{On, TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use http_body_util::BodyExt;
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::reader::Samples;
 use super::stream::{Event, Stream};
+use crate::tokens::token;
 
 const MANIFEST: &str = r#"
     [handlers]
@@ -207,17 +210,26 @@ async fn a_slow_reader_gets_the_number_of_missed_events_and_delays_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_may_open_so_many_streams_and_no_more() {
     let runner = runner(On::Memory).await;
+    let client = async |tenant| runner.client().with_token(&token(&*runner.store, tenant, &[Scope::Read]).await);
+    let (operator, acme, other) = (client(None).await, client(Some("acme")).await, client(Some("default")).await);
+    let open = async |client: &HttpClient, tenant: &str| {
+        client.begin(Request::get(format!("/v1/tenants/{tenant}/events")), Vec::new()).await
+    };
     let mut streams = Vec::new();
-    for _ in 0..16 {
-        streams.push(Stream::open(&runner, "/v1/tenants/acme/events").await);
+    // What the operator listens to takes nothing of the tenant's share.
+    for client in [&operator, &acme] {
+        for _ in 0..16 {
+            streams.push(open(client, "acme").await);
+        }
     }
-    let answer = runner.client().get("/v1/tenants/acme/events").await;
+    assert!(streams.iter().all(|stream| stream.status() == 200));
+    let answer = acme.get("/v1/tenants/acme/events").await;
     assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("too-many-streams")));
-    streams.push(Stream::open(&runner, "/v1/tenants/default/events").await);
-    streams.remove(0);
-    // The server notices on its next word that the other side is gone.
-    until("room for another", SOON, async || {
-        let response = runner.client().begin(Request::get("/v1/tenants/acme/events"), Vec::new()).await;
+    assert_eq!(open(&other, "default").await.status(), 200);
+    streams.pop();
+    // The server notices when it sends the next comment that the client is gone.
+    until("room for another stream", SOON, async || {
+        let response = open(&acme, "acme").await;
         if response.status() == 200 {
             return Some(());
         }

@@ -4,7 +4,7 @@ mod audit;
 mod isolation;
 mod limits;
 mod machine;
-mod revoked;
+pub(crate) mod revoked;
 mod routes;
 mod scopes;
 
@@ -18,7 +18,7 @@ use gristmill::token::{NewToken, Rate, Scope, TokenLimits, TokenText};
 use gristmill_tests::test_runner::{On, TestRunner, spec};
 
 /// A token for this tenant, or for all, with these scopes.
-async fn token(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope]) -> String {
+pub(crate) async fn token(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope]) -> String {
     limited(store, tenant, scopes, None).await
 }
 
@@ -40,11 +40,11 @@ async fn limited(store: &dyn Store, tenant: Option<&str>, scopes: &[Scope], requ
 }
 
 /// A runner whose tenants `acme` and `other` have a topic each, for which there is no handler.
-async fn runner(on: On) -> TestRunner {
+pub(crate) async fn runner(on: On) -> TestRunner {
     TestRunner::start_on(on, "[tenants.acme.topics.mail]\n[tenants.other.topics.mail]", &[]).await
 }
 
-async fn push(runner: &TestRunner, topic: &str) -> JobId {
+pub(crate) async fn push(runner: &TestRunner, topic: &str) -> JobId {
     let spec = spec(topic, b"secret");
     let id = spec.id.clone();
     runner.store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::token;
 
 /// Another server on the same Redis.
-async fn second(runner: &TestRunner) -> (HttpServer, HttpClient) {
+pub(crate) async fn second(runner: &TestRunner) -> (HttpServer, HttpClient) {
     let store = RedisStore::connect(&runner.redis.as_ref().unwrap().url(), "gm").await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server =
@@ -27,7 +27,7 @@ async fn second(runner: &TestRunner) -> (HttpServer, HttpClient) {
     (server, client)
 }
 
-async fn until_answered(what: &str, client: &HttpClient, status: u16) {
+pub(crate) async fn until_answered(what: &str, client: &HttpClient, status: u16) {
     until(what, SOON, async || (client.get("/v1").await.status == status).then_some(())).await;
 }
 
@@ -37,7 +37,7 @@ async fn a_token_revoked_at_one_server_is_refused_at_another() {
     let (server, there) = second(&runner).await;
     assert_eq!(there.get("/v1").await.status, 200, "no tokens yet");
     let operator = runner.client().with_token(&token(&*runner.store, None, &Scope::ALL).await);
-    until_answered("the first token to close the other door", &there, 401).await;
+    until_answered("the other server to require a token", &there, 401).await;
 
     let made = operator.post("/v1/tokens", &json!({ "tenant": "acme", "scopes": ["read"] })).await.json();
     let text = made["text"].as_str().unwrap();
@@ -87,7 +87,7 @@ async fn end_of(what: &str, stream: Response<Incoming>) {
     timeout(SOON, stream.into_body().collect()).await.expect(what).ok();
 }
 
-async fn streams(client: &HttpClient, job: &str) -> Vec<(&'static str, Response<Incoming>)> {
+pub(crate) async fn streams(client: &HttpClient, job: &str) -> Vec<(&'static str, Response<Incoming>)> {
     let begin = async |path: &str| {
         let request = Request::get(path).header("accept", "text/event-stream");
         client.begin(request, Vec::new()).await

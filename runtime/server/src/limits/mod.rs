@@ -8,7 +8,7 @@ pub(crate) mod shares;
 mod stored;
 mod tenants;
 
-pub(crate) use client_address::{client_address, network};
+pub(crate) use client_address::{ClientAddress, client_address, network, network_with_share};
 pub(crate) use guesses::Guesses;
 pub(crate) use stored::{Added, Full, Stored};
 pub(crate) use tenants::{TenantLimiter, TenantPermit};
@@ -32,6 +32,9 @@ pub struct HttpLimits {
     pub at_once: usize,
     /// Requests that wait for something to happen, and streams, at once, a quarter of them a tenant's; one more is refused.
     pub waits: usize,
+    /// Streams of events at once, a quarter of them a tenant's and half of them an address's; one more is refused. Each event
+    /// is compared with what each of them asks for.
+    pub event_streams: usize,
     /// Bytes of bodies in memory, a quarter of them a tenant's; one more is refused.
     pub body_bytes: usize,
 }
@@ -45,6 +48,7 @@ impl Default for HttpLimits {
             write_time: Duration::from_secs(30),
             at_once: 32,
             waits: 2000,
+            event_streams: 64,
             body_bytes: 512 << 20,
         }
     }

@@ -1,12 +1,14 @@
 //! Bounds requests: in time, in number and in bytes. What all requests share is shared out by tenant, so that a tenant's
 //! clients cannot hold the server.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::network_with_share;
 use super::shares::{Share, Shares};
 use crate::limits::HttpLimits;
 use crate::problem::{Code, Problem};
@@ -24,6 +26,8 @@ pub(crate) struct RequestLimiter {
     at_once: Shares<Name>,
     time: Duration,
     waits: Shares<Name>,
+    event_streams: Shares<Name>,
+    event_streams_by_network: Shares<IpAddr>,
     body_kib: Shares<Name>,
 }
 
@@ -31,11 +35,13 @@ pub(crate) struct RequestLimiter {
 #[derive(Debug)]
 pub(crate) struct Permit {
     _share: Share<Name>,
+    /// Of what is shared out by address, too.
+    _of_network: Option<Share<IpAddr>>,
 }
 
 impl From<Share<Name>> for Permit {
     fn from(share: Share<Name>) -> Self {
-        Self { _share: share }
+        Self { _share: share, _of_network: None }
     }
 }
 
@@ -50,6 +56,8 @@ impl RequestLimiter {
             at_once: Shares::new(limits.at_once, limits.at_once.div_ceil(2)),
             time: limits.request_time,
             waits: Shares::new(limits.waits, limits.waits.div_ceil(4)),
+            event_streams: Shares::new(limits.event_streams, limits.event_streams.div_ceil(4)),
+            event_streams_by_network: Shares::new(limits.event_streams, limits.event_streams.div_ceil(2)),
             body_kib: Shares::new(bytes, bytes.div_ceil(4)),
         }
     }
@@ -98,6 +106,21 @@ impl RequestLimiter {
         self.waits.try_acquire(tenant, 1).map(Into::into).ok_or_else(busy)
     }
 
+    /// A permit for a stream of events to a client of this tenant at this address.
+    ///
+    /// # Errors
+    /// [`Code::TooManyStreams`]: the tenant has its share of streams, the client's address has, or all are taken.
+    pub(crate) fn stream_events(&self, tenant: Option<&Name>, client: IpAddr) -> Result<Permit, Problem> {
+        let network = network_with_share(client);
+        let of_network = self.event_streams_by_network.try_acquire(network.as_ref(), 1);
+        let share = of_network.and_then(|of_network| Some((self.event_streams.try_acquire(tenant, 1)?, of_network)));
+        let (share, of_network) = share.ok_or_else(|| {
+            let detail = "too many streams of events are open, of this tenant, from this address or in all: close one";
+            Problem::new(Code::TooManyStreams, detail)
+        })?;
+        Ok(Permit { _share: share, _of_network: Some(of_network) })
+    }
+
     /// A permit to hold a body of so many bytes.
     ///
     /// # Errors
@@ -119,4 +142,25 @@ pub(crate) async fn in_time(State(time): State<Duration>, request: Request, next
 pub(crate) async fn take_permit(State(limiter): State<RequestLimiter>, mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(TakesPermit);
     limiter.in_time(async { Ok(next.run(request).await) }).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_a_quarter_of_the_event_streams_and_an_address_half() {
+        let limiter = RequestLimiter::new(&HttpLimits { event_streams: 8, ..HttpLimits::default() });
+        let (acme, other): (Name, Name) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let (near, far) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let open = |tenant, client| limiter.stream_events(tenant, client);
+        let mut streams = vec![open(Some(&acme), near).unwrap(), open(Some(&acme), far).unwrap()];
+        assert_eq!(open(Some(&acme), far).unwrap_err().code, Code::TooManyStreams);
+        streams.extend([open(Some(&other), near).unwrap(), open(None, near).unwrap(), open(None, near).unwrap()]);
+        assert_eq!(open(None, near).unwrap_err().code, Code::TooManyStreams, "also with a token for all tenants");
+        streams.extend((0..3).map(|_| open(None, [127, 0, 0, 1].into()).unwrap()));
+        assert!(open(None, [127, 0, 0, 1].into()).is_err(), "all are taken");
+        streams.remove(0);
+        assert!(open(Some(&acme), near).is_ok());
+    }
 }

@@ -13,7 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use crate::limits;
+use crate::limits::network_with_share;
 use crate::limits::shares::{Share, Shares};
 
 /// How soon to look again for somebody idle where all are busy.
@@ -73,7 +73,7 @@ impl ConnectionLimiter {
     /// If all are busy, it is one of the reserve, or waits until one is free. Returns `None` if its network has its share of
     /// busy ones, and the reserve is used up. Cancel-safe.
     pub(crate) async fn connection(&self, client: IpAddr) -> Option<Arc<Connection>> {
-        let network = network(client);
+        let network = network_with_share(client);
         let new = |share, is_reserve| Some(Connection::new(self.clone(), network, share, is_reserve));
         loop {
             if let Some(share) = self.permits.try_acquire(network.as_ref(), 1) {
@@ -110,11 +110,6 @@ impl ConnectionLimiter {
         leave.cancel();
         true
     }
-}
-
-/// What counts as one client. `None` for this machine: a proxy on it asks for many.
-fn network(client: IpAddr) -> Option<IpAddr> {
-    Some(limits::network(client)).filter(|network| !network.is_loopback())
 }
 
 impl Connection {
@@ -285,12 +280,5 @@ mod tests {
             drop(only);
         });
         assert!(!next.unwrap().is_reserve());
-    }
-
-    #[test]
-    fn this_machine_has_no_share() {
-        let of = |address: &str| network(address.parse().unwrap());
-        assert_eq!((of("127.0.0.1"), of("::1"), of("::ffff:127.0.0.1")), (None, None, None));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::Identity;
 use crate::extract::Head;
+use crate::limits::ClientAddress;
 use crate::openapi::{AnyOf, Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -64,17 +65,19 @@ fn kinds() -> String {
 async fn everywhere(
     Allowed { identity, .. }: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
+    client: ClientAddress,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    listen(&state, &identity, wanted.filter(None)?)
+    listen(&state, &identity, client, wanted.filter(None)?)
 }
 
 async fn of_tenant(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
+    client: ClientAddress,
     Head(Query(wanted)): Head<Query<Wanted>>,
 ) -> Result<Events, Problem> {
-    listen(&state, &identity, wanted.filter(Some(tenant))?)
+    listen(&state, &identity, client, wanted.filter(Some(tenant))?)
 }
 
 impl Wanted {
@@ -97,10 +100,14 @@ fn parse(name: &str) -> Result<EventKind, Problem> {
 }
 
 /// The answer begins at once, and has every event after that.
-fn listen(state: &AppState, identity: &Identity, filter: Filter) -> Result<Events, Problem> {
-    let permit = state.request_limiter.wait(identity.tenant())?;
-    let listener = state.metrics.events().subscribe(filter);
-    let mut listener = listener.map_err(|problem| Problem::new(Code::TooManyStreams, problem.to_string()))?;
+fn listen(
+    state: &AppState,
+    identity: &Identity,
+    ClientAddress(client): ClientAddress,
+    filter: Filter,
+) -> Result<Events, Problem> {
+    let permit = state.request_limiter.stream_events(identity.tenant(), client)?;
+    let mut listener = state.metrics.events().subscribe(filter);
     // The first tick is at once, so that a client sees that the stream has begun.
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
