@@ -15,10 +15,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const APART: Duration = Duration::from_secs(10);
 /// A rate over less would be noise.
 const LEAST: Duration = Duration::from_secs(1);
-/// Tenants that are remembered; then all are forgotten.
+/// Tenants that are remembered at once; then all are forgotten.
 const TENANTS: usize = 1000;
 
-/// Totals as they were. A server counts when a client asks it, and does not ask the store in between.
+/// Totals as they were within the last minute. A server counts when a client asks it, and does not ask the store in between.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     samples: Mutex<HashMap<Name, VecDeque<Sample>>>,
@@ -47,8 +47,11 @@ impl Rates {
 
     fn at(&self, now: Instant, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {
         let mut samples = self.samples.lock();
-        if samples.len() >= TENANTS && !samples.contains_key(tenant) {
-            samples.clear();
+        if !samples.contains_key(tenant) {
+            samples.retain(|_, samples| samples.back().is_some_and(|last| now.duration_since(last.at) <= MINUTE));
+            if samples.len() >= TENANTS {
+                samples.clear();
+            }
         }
         let samples = samples.entry(tenant.clone()).or_default();
         while samples.front().is_some_and(|sample| now.duration_since(sample.at) > MINUTE) {
@@ -101,5 +104,15 @@ mod tests {
         assert_eq!(ask(60, 700), Some((60, 10.0)));
         assert_eq!(ask(70, 700), Some((40, 7.5)), "the first sample is more than a minute old");
         assert_eq!(ask(1000, 1), None, "all are");
+    }
+
+    #[test]
+    fn tenants_that_are_not_asked_for_any_more_are_forgotten() {
+        let (rates, begin) = (Rates::default(), Instant::now());
+        for n in 0..500 {
+            rates.at(begin, &format!("t{n}").parse().unwrap(), &counts(1));
+        }
+        rates.at(begin + MINUTE + LEAST, &"acme".parse().unwrap(), &counts(1));
+        assert_eq!(rates.samples.lock().len(), 1);
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Share<K: Eq + Hash + Clone> {
     _of_all: Option<OwnedSemaphorePermit>,
 }
 
-/// What a holder has of its share.
+/// What a holder has of its share. Dropped, with or without a permit, it forgets a holder that has nothing and waits for
+/// nothing.
 #[derive(Debug)]
 struct OwnShare<K: Eq + Hash + Clone> {
     key: K,
@@ -48,8 +49,12 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// others wait in the order in which they came. Cancel-safe.
     pub(crate) async fn acquire(&self, holder: Option<&K>) -> Share<K> {
         let own = match holder {
-            // The semaphores are never closed.
-            Some(key) => self.own(key).acquire_owned().await.ok().map(|permit| self.noted(key, permit)),
+            Some(key) => {
+                let (mut own, share) = self.own(key);
+                // The semaphores are never closed.
+                own.permit = share.acquire_owned().await.ok();
+                Some(own)
+            }
             None => None,
         };
         Share { _own: own, _of_all: self.all.clone().acquire_owned().await.ok() }
@@ -58,7 +63,11 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// Takes `count` of the pool now. Returns `None` if that is more than there is, or more than the holder's share.
     pub(crate) fn try_acquire(&self, holder: Option<&K>, count: u32) -> Option<Share<K>> {
         let own = match holder {
-            Some(key) => Some(self.noted(key, self.own(key).try_acquire_many_owned(count).ok()?)),
+            Some(key) => {
+                let (mut own, share) = self.own(key);
+                own.permit = Some(share.try_acquire_many_owned(count).ok()?);
+                Some(own)
+            }
             None => None,
         };
         Some(Share { _own: own, _of_all: Some(self.all.clone().try_acquire_many_owned(count).ok()?) })
@@ -70,13 +79,11 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         holder.and_then(|key| holders.get(key)).is_some_and(|own| own.available_permits() == 0)
     }
 
-    fn own(&self, key: &K) -> Arc<Semaphore> {
+    /// A holder without a permit yet, and what it takes one from.
+    fn own(&self, key: &K) -> (OwnShare<K>, Arc<Semaphore>) {
         let new = || Arc::new(Semaphore::new(self.each));
-        self.holders.lock().entry(key.clone()).or_insert_with(new).clone()
-    }
-
-    fn noted(&self, key: &K, permit: OwnedSemaphorePermit) -> OwnShare<K> {
-        OwnShare { key: key.clone(), permit: Some(permit), holders: self.holders.clone() }
+        let share = self.holders.lock().entry(key.clone()).or_insert_with(new).clone();
+        (OwnShare { key: key.clone(), permit: None, holders: self.holders.clone() }, share)
     }
 }
 
@@ -93,6 +100,7 @@ impl<K: Eq + Hash + Clone> Drop for OwnShare<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
@@ -104,6 +112,7 @@ mod tests {
         assert!(shares.try_acquire(Some(&"a"), 1).is_none() && shares.is_used_up(Some(&"a")));
         assert!(!shares.is_used_up(Some(&"b")) && !shares.is_used_up(None));
         assert!(shares.try_acquire(Some(&"b"), 3).is_none(), "more than a share");
+        assert_eq!(shares.holders.lock().len(), 1, "a holder that gets nothing is forgotten");
         let other = shares.acquire(Some(&"b")).await;
         let operator = shares.acquire(None).await;
         assert!(shares.try_acquire(None, 1).is_none(), "more than there is");
@@ -117,6 +126,13 @@ mod tests {
         held.pop();
         drop(tokio::time::timeout(Duration::from_secs(30), waits).await.expect("a part that became free"));
         held.clear();
+        let last = shares.acquire(Some(&"a")).await;
+        let more = shares.acquire(Some(&"a")).await;
+        let mut waits = Box::pin(shares.acquire(Some(&"a")));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // The holder that waits is given up after what it waits for was given back.
+        drop((last, more));
+        drop(waits);
         assert!(shares.holders.lock().is_empty(), "holders of nothing are forgotten");
         assert!(shares.try_acquire(None, 4).is_some());
     }

@@ -26,7 +26,7 @@ const JOBS: usize = 1000;
 /// Topics that are due so soon after the first one are migrated with it.
 const TOGETHER_MS: u64 = 5;
 
-/// The topics of each tenant that are due next, as last seen. A script may not make up key names, so they have to be known
+/// The topics of each tenant that are due next, as last seen; of tenants that have delayed jobs. A script may not make up key names, so they have to be known
 /// before; a guess that is right saves the moment of truth a round trip.
 pub(super) type DueNext = Mutex<HashMap<Name, Vec<Name>>>;
 
@@ -53,7 +53,9 @@ impl Schedule for RedisStore {
             // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
             let in_vain = some == 0 && heads.topics == next;
             if moved >= limit || !is_due || in_vain {
-                self.due_next.lock().insert(tenant.clone(), heads.topics);
+                if !heads.topics.is_empty() {
+                    self.due_next.lock().insert(tenant.clone(), heads.topics);
+                }
                 return Ok(Migrated { moved, next_due_in: heads.due_in });
             }
             next = heads.topics;

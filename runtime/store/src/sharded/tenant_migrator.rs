@@ -67,7 +67,7 @@ impl ShardedStore {
 struct TenantMigrator {
     store: ShardedStore,
     mover: WorkerId,
-    /// The generation of each move, and since when this process knows it.
+    /// The generation of each move that goes on, and since when this process knows it.
     first_seen: HashMap<Name, (u64, Instant)>,
     marked_for: Duration,
     marks: VecDeque<Marks>,
@@ -87,6 +87,7 @@ impl TenantMigrator {
     /// Goes through all tenants once. Cancel-safe: the next round of any server does the rest.
     async fn round(&mut self, with_leftovers: bool) {
         let map = self.store.map();
+        self.first_seen.retain(|tenant, _| map.of(tenant).is_moving);
         for tenant in map.tenants() {
             let shards = map.of(tenant);
             let is_due = if shards.is_moving { self.is_known(&map, tenant) } else { with_leftovers };
