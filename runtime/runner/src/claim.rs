@@ -25,8 +25,8 @@ const TOPICS_AT_LEAST: usize = 16;
 const WORTH_ASKING: usize = 16;
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
 const GATHER: Duration = Duration::from_millis(1);
-/// Topics with ready jobs that are remembered although no handler may be there yet: their jobs begin when it comes.
-const HOT_MAX: usize = 10_000;
+/// Topics with ready jobs and without a handler that are remembered. The listener names further ones again.
+const UNSERVED_MAX: usize = 10_000;
 /// A refused claim is tried again after this long.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// A topic whose stored data is damaged is asked for again after this long.
@@ -46,8 +46,10 @@ pub(super) struct Claimer {
 /// What the loop remembers from round to round.
 #[derive(Default)]
 struct Memory {
-    /// Topics that were not empty when last heard of.
+    /// Topics with a handler that were not empty when last heard of.
     hot: BTreeSet<TopicId>,
+    /// The same without a handler: their jobs begin when it comes.
+    unserved: BTreeSet<TopicId>,
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
     /// How often parts of the store had come back when lost claims were last looked for.
@@ -63,15 +65,17 @@ impl Claimer {
         let mut memory = Memory::default();
         let mut returns = self.context.retry.returns();
         while !self.context.stop.is_cancelled() {
-            self.hear(&mut memory);
             let is_new = self.context.registry.has_changed().unwrap_or_default();
             let registry = Arc::clone(&self.context.registry.borrow_and_update());
-            memory.prune(&registry, is_new);
+            if is_new {
+                memory.follow(&registry);
+            }
+            self.hear(&mut memory, &registry);
             // Before the plan: an attempt that ends between plan and wait must end the wait.
             let ended = self.slots.ended();
             let from = memory.plan(&registry, self.slots.free());
             if from.is_empty() {
-                self.wait(&mut memory, ended).await;
+                self.wait(&mut memory, &registry, ended).await;
                 continue;
             }
             match self.context.retry.call(|| self.context.store.claim(&self.context.worker, &from)).await {
@@ -101,24 +105,24 @@ impl Claimer {
 
     /// Takes in what has been signalled. Signals that came during a claim are heard after the topics that it drained
     /// are struck off, so that none is lost; at worst one claim finds nothing.
-    fn hear(&mut self, memory: &mut Memory) {
+    fn hear(&mut self, memory: &mut Memory, registry: &HandlerRegistry) {
         while let Ok(topic) = self.ready.try_recv() {
-            memory.note_ready(topic);
+            memory.note_ready(topic, registry);
         }
     }
 
     /// Waits for a reason to claim. `ended`: how many attempts had ended when there was none.
-    async fn wait(&mut self, memory: &mut Memory, ended: u64) {
+    async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: u64) {
         tokio::select! {
             () = self.context.stop.cancelled() => {}
-            Some(topic) = self.ready.recv() => memory.note_ready(topic),
+            Some(topic) = self.ready.recv() => memory.note_ready(topic, registry),
             () = changed(&mut self.context.registry) => {}
             () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
                     biased;
                     // Slots may have been free all the time, and only the topics known so far at their limits.
-                    Some(topic) = self.ready.recv() => memory.note_ready(topic),
+                    Some(topic) = self.ready.recv() => memory.note_ready(topic, registry),
                     _ = tokio::time::timeout(GATHER, self.slots.wait_for(half)) => {}
                 }
             }
@@ -154,13 +158,18 @@ impl Claimer {
 
 impl Memory {
     /// Notes a topic that has ready jobs, unless the store refused it a short while ago.
-    fn note_ready(&mut self, topic: TopicId) {
+    fn note_ready(&mut self, topic: TopicId, registry: &HandlerRegistry) {
         if !self.refused.is_empty() {
             let now = Instant::now();
             self.refused.retain(|_, until| *until > now);
         }
-        if !self.refused.contains_key(&topic) {
+        if self.refused.contains_key(&topic) {
+            return;
+        }
+        if registry.get(&topic).is_some_and(|entry| entry.handler.is_some()) {
             self.hot.insert(topic);
+        } else if self.unserved.len() < UNSERVED_MAX {
+            self.unserved.insert(topic);
         }
     }
 
@@ -179,15 +188,13 @@ impl Memory {
         }
     }
 
-    /// Forgets topics that have no handler, once they are many: the listener's polls name them again. Forgets the slots of
-    /// topics that a new registry does not have.
-    fn prune(&mut self, registry: &HandlerRegistry, is_new: bool) {
-        if self.hot.len() > HOT_MAX {
-            self.hot.retain(|topic| registry.get(topic).is_some_and(|entry| entry.handler.is_some()));
+    /// Sorts the topics by whether a new registry has a handler for them, and forgets the slots of topics that it does not
+    /// have.
+    fn follow(&mut self, registry: &HandlerRegistry) {
+        for topic in std::mem::take(&mut self.hot).into_iter().chain(std::mem::take(&mut self.unserved)) {
+            self.note_ready(topic, registry);
         }
-        if is_new {
-            self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
-        }
+        self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
     }
 
     /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
@@ -198,7 +205,7 @@ impl Memory {
         let open: Vec<(&TopicId, &Arc<TopicHandler>, usize)> = behind
             .chain(before)
             .filter_map(|topic| {
-                let entry = registry.get(topic).filter(|entry| entry.handler.is_some())?;
+                let entry = registry.get(topic)?;
                 let running = self.topic_slots.get(topic).map_or(0, |slots| slots.running());
                 let room = (entry.topic.concurrency as usize).saturating_sub(running);
                 (room > 0).then_some((topic, entry, room))
@@ -241,10 +248,28 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
     use super::*;
-    use gristmill_core::job::{Due, JobSpec, NewJob, Payload, WorkerId};
+    use crate::handlers::Code;
+    use crate::native::{HandlerError, NativeHandler, NativeJob};
+    use gristmill_config::Manifest;
+    use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, WorkerId};
     use gristmill_store::embedded::EmbeddedStore;
     use gristmill_store::{Claims, Push, StoreError};
+
+    /// A registry with a native handler for each of these topics.
+    fn registry(topics: &[&str]) -> HandlerRegistry {
+        let handler = |topic: &&str| {
+            let name: Name = topic.parse().unwrap();
+            let code = Code::Native(NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(())));
+            (name.clone(), Handler { name, code })
+        };
+        let handlers: BTreeMap<Name, Handler> = topics.iter().map(handler).collect();
+        let manifest = Manifest::parse("", Path::new("gristmill.toml")).unwrap();
+        HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
+    }
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
@@ -274,7 +299,8 @@ mod tests {
         // One of eight: it waits for three more.
         drop(taken.pop());
         // In the order written: the claimer waits for more slots when it is told.
-        let (_, told) = tokio::join!(claimer.wait(&mut memory, ended), tell.send(fresh.clone()));
+        let registry = registry(&["busy", "fresh"]);
+        let (_, told) = tokio::join!(claimer.wait(&mut memory, &registry, ended), tell.send(fresh.clone()));
         told.unwrap();
         assert!(memory.hot.contains(&fresh));
     }
@@ -288,12 +314,34 @@ mod tests {
         let mut memory = Memory { hot: BTreeSet::from([damaged.clone()]), ..Memory::default() };
         let claimed = Claimed { refused: vec![(damaged.clone(), error)], ..Claimed::default() };
         claimer.dispatch(claimed, &claimer.context.registry.borrow().clone(), &mut memory);
-        memory.note_ready(damaged.clone());
+        let registry = registry(&["damaged"]);
+        memory.note_ready(damaged.clone(), &registry);
         assert!(memory.hot.is_empty());
         memory.refused.insert(damaged.clone(), Instant::now());
-        memory.note_ready(damaged.clone());
+        memory.note_ready(damaged.clone(), &registry);
         assert!(memory.hot.contains(&damaged));
     }
+
+    #[test]
+    fn topics_without_a_handler_are_not_claimed_from_and_begin_when_it_comes() {
+        let mut memory = Memory::default();
+        let none = HandlerRegistry::default();
+        for n in 0..=UNSERVED_MAX {
+            memory.note_ready(format!("t{n}").parse().unwrap(), &none);
+        }
+        assert!(
+            memory.hot.is_empty(),
+            "a claimer walks through them in each round, and they wake it when an attempt ends"
+        );
+        assert_eq!(memory.unserved.len(), UNSERVED_MAX);
+        let served = registry(&["t7"]);
+        memory.follow(&served);
+        let planned: Vec<TopicId> = memory.plan(&served, 8).into_iter().map(|line| line.topic).collect();
+        assert_eq!(planned, ["t7".parse().unwrap()]);
+        memory.follow(&none);
+        assert!(memory.plan(&none, 8).is_empty() && memory.hot.is_empty());
+    }
+
     #[tokio::test]
     async fn a_topic_that_a_claim_had_no_room_for_comes_first_in_the_next() {
         let store = EmbeddedStore::in_memory().await.unwrap();
