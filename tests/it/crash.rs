@@ -177,6 +177,10 @@ async fn when_redis_comes_back_the_work_goes_on() {
         load.push(JOBS + outage..JOBS + outage + 1).await;
         load.wait_for_acks(before + 1).await;
         recoveries.push(back.elapsed());
+        until("the end of the outage to be logged", SOON, async || {
+            runner_says(&process, "the store is back", outage + 1).then_some(())
+        })
+        .await;
     }
     let shortest = recoveries.iter().min().unwrap();
     assert!(*shortest < RECOVERY, "the first acks came {recoveries:?} after Redis");

@@ -91,7 +91,7 @@ pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) 
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
             // It is tried again when the store is back, and holds up nobody until then.
-            Err(error) if error.is_unavailable() => retry.note_away(error),
+            Err(error) if error.is_unavailable() => retry.note_unavailable(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }
     }

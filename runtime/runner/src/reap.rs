@@ -125,7 +125,7 @@ impl Reaper {
         }
         match self.context.store.extend(&leases, lease::LONGEST).await {
             Ok(_) => {}
-            Err(error) if error.is_unavailable() => self.context.retry.note_away(error),
+            Err(error) if error.is_unavailable() => self.context.retry.note_unavailable(error),
             Err(error) => tracing::error!("failed to extend leases after an outage: {:#}", anyhow::Error::from(error)),
         }
     }
@@ -206,7 +206,7 @@ impl Reaper {
     /// What is overdue is found again in the next round; to insist would keep this worker from saying that it lives.
     fn put_off(&self, error: StoreError) {
         if error.is_unavailable() {
-            self.context.retry.note_away(error);
+            self.context.retry.note_unavailable(error);
         } else {
             tracing::error!("failed to take jobs back: {:#}", anyhow::Error::from(error));
         }
