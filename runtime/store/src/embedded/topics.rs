@@ -1,11 +1,11 @@
 //! The writer's memory of topics: their numbers, places and counts, written down once per commit.
 //!
 //! The file has one owner, so what is kept here is what is in the file, but for what the transaction under way has
-//! changed. A transaction that fails has everything read anew. Every topic with jobs is in memory; of those without jobs, a
+//! changed. Of a transaction that fails, the topics that it changed are read anew. Every topic with jobs is in memory; of those without jobs, a
 //! bounded number, and the others are read when they are asked for.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
@@ -22,6 +22,9 @@ const LOAD: &str = "SELECT * FROM topics WHERE ready > 0 OR delayed > 0 OR runni
 
 /// A topic by its name.
 const FIND: &str = "SELECT * FROM topics WHERE tenant = ?1 AND topic = ?2";
+
+/// A topic by its number.
+const READ: &str = "SELECT * FROM topics WHERE number = ?1";
 
 /// The number that was given out last.
 const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
@@ -188,8 +191,8 @@ pub(super) struct Topics {
     last: i64,
     /// Topics that were without jobs, the longest ago first. Some have jobs by now.
     empty: VecDeque<Number>,
-    /// To be written down at the end of the transaction.
-    dirty: BTreeSet<Number>,
+    /// What the transaction has changed, and whether it is to be written down at its end.
+    changed: BTreeMap<Number, bool>,
     /// What is to be added to which total.
     tally: HashMap<(Number, Cow<'static, str>), u64>,
 }
@@ -261,13 +264,13 @@ impl Topics {
     /// The topic, to be changed.
     #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
     pub(super) fn change(&mut self, topic: Number) -> &mut Topic {
-        self.dirty.insert(topic);
+        self.changed.insert(topic, true);
         &mut self.topics[topic]
     }
 
     pub(super) fn count(&mut self, topic: Number, what: impl Into<Cow<'static, str>>, n: u64) {
         *self.tally.entry((topic, what.into())).or_default() += n;
-        self.dirty.insert(topic);
+        self.changed.insert(topic, true);
     }
 
     /// Forgets a topic without jobs. Returns `false` if it has jobs. Its row stays as long as unique values name the topic by
@@ -283,7 +286,7 @@ impl Topics {
         self.tally.retain(|(counted, _), _| *counted != topic);
         if connection.prepare_cached(FORGET)?.execute([number])? > 0 {
             // What is written down from now on is a row again.
-            self.dirty.remove(&topic);
+            self.changed.insert(topic, false);
         }
         Ok(true)
     }
@@ -294,9 +297,15 @@ impl Topics {
     }
 
     pub(super) fn set_next_due(&mut self, topic: Number, next: Option<Timestamp>) {
-        let changed = self.change(topic);
-        let before = std::mem::replace(&mut changed.next_due, next);
-        let TopicId { tenant, topic: name } = changed.id.clone();
+        self.change(topic);
+        self.move_due(topic, next);
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
+    fn move_due(&mut self, topic: Number, next: Option<Timestamp>) {
+        let moved = &mut self.topics[topic];
+        let before = std::mem::replace(&mut moved.next_due, next);
+        let TopicId { tenant, topic: name } = moved.id.clone();
         let due = self.due.entry(tenant.clone()).or_default();
         if let Some(before) = before {
             due.remove(&(before, name.clone(), topic));
@@ -312,24 +321,49 @@ impl Topics {
         self.due.get(tenant).into_iter().flatten().map(|(due, _, topic)| (*due, *topic))
     }
 
-    /// Writes down what has changed, and forgets topics without jobs that are too many.
+    /// Writes down what has changed, before it is committed.
     pub(super) fn save(&mut self, connection: &Connection, now: Timestamp) -> Done<()> {
-        let dirty = std::mem::take(&mut self.dirty);
-        if !dirty.is_empty() {
+        if !self.changed.is_empty() {
             let mut save = connection.prepare_cached(SAVE)?;
-            for place in dirty {
-                self.get(place).save(&mut save, now)?;
-                self.list_empty(place);
+            for (place, _) in self.changed.iter().filter(|(_, is_written)| **is_written) {
+                self.get(*place).save(&mut save, now)?;
             }
             let mut add = connection.prepare_cached(ADD)?;
             for ((place, what), n) in std::mem::take(&mut self.tally) {
                 add.execute(params![self.get(place).number, what, row_count(n)])?;
             }
         }
+        Ok(())
+    }
+
+    /// Notes that the transaction was committed, and forgets topics without jobs that are too many.
+    pub(super) fn committed(&mut self) {
+        for (place, _) in std::mem::take(&mut self.changed) {
+            self.list_empty(place);
+        }
         while self.empty.len() > EMPTY
             && let Some(place) = self.empty.pop_front()
         {
             self.forget_empty(place);
+        }
+    }
+
+    /// Reads what the transaction has changed again, once it is rolled back in the file. Topics that it made stay as ones that
+    /// were never used.
+    ///
+    /// # Errors
+    /// The file cannot be read. Then the memory says something else than the file.
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
+    pub(super) fn roll_back(&mut self, connection: &Connection) -> Done<()> {
+        self.tally.clear();
+        let mut read = connection.prepare_cached(READ)?;
+        for (place, _) in std::mem::take(&mut self.changed) {
+            let Topic { number, id, listed, .. } = self.get(place).clone();
+            let found = read.query_row([number], |row| Ok(Topic::read(row))).optional()?;
+            let topic = found.transpose()?.flatten().unwrap_or_else(|| Topic::new(number, id));
+            self.move_due(place, topic.next_due);
+            self.topics[place] = Topic { listed, ..topic };
+            self.list_empty(place);
         }
         Ok(())
     }
@@ -380,9 +414,11 @@ mod tests {
             topics.change(topic).turn = n;
             if n % 100 == 0 {
                 topics.save(&connection, Timestamp::default()).unwrap();
+                topics.committed();
             }
         }
         topics.save(&connection, Timestamp::default()).unwrap();
+        topics.committed();
         assert_eq!((topics.by_id.len(), topics.by_number.len()), (EMPTY + 1, EMPTY + 1));
         assert!(topics.topics.len() <= EMPTY + 101, "{}", topics.topics.len());
 
@@ -392,6 +428,45 @@ mod tests {
         assert_eq!(topics.find(&connection, &id(99_999)).unwrap(), None);
         let new = topics.find_or_add(&connection, &id(99_999)).unwrap();
         assert_eq!(topics.get(new).number, 3 * EMPTY as i64 + 2, "no number is given out twice");
+    }
+
+    #[test]
+    fn a_transaction_that_fails_has_only_its_own_topics_read_again() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::bring_up_to_date(&mut connection).unwrap();
+        let mut topics = Topics::load(&connection).unwrap();
+        let at = Timestamp::from_millis;
+        let [a, b] = [1, 2].map(|n| topics.find_or_add(&connection, &id(n)).unwrap());
+        (topics.change(a).delayed, topics.change(b).ready) = (1, 1);
+        topics.set_next_due(a, Some(at(5)));
+        topics.save(&connection, at(1)).unwrap();
+        topics.committed();
+        // Another program changes the row of a topic that the transaction does not change.
+        connection.execute("UPDATE topics SET ready = 7 WHERE number = 2", []).unwrap();
+
+        topics.change(a).delayed = 3;
+        topics.set_next_due(a, Some(at(9)));
+        topics.count(a, "pushed", 2);
+        let made = topics.find_or_add(&connection, &id(3)).unwrap();
+        topics.change(made).ready = 1;
+        topics.set_next_due(made, Some(at(2)));
+        topics.roll_back(&connection).unwrap();
+        let tenant = id(0).tenant;
+        assert_eq!((topics.get(a).delayed, topics.due(&tenant).collect::<Vec<_>>()), (1, vec![(at(5), a)]));
+        assert_eq!(topics.get(b).ready, 1, "the memory of other topics is left alone");
+        assert_eq!((topics.get(made).ready, topics.find(&connection, &id(3)).unwrap()), (0, Some(made)));
+        assert!(topics.tally.is_empty());
+
+        // The next transaction writes nothing of it.
+        topics.save(&connection, at(1)).unwrap();
+        topics.committed();
+        let rows: i64 = connection.query_row("SELECT count(*) FROM topics", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 2);
+        topics.change(made).ready = 1;
+        topics.save(&connection, at(1)).unwrap();
+        topics.committed();
+        let loaded = Topics::load(&connection).unwrap();
+        assert_eq!(loaded.by_id.len(), 3);
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl Writer {
         let Work { topics, signals, tokens, .. } = work;
         topics.save(&self.connection, latest).map_err(Failed::Commit)?;
         run(&self.connection, "COMMIT").map_err(failed)?;
+        topics.committed();
         Ok((signals, tokens))
     }
 
@@ -113,12 +114,9 @@ impl Writer {
         {
             tracing::error!(%error, "the store could not take a transaction back");
         }
-        match Topics::load(&self.connection) {
-            Ok(topics) => (self.topics, self.topics_unsure) = (topics, false),
-            Err(fault) => {
-                tracing::error!(error = %fault, "the store could not read its topics again");
-                self.topics_unsure = true;
-            }
+        if let Err(fault) = self.topics.roll_back(&self.connection) {
+            tracing::error!(error = %fault, "the store could not read its topics again");
+            self.topics_unsure = true;
         }
     }
 
