@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::diagnostic::nearest;
 use super::limits::TenantLimits;
 use super::manifest::Manifest;
-use gristmill_core::admission::{Refused, Rules, Targets, UnknownTopic};
+use gristmill_core::admission::{Refused, Rules, Targets, TenantRules, UnknownTopic};
 use gristmill_core::job::{Name, NewJob, TopicId};
 
 /// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
@@ -36,18 +36,18 @@ impl Admission {
     /// The rules of the manifest's topics, and of those that `handlers` make in the default tenant; `None` if the handlers
     /// folder has not been read yet.
     pub fn new<'n>(manifest: &Manifest, handlers: Option<impl IntoIterator<Item = &'n Name>>) -> Self {
-        let payload = |tenant: &Name| manifest.limits.get(tenant).and_then(|limits| limits.payload_bytes);
+        let of_tenant = |tenant: &Name| manifest.limits.get(tenant).map(TenantLimits::rules).unwrap_or_default();
         let unread = handlers.is_none() && manifest.handlers.auto_topics;
         let made = handlers.into_iter().flatten();
         let mut targets: HashMap<Name, Targets> = HashMap::new();
         // What the manifest says comes last, and stays.
         for topic in made.map(|name| manifest.auto_topic(name)).chain(manifest.topics.values().cloned()) {
-            let rules = Rules::of(&topic, payload(&topic.id.tenant));
+            let rules = Rules::of(&topic, of_tenant(&topic.id.tenant));
             targets.entry(topic.id.tenant).or_default().insert(topic.id.topic, rules);
         }
         Self {
             targets: targets.into_iter().map(|(tenant, targets)| (tenant, Arc::new(targets))).collect(),
-            others: Rules::of(&manifest.template, None),
+            others: Rules::of(&manifest.template, TenantRules::default()),
             limits: Arc::clone(&manifest.limits),
             unknown: manifest.handlers.unknown_topics,
             unread: unread.then(|| manifest.template.id.tenant.clone()),
@@ -70,8 +70,8 @@ impl Admission {
     pub fn rules(&self, id: &TopicId) -> Rules {
         let known = self.targets.get(&id.tenant).and_then(|targets| targets.get(&id.topic));
         known.copied().unwrap_or_else(|| {
-            let tenant_payload_bytes = self.limits.get(&id.tenant).and_then(|limits| limits.payload_bytes);
-            Rules { tenant_payload_bytes, ..self.others }
+            let tenant = self.limits.get(&id.tenant).map(TenantLimits::rules).unwrap_or_default();
+            Rules { tenant, ..self.others }
         })
     }
 

@@ -1,7 +1,10 @@
 //! `[tenants.NAME.limits]`, and `[limits]` for the default tenant: how much a tenant may ask of the server.
 
+use std::time::Duration;
+
 use super::ranges;
 use super::read::Section;
+use gristmill_core::admission::{TenantRules, USUAL_SPAN};
 
 /// The topics that a tenant may have beside those of the manifest and of components, unless it has a limit of its own.
 const TOPICS: u64 = 1000;
@@ -13,12 +16,16 @@ pub struct TenantLimits {
     pub requests_per_second: Option<u32>,
     /// Ready, delayed, running and dead ones.
     pub stored_jobs: Option<u64>,
-    /// Of jobs, failures, checkpoints, unique values and, in a SQLite file, results.
+    /// Of jobs, failures, checkpoints, unique values and results. `None`: half of what the store can hold.
     pub stored_bytes: Option<u64>,
     /// Topics that neither the manifest nor a component makes: a push makes them.
     pub topics: u64,
     /// Bytes of a job's body.
     pub payload_bytes: Option<u64>,
+    /// The longest keeping of its result that a job may ask for.
+    pub keep_result: Duration,
+    /// The longest unique window that a job may ask for.
+    pub unique_window: Duration,
     /// Requests that are being answered, those that wait included.
     pub concurrency: Option<u32>,
 }
@@ -31,8 +38,18 @@ impl Default for TenantLimits {
             stored_bytes: None,
             topics: TOPICS,
             payload_bytes: None,
+            keep_result: USUAL_SPAN,
+            unique_window: USUAL_SPAN,
             concurrency: None,
         }
+    }
+}
+
+impl TenantLimits {
+    /// What every new job of the tenant is held to.
+    pub fn rules(&self) -> TenantRules {
+        let Self { payload_bytes, keep_result, unique_window, .. } = *self;
+        TenantRules { payload_bytes, keep_result, unique_window }
     }
 }
 
@@ -45,6 +62,8 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
         stored_bytes: section.limit(&ranges::STORED_BYTES),
         topics: section.limit(&ranges::TOPICS).unwrap_or(TOPICS),
         payload_bytes: section.limit(&ranges::PAYLOAD),
+        keep_result: section.limit(&ranges::KEEP_RESULT).unwrap_or(USUAL_SPAN),
+        unique_window: section.limit(&ranges::UNIQUE_WINDOW).unwrap_or(USUAL_SPAN),
         concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
     };
     section.finish();
@@ -60,7 +79,8 @@ mod tests {
     #[test]
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
         let acme =
-            "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"";
+            "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"
+                    keep-result = \"1h\"\nunique-window = \"2d\"";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
         assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
@@ -70,6 +90,8 @@ mod tests {
             stored_bytes: Some(1 << 30),
             topics: 5,
             payload_bytes: Some(1024),
+            keep_result: Duration::from_secs(3600),
+            unique_window: Duration::from_secs(2 * 86_400),
             concurrency: None,
         };
         assert_eq!(limits("acme"), Some(acme));

@@ -81,6 +81,9 @@ ranges! {
     STORED_BYTES = "stored-bytes", SIZE, (64 * KIB) to (1024 * GIB);
     TOPICS = "topics", COUNT, 0 to 1_000_000;
     PAYLOAD = "payload", SIZE, 0 to (64 * MIB);
+    KEEP_RESULT = "keep-result", DURATION, 0 to (3650 * DAY);
+    /// An `Idempotency-Key` is held for a day.
+    UNIQUE_WINDOW = "unique-window", DURATION, DAY to (3650 * DAY);
     REQUESTS_AT_ONCE = "concurrency", NUMBER, 1 to 100_000;
 
     // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.

@@ -279,7 +279,13 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             "rotate-at" | "keep" => "journal",
             "base" | "max" | "jitter" => "topics.a.backoff",
             "request-limit" | "response-limit" | "requests" => "topics.a.http",
-            "requests-per-second" | "stored-jobs" | "stored-bytes" | "topics" | "payload" => "limits",
+            "requests-per-second"
+            | "stored-jobs"
+            | "stored-bytes"
+            | "topics"
+            | "payload"
+            | "keep-result"
+            | "unique-window" => "limits",
             "concurrency" if std::ptr::eq(bounds, &ranges::REQUESTS_AT_ONCE) => "limits",
             "timeout" if std::ptr::eq(bounds, &ranges::HTTP_TIMEOUT) => "topics.a.http",
             _ => "topics.a",

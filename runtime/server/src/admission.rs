@@ -24,9 +24,11 @@ impl From<Refused> for Problem {
         let code = match refused {
             Refused::Body { .. } | Refused::BodyOfTenant { .. } => Code::TooLarge,
             Refused::UnknownTopic(_) => Code::TopicUnknown,
-            Refused::Headers { .. } | Refused::Attempts { .. } | Refused::Span { .. } | Refused::Due { .. } => {
-                Code::BadRequest
-            }
+            Refused::Headers { .. }
+            | Refused::Attempts { .. }
+            | Refused::Span { .. }
+            | Refused::SpanOfTenant { .. }
+            | Refused::Due { .. } => Code::BadRequest,
         };
         Self::new(code, refused.to_string())
     }

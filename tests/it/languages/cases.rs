@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gristmill::admission::Rules;
+use gristmill::admission::{Rules, TenantRules};
 use gristmill::job::{Due, Job, JobSpec, NewJob, Payload, Priority};
 use gristmill::outcome::Outcome;
 use gristmill::sandbox::{Attempt, Cancellation, Component, LogLine, LogSink, Report};
@@ -97,7 +97,7 @@ impl Case {
             None => self.body.clone().into_bytes(),
         };
         let spec = JobSpec::new(self.topic.parse().unwrap(), Payload { data, content_type: None });
-        let rule = Rules::of(topic, None);
+        let rule = Rules::of(topic, TenantRules::ANY);
         let mut grants = (*topic.grants).clone();
         grants.config.clone_from(&self.config);
         Attempt {

@@ -28,13 +28,27 @@ pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// The latest point in time at which a job may become due: the end of the year 9999.
 pub const LATEST: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
+/// How long a job's result may be kept, and a job may hold a unique value, unless its tenant's limits say otherwise: 90 days.
+pub const USUAL_SPAN: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// What a tenant's limits say about new jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantRules {
+    /// Bytes of a body; `None` if only the topic's bound holds.
+    pub payload_bytes: Option<u64>,
+    /// The longest keeping of its result that a job may ask for.
+    pub keep_result: Duration,
+    /// The longest unique window that a job may ask for.
+    pub unique_window: Duration,
+}
+
 /// What a topic and its tenant say about new jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Bytes of a body that the topic takes.
     pub payload_bytes: u64,
-    /// Bytes of a body that the tenant's limits allow; `None` if they have no bound.
-    pub tenant_payload_bytes: Option<u64>,
+    /// What the tenant's limits say.
+    pub tenant: TenantRules,
     /// The time to live of a job that brings none.
     pub ttl: Option<Duration>,
 }
@@ -59,6 +73,11 @@ pub enum Refused {
     Attempts { asked: u32 },
     #[error("the {field} of {ms} ms is longer than ten years: is it in another unit?")]
     Span { field: &'static str, ms: u64 },
+    #[error(
+        "the {field} of {ms} ms is longer than jobs of tenant `{tenant}` may ask for, {allowed} ms: ask for less, or see \
+         `{limit}` in its `limits`"
+    )]
+    SpanOfTenant { field: &'static str, tenant: Name, ms: u64, allowed: u64, limit: &'static str },
     #[error("the job would be due at {ms} ms since 1970, which is after the year 9999: is it in another unit?")]
     Due { ms: u64 },
     #[error(transparent)]
@@ -82,7 +101,9 @@ impl Refused {
     /// The bound that was exceeded, in bytes, tries or milliseconds; zero where there is none.
     pub fn allowed(&self) -> u64 {
         match self {
-            Self::Body { allowed, .. } | Self::BodyOfTenant { allowed, .. } => *allowed,
+            Self::Body { allowed, .. } | Self::BodyOfTenant { allowed, .. } | Self::SpanOfTenant { allowed, .. } => {
+                *allowed
+            }
             Self::Headers { .. } => HEADER_BYTES,
             Self::Attempts { .. } => u64::from(*ATTEMPTS.end()),
             Self::Span { .. } => millis(LONGEST),
@@ -95,17 +116,29 @@ impl Refused {
 impl Default for Rules {
     /// Those of a topic that says nothing.
     fn default() -> Self {
-        Self { payload_bytes: Limits::default().payload_bytes, tenant_payload_bytes: None, ttl: None }
+        Self { payload_bytes: Limits::default().payload_bytes, tenant: TenantRules::default(), ttl: None }
     }
+}
+
+impl Default for TenantRules {
+    /// Those of a tenant without limits in the manifest.
+    fn default() -> Self {
+        Self { payload_bytes: None, keep_result: USUAL_SPAN, unique_window: USUAL_SPAN }
+    }
+}
+
+impl TenantRules {
+    /// The bounds that hold for every tenant.
+    pub const ANY: Self = Self { payload_bytes: None, keep_result: LONGEST, unique_window: LONGEST };
 }
 
 impl Rules {
     /// The bounds that hold for every job, for a producer that does not know the topics.
-    pub const ANY: Self = Self { payload_bytes: BODY_BYTES, tenant_payload_bytes: None, ttl: None };
+    pub const ANY: Self = Self { payload_bytes: BODY_BYTES, tenant: TenantRules::ANY, ttl: None };
 
-    /// The rules of `topic`, whose tenant allows bodies of at most `tenant_payload_bytes`.
-    pub fn of(topic: &Topic, tenant_payload_bytes: Option<u64>) -> Self {
-        Self { payload_bytes: topic.limits.payload_bytes, tenant_payload_bytes, ttl: topic.ttl }
+    /// The rules of `topic`, with those of its tenant.
+    pub fn of(topic: &Topic, tenant: TenantRules) -> Self {
+        Self { payload_bytes: topic.limits.payload_bytes, tenant, ttl: topic.ttl }
     }
 
     /// The job as it is stored: held to every rule, and with what the topic says where the job says nothing.
@@ -120,8 +153,12 @@ impl Rules {
             return Err(Refused::Attempts { asked: attempts });
         }
         check_span("time to live", spec.ttl)?;
+        let window = spec.unique.as_ref().and_then(|unique| unique.window);
         check_span("keeping of the result", spec.keep_result)?;
-        check_span("unique window", spec.unique.as_ref().and_then(|unique| unique.window))?;
+        check_span("unique window", window)?;
+        let TenantRules { keep_result, unique_window, .. } = self.tenant;
+        check_tenant_span("keeping of the result", spec.keep_result, keep_result, "keep-result", &spec)?;
+        check_tenant_span("unique window", window, unique_window, "unique-window", &spec)?;
         match due {
             Due::Now => {}
             Due::After(delay) => check_span("delay", Some(delay))?,
@@ -136,7 +173,7 @@ impl Rules {
         if bytes > self.payload_bytes {
             return Err(Refused::Body { topic: spec.topic.clone(), bytes, allowed: self.payload_bytes });
         }
-        match self.tenant_payload_bytes {
+        match self.tenant.payload_bytes {
             Some(allowed) if bytes > allowed => {
                 Err(Refused::BodyOfTenant { tenant: spec.topic.tenant.clone(), bytes, allowed })
             }
@@ -153,6 +190,22 @@ fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
 fn check_span(field: &'static str, span: Option<Duration>) -> Result<(), Refused> {
     match span {
         Some(span) if span > LONGEST => Err(Refused::Span { field, ms: millis(span) }),
+        _ => Ok(()),
+    }
+}
+
+fn check_tenant_span(
+    field: &'static str,
+    span: Option<Duration>,
+    allowed: Duration,
+    limit: &'static str,
+    spec: &JobSpec,
+) -> Result<(), Refused> {
+    match span {
+        Some(span) if span > allowed => {
+            let tenant = spec.topic.tenant.clone();
+            Err(Refused::SpanOfTenant { field, tenant, ms: millis(span), allowed: millis(allowed), limit })
+        }
         _ => Ok(()),
     }
 }
@@ -180,7 +233,11 @@ mod tests {
     use super::*;
     use crate::job::{Job, Lease, Payload, Unique, WorkerId};
 
-    const RULES: Rules = Rules { payload_bytes: 10, tenant_payload_bytes: Some(8), ttl: Some(Duration::from_secs(60)) };
+    const RULES: Rules = Rules {
+        payload_bytes: 10,
+        tenant: TenantRules { payload_bytes: Some(8), ..TenantRules::ANY },
+        ttl: Some(Duration::from_secs(60)),
+    };
 
     fn job(change: impl FnOnce(&mut NewJob)) -> NewJob {
         let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
@@ -233,6 +290,24 @@ mod tests {
         assert_eq!(RULES.admit(with_body(9)), Err(Refused::BodyOfTenant { tenant, bytes: 9, allowed: 8 }));
         let topic = "acme/mail".parse().unwrap();
         assert_eq!(RULES.admit(with_body(11)), Err(Refused::Body { topic, bytes: 11, allowed: 10 }));
+    }
+
+    #[test]
+    fn results_and_unique_windows_are_held_to_the_tenant() {
+        let (keep_result, unique_window) = (Duration::from_secs(5), Duration::from_secs(7));
+        let rules = Rules { tenant: TenantRules { keep_result, unique_window, ..TenantRules::ANY }, ..RULES };
+        let keeping = |ms| rules.admit(job(|job| job.spec.keep_result = Some(Duration::from_millis(ms))));
+        let holding = |ms| {
+            let unique = |window| Some(Unique { value: "u".into(), window });
+            rules.admit(job(|job| job.spec.unique = unique(Some(Duration::from_millis(ms)))))
+        };
+        assert!(keeping(5000).is_ok() && holding(7000).is_ok());
+        let refused = keeping(5001).unwrap_err();
+        assert_eq!(refused.allowed(), 5000);
+        let expected = "the keeping of the result of 5001 ms is longer than jobs of tenant `acme` may ask for, 5000 ms: ask for \
+                        less, or see `keep-result` in its `limits`";
+        assert_eq!(refused.to_string(), expected);
+        assert!(holding(7001).unwrap_err().to_string().contains("`unique-window`"));
     }
 
     #[test]
