@@ -154,10 +154,22 @@ operations! {
     /// How much room tenants take.
     pub trait Usage {
         /// About how many bytes the tenant has in the store: bodies, headers, failures and checkpoints of its jobs, and unique
-        /// values. A SQLite file is counted, results included, which takes time in proportion to the number of jobs. Redis
-        /// estimates by a thousand entries of each key, with what it needs to keep them, and without results.
+        /// values, and results. A SQLite file is counted, which takes time in proportion to the number of jobs. Redis estimates
+        /// by a thousand entries of each key and by some thousand of all keys, with what it needs to keep them.
         async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError>;
+
+        /// How full the store is that takes the tenant's new jobs, whichever tenants fill it.
+        async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError>;
     }
+}
+
+/// How full a store is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// Bytes that it takes. Zero if it does not say so.
+    pub used: u64,
+    /// Bytes that it can take in all; `None` if it does not say so.
+    pub capacity: Option<u64>,
 }
 
 /// The servers that a store consists of, which fail independently. A store of one server keeps the defaults.

@@ -46,8 +46,8 @@ pub use clock::Clock;
 pub(crate) use contract::IDLE_TOPICS;
 pub use contract::{
     ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,
-    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, Sweep, Sweepable,
-    Usage, Workers,
+    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, StoreSize, Sweep,
+    Sweepable, Usage, Workers,
 };
 pub use error::StoreError;
 pub use inspect::{

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use gristmill::job::{Payload, Unique};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
-use gristmill::store::{JobState, TopicCounts};
-use gristmill_tests::test_store::{TestStore, claimed, delayed, failure, foreign, job, retry, tenant, topic};
+use gristmill::store::{JobState, Settlement, TopicCounts};
+use gristmill_tests::test_store::{
+    TestStore, claimed, delayed, failure, foreign, job, retry, settlement, tenant, topic,
+};
 
 super::cases![
-    bytes_of_jobs_failures_and_unique_values_are_counted,
+    bytes_of_jobs_failures_unique_values_and_results_are_counted,
     every_job_is_counted_where_it_is,
     what_became_of_jobs_is_counted_by_name,
     every_reason_of_death_has_its_count,
@@ -121,7 +123,7 @@ async fn a_store_of_nothing_counts_nothing(queue: TestStore) {
     assert!(claimed(&queue.claim(1).await).is_empty());
 }
 
-async fn bytes_of_jobs_failures_and_unique_values_are_counted(queue: TestStore) {
+async fn bytes_of_jobs_failures_unique_values_and_results_are_counted(queue: TestStore) {
     let bytes = async || queue.store.stored_bytes(&topic("mail").tenant).await.unwrap();
     // Redis counts what it needs to keep them, too.
     let is_about = |bytes: u64, expected: u64| (expected..expected + 30_000).contains(&bytes);
@@ -142,4 +144,12 @@ async fn bytes_of_jobs_failures_and_unique_values_are_counted(queue: TestStore) 
     queue.store.delete_dead(&topic("mail"), &[claim.lease.job]).await.unwrap();
     let left = bytes().await;
     assert!(is_about(left, 60_000), "{left}: the unique value is held for a time");
+    let claim = queue.running().await;
+    let result = Payload { data: vec![7; 80_000], content_type: None };
+    let ack = settlement(&claim, Verdict::Ack(Some(result)));
+    queue.settle_with(Settlement { keep_result: Duration::from_secs(3600), ..ack }).await;
+    let with_result = bytes().await - left;
+    assert!(is_about(with_result, 80_000), "{with_result}");
+    let size = queue.store.store_size(&topic("mail").tenant).await.unwrap();
+    assert!(size.used >= left, "the whole store takes no less than one tenant: {size:?}");
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use gristmill_config::TenantLimits;
 use gristmill_core::job::{Name, NewJob, TopicId};
-use gristmill_store::{Inspect, StoreError, TopicCounts, Usage};
+use gristmill_store::{Inspect, StoreError, StoreSize, TopicCounts, Usage};
 
 /// How long a count holds, with what was let in since.
 const HOLDS: Duration = Duration::from_secs(1);
@@ -19,6 +19,10 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A count holds for so many times as long as it took.
 const WORTH: u32 = 20;
+
+/// The bytes that a tenant may have without a limit of its own, where the store does not say how much it can hold. Elsewhere
+/// it is half of that: one tenant alone does not fill the store.
+const UNKNOWN_SHARE: u64 = 10 << 30;
 
 /// From so many tenants on, the counts that no longer hold are forgotten.
 const FORGET_FROM: usize = 1024;
@@ -69,12 +73,16 @@ impl Default for Stored {
 #[derive(Debug, Default)]
 struct Count {
     jobs: u64,
-    bytes: u64,
+    /// `None` if they were not counted.
+    bytes: Option<u64>,
     /// Those that neither the manifest nor a component makes.
     topics: BTreeSet<Name>,
     at: Option<Instant>,
     /// How long it took to count.
     took: Duration,
+    /// How full the whole store was, and when; and the bytes that were let in since.
+    size: Option<(Instant, StoreSize)>,
+    let_in: u64,
 }
 
 impl Added {
@@ -90,6 +98,38 @@ impl Count {
         self.at.is_some_and(|at| at.elapsed() < how_long.max(self.took * WORTH))
     }
 
+    /// Whether what these limits are about was counted.
+    fn knows(&self, limits: &TenantLimits) -> bool {
+        limits.stored_bytes.is_none() || self.bytes.is_some()
+    }
+
+    /// The limits with that of bytes filled in, if the tenant has none of its own and could exceed the usual one: the tenants
+    /// of a store that has room for all of them need not be counted.
+    async fn with_usual_bytes(
+        &mut self,
+        store: &(impl Usage + ?Sized),
+        tenant: &Name,
+        added: &Added,
+        limits: &TenantLimits,
+        fresh: Duration,
+    ) -> Result<TenantLimits, StoreError> {
+        if limits.stored_bytes.is_some() {
+            return Ok(*limits);
+        }
+        let known = self.size.filter(|(at, _)| at.elapsed() < fresh);
+        let size = match known {
+            Some((_, size)) => size,
+            None => {
+                let size = store.store_size(tenant).await?;
+                (self.size, self.let_in) = (Some((Instant::now(), size)), 0);
+                size
+            }
+        };
+        let most = size.capacity.map_or(UNKNOWN_SHARE, |bytes| bytes / 2);
+        let could_exceed = size.used.saturating_add(self.let_in).saturating_add(added.bytes) > most;
+        Ok(TenantLimits { stored_bytes: could_exceed.then_some(most), ..*limits })
+    }
+
     /// Counts what these limits are about.
     async fn of(
         store: &(impl Inspect + Usage + ?Sized),
@@ -98,11 +138,11 @@ impl Count {
         is_known: impl Fn(&TopicId) -> bool,
     ) -> Result<Self, StoreError> {
         let begun = Instant::now();
-        let bytes = if limits.stored_bytes.is_some() { store.stored_bytes(tenant).await? } else { 0 };
+        let bytes = if limits.stored_bytes.is_some() { Some(store.stored_bytes(tenant).await?) } else { None };
         let found = store.counts(tenant).await?;
         let jobs = found.iter().map(TopicCounts::jobs).sum();
         let topics = found.into_iter().map(|found| found.topic).filter(|id| !is_known(id)).map(|id| id.topic).collect();
-        Ok(Self { jobs, bytes, topics, at: Some(Instant::now()), took: begun.elapsed() })
+        Ok(Self { jobs, bytes, topics, at: Some(Instant::now()), took: begun.elapsed(), ..Self::default() })
     }
 
     /// The limit that the tenant would exceed.
@@ -111,7 +151,7 @@ impl Count {
         if let Some(most) = limits.stored_jobs.filter(|most| jobs > *most) {
             return Some(Full::Jobs(most));
         }
-        let bytes = self.bytes.saturating_add(added.bytes);
+        let bytes = self.bytes.unwrap_or_default().saturating_add(added.bytes);
         if let Some(most) = limits.stored_bytes.filter(|most| bytes > *most) {
             return Some(Full::Bytes(most));
         }
@@ -122,14 +162,15 @@ impl Count {
 
     fn add(&mut self, added: Added) {
         self.jobs += added.jobs;
-        self.bytes += added.bytes;
+        self.bytes = self.bytes.map(|bytes| bytes + added.bytes);
+        self.let_in += added.bytes;
         self.topics.extend(added.topics);
     }
 }
 
 impl Stored {
-    /// Whether the tenant may have more in the store: `None`, or the limit that it would exceed. What is let in counts from
-    /// then on. `is_known`: whether the manifest or a component makes a topic.
+    /// Whether the tenant may have more in the store: `None`, or the limit that it would exceed. Without a limit of bytes, that is
+    /// half of what the store can hold. What is let in counts from then on. `is_known`: whether the manifest or a component makes a topic.
     ///
     /// # Errors
     /// The store cannot count.
@@ -141,18 +182,18 @@ impl Stored {
         limits: &TenantLimits,
         is_known: impl Fn(&TopicId) -> bool,
     ) -> Result<Option<Full>, StoreError> {
-        let counts_jobs = limits.stored_jobs.is_some() || limits.stored_bytes.is_some();
-        if !counts_jobs && added.topics.is_empty() {
-            return Ok(None);
-        }
         let count = self.count_of(tenant).await;
-        // The tenant's pushes wait for each other here, and nobody else's do.
+        // The tenant's pushes wait for each other here, and those of other tenants do not.
         let mut count = count.lock().await;
+        let limits = &count.with_usual_bytes(store, tenant, &added, limits, self.holds).await?;
         // Topics that were counted once need no new count.
+        let counts_jobs = limits.stored_jobs.is_some() || limits.stored_bytes.is_some();
         let is_new = counts_jobs || !added.topics.is_subset(&count.topics);
         let is_full = count.full(&added, limits).is_some();
-        if (is_new && !count.holds(self.holds)) || (is_full && !count.holds(AGAIN_AFTER)) {
-            *count = Count::of(store, tenant, limits, is_known).await?;
+        let is_old = !count.holds(self.holds) || !count.knows(limits);
+        if (is_new && is_old) || (is_full && !count.holds(AGAIN_AFTER)) {
+            let counted = Count::of(store, tenant, limits, is_known).await?;
+            *count = Count { size: count.size, let_in: count.let_in, ..counted };
         }
         let full = count.full(&added, limits);
         if full.is_none() {
@@ -244,6 +285,38 @@ mod tests {
         };
         assert_eq!(ask().await, None);
         assert_eq!(ask().await, Some(Full::Bytes(150)), "70 are stored, and 70 were let in");
+    }
+
+    /// A store of which only the size is known.
+    #[derive(Debug)]
+    struct OnlySized(StoreSize);
+
+    #[async_trait::async_trait]
+    impl Usage for OnlySized {
+        async fn stored_bytes(&self, _: &Name) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+
+        async fn store_size(&self, _: &Name) -> Result<StoreSize, StoreError> {
+            Ok(self.0)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tenant_without_a_limit_of_bytes_may_have_half_of_what_the_store_can_hold() {
+        let (store, tenant) = (OnlySized(StoreSize { used: 60, capacity: Some(200) }), "acme".parse().unwrap());
+        let mut count = Count::default();
+        let limit = async |count: &mut Count, bytes, limits: TenantLimits| {
+            let added = Added { bytes, ..Added::default() };
+            count.with_usual_bytes(&store, &tenant, &added, &limits, LONG).await.unwrap().stored_bytes
+        };
+        let none = TenantLimits::default();
+        assert_eq!(limit(&mut count, 40, none).await, None, "all tenants together have no more than one may have");
+        assert_eq!(limit(&mut count, 41, none).await, Some(100));
+        count.add(Added { bytes: 10, ..Added::default() });
+        assert_eq!(limit(&mut count, 31, none).await, Some(100), "what was let in counts");
+        let own = TenantLimits { stored_bytes: Some(7), ..none };
+        assert_eq!(limit(&mut count, 1, own).await, Some(7));
     }
 
     #[tokio::test]

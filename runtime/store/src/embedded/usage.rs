@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::row::whole;
 use super::store::EmbeddedStore;
-use crate::{StoreError, Usage};
+use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
 
 /// The bytes of a tenant's jobs of which this column is not null: there is an index for each of the three.
@@ -48,5 +48,18 @@ impl Usage for EmbeddedStore {
             Ok(count.query_row([tenant.as_str()], |row| row.get::<_, i64>(0))?)
         });
         Ok(whole(counted.await?))
+    }
+
+    /// The pages of the file that are in use. It may grow for as long as its disk has room.
+    async fn store_size(&self, _: &Name) -> Result<StoreSize, StoreError> {
+        let looked = self.read("look at its size", |connection, _| {
+            let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(whole);
+            let (pages, free, bytes) = (number("page_count")?, number("freelist_count")?, number("page_size")?);
+            let file = connection.path().filter(|path| !path.is_empty());
+            let disk = file.and_then(|path| rustix::fs::statvfs(path).ok());
+            let capacity = disk.map(|disk| disk.f_bavail * disk.f_frsize + pages * bytes);
+            Ok(StoreSize { used: pages.saturating_sub(free) * bytes, capacity })
+        });
+        looked.await
     }
 }

@@ -37,6 +37,11 @@ impl Keys {
         self.key_of(name, topic.as_str())
     }
 
+    /// What the keys of all results begin with.
+    pub(super) fn results(&self) -> String {
+        self.key_of("result", "")
+    }
+
     /// STRING: the number of a settle call, and what it answered.
     pub(super) fn settled(&self, record: &str) -> String {
         self.key_of("settled", record)

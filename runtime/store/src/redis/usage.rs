@@ -5,14 +5,18 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use redis::pipe;
 
+use super::keys::Keys;
 use super::store::RedisStore;
-use crate::{StoreError, Usage};
+use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
 
 const DOING: &str = "count bytes";
 
 /// How many entries of a key Redis looks at, to estimate the size of the others.
 const SAMPLES: usize = 1000;
+
+/// How many keys of all tenants are looked at, to estimate the size of the results of one: each result has a key of its own.
+const KEYS: usize = 20_000;
 
 #[async_trait]
 impl Usage for RedisStore {
@@ -24,11 +28,74 @@ impl Usage for RedisStore {
         let (used, perishable): (Vec<String>, Vec<String>) = self.link.query(DOING, &ask).await?;
         let topics: BTreeSet<Name> = used.iter().chain(&perishable).filter_map(|name| name.parse().ok()).collect();
         let sized = [keys.jobs(), keys.failures(), keys.checkpoints()];
+        let sized = sized.into_iter().chain(topics.iter().map(|topic| keys.unique(topic)));
+        Ok(self.sizes(sized).await? + self.size_of_results(&keys).await?)
+    }
+
+    /// A user who may not run `INFO` learns nothing.
+    async fn store_size(&self, _: &Name) -> Result<StoreSize, StoreError> {
+        match self.link.query::<(String,)>(DOING, pipe().cmd("INFO").arg("memory")).await {
+            Ok((info,)) => Ok(store_size(&info)),
+            Err(StoreError::Refused { .. }) => Ok(StoreSize::default()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl RedisStore {
+    async fn sizes(&self, keys: impl IntoIterator<Item = String>) -> Result<u64, StoreError> {
         let mut ask = pipe();
-        for key in sized.into_iter().chain(topics.iter().map(|topic| keys.unique(topic))) {
+        for key in keys {
             ask.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(SAMPLES);
+        }
+        if ask.is_empty() {
+            return Ok(0);
         }
         let sizes: Vec<Option<u64>> = self.link.query(DOING, &ask).await?;
         Ok(sizes.into_iter().flatten().sum())
+    }
+
+    /// Redis keeps keys in the order of their hashes, so the first ones are like the others.
+    async fn size_of_results(&self, keys: &Keys) -> Result<u64, StoreError> {
+        let (mut cursor, mut seen, mut results) = (0, 0, Vec::new());
+        let prefix = keys.results();
+        let all = loop {
+            let mut ask = pipe();
+            ask.cmd("DBSIZE").cmd("SCAN").arg(cursor).arg("COUNT").arg(SAMPLES);
+            let (all, (next, found)): (u64, (u64, Vec<String>)) = self.link.query(DOING, &ask).await?;
+            seen += found.len();
+            results.extend(found.into_iter().filter(|key| key.starts_with(&prefix)));
+            cursor = next;
+            if cursor == 0 || seen >= KEYS {
+                break if cursor == 0 { seen as u64 } else { all };
+            }
+        };
+        let bytes = u128::from(self.sizes(results).await?) * u128::from(all) / seen.max(1) as u128;
+        Ok(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// Reads the section `memory` of `INFO`. Without `maxmemory` the machine's memory is what there is.
+fn store_size(info: &str) -> StoreSize {
+    let number =
+        |name: &str| info.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':')?.parse().ok());
+    let capacity = [number("maxmemory"), number("total_system_memory")].into_iter().flatten().find(|bytes| *bytes > 0);
+    StoreSize { used: number("used_memory").unwrap_or_default(), capacity }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_maxmemory_the_memory_of_the_machine_bounds_redis() {
+        let size = |maxmemory: u64| {
+            store_size(&format!(
+                "# Memory\r\nused_memory:100\r\nused_memory_human:100B\r\ntotal_system_memory:5000\r\nmaxmemory:{maxmemory}\r\n"
+            ))
+        };
+        assert_eq!(size(3000), StoreSize { used: 100, capacity: Some(3000) });
+        assert_eq!(size(0), StoreSize { used: 100, capacity: Some(5000) });
+        assert_eq!(store_size(""), StoreSize::default());
     }
 }

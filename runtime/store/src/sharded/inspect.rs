@@ -9,7 +9,9 @@ use futures_util::future::join_all;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts, Usage};
+use crate::{
+    Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, StoreSize, TopicCounts, Usage,
+};
 use gristmill_core::job::{JobId, Name, TopicId};
 
 #[async_trait]
@@ -75,6 +77,10 @@ impl Usage for ShardedStore {
     async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
         let counted = self.ask_each(tenant, |shard| async move { shard.stored_bytes(tenant).await }).await?;
         Ok(counted.into_iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
+        self.map().placed(tenant)?.1.store_size(tenant).await
     }
 }
 
