@@ -279,7 +279,7 @@ async fn a_topic_that_is_refused_names_the_one_that_was_meant(runner: TestRunner
 
 /// The command line, straight into the store and by way of the server that owns it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_holds_every_rule_whoever_has_the_store() {
+async fn the_command_line_holds_every_rule_with_and_without_a_server() {
     for project in [TestProject::new(MANIFEST, &[]).await, TestProject::on_redis(MANIFEST, &[]).await] {
         command_line(&project);
         let server = project.serve().await;

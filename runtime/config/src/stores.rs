@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_of_one_store_are_told_from_two_stores() {
+    fn two_names_of_one_store_are_distinguished_from_two_stores() {
         let same = [
             ("sqlite:gristmill.db", "", "sqlite:./gristmill.db", ""),
             ("redis://db", "", "redis://me:hunter2@db:6379/0", ""),

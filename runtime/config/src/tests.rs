@@ -309,7 +309,7 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
 }
 
 #[test]
-fn the_reference_tells_every_range() {
+fn the_reference_names_every_range() {
     let reference = include_str!("../../../docs/manifest.md");
     for &bounds in ranges::ALL {
         let (start, range) = (format!("| `{}` |", bounds.key), format!("| {} |", bounds.range()));
@@ -338,7 +338,7 @@ fn a_secret_file_is_read_without_its_last_line_break() {
 }
 
 #[test]
-fn who_runs_no_handlers_needs_no_secrets() {
+fn a_command_that_runs_no_handlers_needs_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gristmill.toml");
     std::fs::write(&path, "[topics.a.secrets]\nkey = { file = \"gone\" }").unwrap();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_job_is_told_and_not_its_namesake_of_another_tenant() {
+    fn a_cancelled_job_is_signalled_and_not_its_namesake_of_another_tenant() {
         let (in_flight, ours) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
         let unwanted = in_flight.take(&[claim(&ours, 1), claim(&theirs, 1)]);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_to_the_door_is_known_until_the_store_has_been_asked_twice() {
+    fn a_tenant_that_sent_a_request_is_known_until_the_store_has_been_asked_twice() {
         let tenants = Tenants::default();
         tenants.note(&name("visitor"));
         assert_eq!(known(&tenants), ["visitor"]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_lease_to_end_is_told_first_and_not_early() {
+    async fn the_first_lease_to_end_is_returned_first_and_not_early() {
         let tenants = Tenants::default();
         tenants.note_lease(&name("late"), Duration::from_secs(3600));
         let waiting = tokio::spawn({

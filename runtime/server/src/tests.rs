@@ -261,7 +261,7 @@ async fn a_server_that_is_gone_is_away_and_named() {
 }
 
 #[tokio::test]
-async fn somebody_elses_server_is_not_taken_for_a_store() {
+async fn a_server_of_another_kind_is_not_taken_for_a_store() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -314,7 +314,7 @@ async fn another_sites_page_does_not_get_in() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_told_as_a_problem() {
+async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
     let tested = TestServer::start().await;
     let push = |spec: Value| json!({ "jobs": [{ "spec": spec }] }).to_string();
     let too_many = json!({ "ids": vec!["j"; 1001] }).to_string();

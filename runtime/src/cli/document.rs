@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_result_tells_why() {
+    fn a_dead_result_says_why() {
         let detail = FailureDetail { code: "timeout".into(), message: "ran longer than 1s".into(), context: None };
         let cause = Failure { reason: Reason::Timeout, detail, backtrace: None };
         let written = result(&ResultView::Dead(cause));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_tells_every_code() {
+    fn the_help_names_every_code() {
         for code in 0..=5 {
             assert!(HELP.contains(&format!("\n  {code}  ")));
         }

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_told_apart() {
+    fn text_that_is_no_cursor_is_refused() {
         let too_many = format!("ready:low:1{}", ":j:1:1".repeat(9));
         for text in [
             "",

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_on_and_back_leaves_each_store_behind_once() {
+    fn a_tenant_that_moves_on_and_back_leaves_each_store_behind_once() {
         let at_home = Placement { store: name("home"), from: None, formerly: Vec::new(), generation: 0 };
         let moving = at_home.moving_to(&name("b"));
         assert_eq!((&moving.store, moving.from.as_ref(), moving.generation), (&name("b"), Some(&name("home")), 1));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_file_holds_concerns_nobody() {
+    fn changes_of_another_file_cause_no_look() {
         let concerns = |kind, name: &str| {
             let event = Event::new(kind).add_path(PathBuf::from("/etc/mill").join(name));
             concerns(&event, |path| path.ends_with("gristmill.toml"))

@@ -336,7 +336,7 @@ async fn what_a_refusing_disk_costs_is_counted_and_marked_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_disk_that_refuses_to_the_end_holds_nobody_up() {
+async fn a_disk_that_refuses_to_the_end_delays_no_job() {
     let folder = TempDir::new().unwrap();
     let (journal, here, _) = refused(&folder, 8);
     append(&journal, &records(0..100));

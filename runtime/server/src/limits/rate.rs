@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_once_is_not_remembered_for_ever() {
+    fn a_client_that_came_once_is_forgotten() {
         let (mut rates, now) = (Rates::default(), Instant::now());
         for n in 0..100_000_u64 {
             rates.count(n, rate(1000, 1), now + ms(n)).unwrap();

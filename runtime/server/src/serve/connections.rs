@@ -208,7 +208,7 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
-    async fn one_leaves_at_a_time_the_longest_idle_first_and_who_is_busy_stays() {
+    async fn one_idle_connection_is_closed_at_a_time_the_longest_idle_first() {
         let limiter = ConnectionLimiter::new(3);
         let (first, second, third) = (
             limiter.connection(HERE).await.unwrap(),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_newcomer_gets_the_seat_of_who_leaves() {
+    async fn a_new_connection_takes_the_place_of_one_that_is_closed() {
         let limiter = ConnectionLimiter::new(1);
         let idle = limiter.connection(HERE).await.unwrap();
         let newcomer = tokio::spawn({

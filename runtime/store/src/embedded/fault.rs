@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_told_from_what_does_not() {
+    fn faults_that_may_pass_are_distinguished_from_others() {
         let away = |code| {
             let fault = Fault::Sqlite { code, extended: 0, message: "m".into() };
             fault.told("/jobs.db", "push jobs").is_unavailable()

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_servers_clock_is_told_from_a_slow_answer() {
+    fn a_step_of_the_servers_clock_is_distinguished_from_a_slow_answer() {
         const S: fn(u64) -> Duration = Duration::from_secs;
         let (watch, start) = (ClockWatch::default(), Instant::now());
         let step = |server, asked, answered| {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_time_is_told_with_and_without_its_fraction() {
+    fn the_servers_time_is_read_with_and_without_its_fraction() {
         assert_eq!(server_time((1_795_176_245, 6_999)), Timestamp::from_millis(1_795_176_245_006));
         assert_eq!(exact_time((1, 6_999)), Duration::from_micros(1_006_999));
     }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_apart() {
+    fn garbage_is_recognised() {
         let problem = |stored: &[u8]| read(&tenant(), id(), stored).unwrap_err();
         assert!(matches!(problem(b"short"), Unreadable::Short(5)));
         assert!(matches!(problem(&stamped(b"\xc1garbage")), Unreadable::Envelope(_)));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tenants_tokens_have_the_key_of_somebody_elses() {
+    fn no_tenants_tokens_have_the_key_of_another_tenants() {
         let (keys, tenant) = (TokenKeys::new(DEFAULT_PREFIX), "operators".parse().unwrap());
         assert_eq!(keys.of(Some(&tenant)), "gm:{tokens}:of:operators");
         assert_eq!(keys.of(None), "gm:{tokens}:operators");

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn each_kind_of_message_is_recognised() {
         let tenant: Name = "acme".parse().unwrap();
         let (wake, done) = (Channel::Wake(tenant.clone()), Channel::Done(tenant.clone()));
         assert_eq!(read(&wake, b"ready mail"), Some(Signal::Ready("acme/mail".parse().unwrap())));

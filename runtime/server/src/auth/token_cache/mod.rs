@@ -1,4 +1,4 @@
-//! The tokens that this server knows: asked of the store, and remembered for as long as the store tells of changes.
+//! The tokens that this server knows: asked of the store, and remembered for as long as the store emits changes.
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +16,19 @@ use tokio_util::sync::CancellationToken;
 use gristmill_core::token::{Token, TokenHash, TokenId, TokenRequirement};
 use gristmill_store::{FoundToken, Store, StoreError};
 
-/// How long an answer counts at most, whatever is told of changes: a connection can be dead for a while unnoticed.
+/// How long an answer counts at most, whatever the store emits: a connection can be dead for a while unnoticed.
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Tokens that are remembered, and as many ids of none; with one more, all are forgotten.
 const REMEMBERED: usize = 10_000;
 
-/// Tokens that are asked for at once. Who guesses must not keep the store from its work.
+/// Tokens that are asked for at once. A client that guesses must not keep the store from its work.
 const QUESTIONS: usize = 16;
 
 /// Tokens between a token and the operator, each made with the one before. A token further away is refused.
 pub(crate) const MAKERS: usize = 8;
 
-/// How often a token whose stream goes on is looked for, while the store tells of changes.
+/// How often a token whose stream goes on is looked for, while the store emits changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// How long to leave a store alone that takes no subscription.
@@ -40,7 +40,7 @@ pub(crate) struct TokenCache {
     store: Arc<dyn Store>,
     fresh: Duration,
     remembered: Mutex<Remembered>,
-    /// Tokens that were valid when the store was last asked for them, whether or not it tells of changes.
+    /// Tokens that were valid when the store was last asked for them, whether or not it emits changes.
     valid_before: Mutex<HashSet<TokenId>>,
     /// Requests needed no token when the store last answered.
     was_open: AtomicBool,
@@ -53,7 +53,7 @@ pub(crate) struct TokenCache {
 
 #[derive(Debug, Default)]
 struct Remembered {
-    /// The store tells of changes. Only then is anything remembered.
+    /// The store emits changes. Only then is anything remembered.
     listening: bool,
     /// Grows with every change: an answer to a question that was asked before it may be wrong.
     changes: u64,
@@ -190,7 +190,7 @@ impl TokenCache {
         self.was_open.load(Ordering::Relaxed)
     }
 
-    /// The token is no longer what it was, and neither are those that were made with it. The store tells of that too, but the
+    /// The token is no longer what it was, and neither are those that were made with it. The store emits that, too, but the
     /// request that has changed it need not wait.
     pub(crate) fn forget(&self, id: &TokenId) {
         let mut remembered = self.remembered.lock();
@@ -208,7 +208,7 @@ impl TokenCache {
         remembered.required = None;
     }
 
-    /// Listens to what the store tells, until `stop`.
+    /// Listens to what the store emits, until `stop`.
     pub(crate) async fn listen(self: Arc<Self>, stop: CancellationToken) {
         loop {
             tokio::select! {

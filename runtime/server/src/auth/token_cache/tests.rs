@@ -45,7 +45,7 @@ async fn knows(token_cache: &TokenCache, text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_is_remembered_while_nobody_tells_of_changes() {
+async fn nothing_is_remembered_while_the_store_emits_no_changes() {
     let (store, token_cache) = token_cache().await;
     let id = add(&store, "a").await;
     assert!(knows(&token_cache, "a").await && token_cache.is_required().await.unwrap());
@@ -60,7 +60,7 @@ async fn what_is_remembered_is_forgotten_with_the_change() {
     let (store, token_cache) = token_cache().await;
     let stop = CancellationToken::new();
     let listening = tokio::spawn(token_cache.clone().listen(stop.clone()));
-    until("somebody to listen", async || token_cache.remembered.lock().listening).await;
+    until("the cache to listen", async || token_cache.remembered.lock().listening).await;
     assert!(!knows(&token_cache, "a").await && !token_cache.is_required().await.unwrap());
     let id = add(&store, "a").await;
     until("the token to be known", async || knows(&token_cache, "a").await && token_cache.is_required().await.unwrap())

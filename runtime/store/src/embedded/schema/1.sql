@@ -40,10 +40,10 @@ CREATE TABLE jobs (
     priority         TEXT    NOT NULL, -- high, normal, low
     seq              INTEGER,          -- ready: its place in line; running: the place that it had
     delayed_until    INTEGER,
-    worker           TEXT,             -- running: who holds it
+    worker           TEXT,             -- running: the worker that holds it
     lease_until      INTEGER,          -- running: until when
     claimed_seq      INTEGER,          -- running: the order in which jobs were claimed
-    cancelled        INTEGER NOT NULL, -- running: 1 if somebody cancelled it
+    cancelled        INTEGER NOT NULL, -- running: 1 if it was cancelled
     dead_since       INTEGER,
     attempts         INTEGER NOT NULL,
     deliveries       INTEGER NOT NULL, -- how often it was claimed: only grows, and fences late settlements off

@@ -1,4 +1,4 @@
--- Format 2: who may come in. What their holders say is in no column: the hash is enough to know it again.
+-- Format 2: tokens. Their texts are in no column: the hash is enough to recognise one.
 CREATE TABLE tokens (
     id          TEXT    PRIMARY KEY, -- the first 16 hex digits of the hash
     hash        BLOB    NOT NULL,    -- SHA-256 of the text

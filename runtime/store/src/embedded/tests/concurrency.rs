@@ -105,7 +105,7 @@ async fn a_request_that_fails_alone_changes_nothing() {
 }
 
 #[tokio::test]
-async fn if_the_commit_fails_everybody_is_told_and_nothing_is_done() {
+async fn if_the_commit_fails_every_request_fails_and_nothing_is_done() {
     let store = TestFile::on_disk(Durability::Process).await;
     store.push(&[job("mail")]).await;
     store.raw("ALTER TABLE totals RENAME TO hidden").await;

@@ -89,7 +89,7 @@ async fn a_file_with_several_names_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
+async fn a_file_of_another_program_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("notes.txt");
     let notes = "not a database, but long enough to be asked ".repeat(100);

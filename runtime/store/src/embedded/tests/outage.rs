@@ -104,7 +104,7 @@ async fn a_probe_fails_as_a_push_does() {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_process_holds_is_waited_for_and_then_told() {
+async fn a_lock_that_another_process_holds_is_waited_for_and_then_reported() {
     let store = TestFile::on_disk(Durability::Process).await;
     store.push(&[job("mail")]).await;
     store.raw("PRAGMA busy_timeout = 20").await;
