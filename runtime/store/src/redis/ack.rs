@@ -28,6 +28,7 @@ impl RedisStore {
             keys.failures(),
             keys.checkpoints(),
             keys.priorities(),
+            keys.large(),
             keys.cancelled(),
             keys.settled(&record.name),
         ];

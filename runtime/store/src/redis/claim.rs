@@ -99,6 +99,7 @@ impl RedisStore {
             keys.paused(),
             keys.turns(),
             keys.topics(),
+            keys.large(),
         ];
         for topic in part.iter().map(|line| &line.topic.topic) {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));

@@ -180,6 +180,7 @@ impl DeadJobs for RedisStore {
             keys.failures(),
             keys.checkpoints(),
             keys.priorities(),
+            keys.large(),
         ];
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {

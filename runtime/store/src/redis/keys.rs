@@ -58,6 +58,7 @@ impl Keys {
             self.counts(),
             self.paused(),
             self.perishable(),
+            self.large(),
         ]
     }
 
@@ -123,6 +124,8 @@ keys! {
         counts = "counts";
         /// HASH id → priority, of jobs that are not normal.
         priorities = "priorities";
+        /// SET of ids of jobs whose stamp and envelope have more than 4 KiB.
+        large = "large";
         /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
         turns = "turns";
         /// SET of topics of which nothing is handed out.

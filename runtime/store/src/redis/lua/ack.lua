@@ -1,7 +1,7 @@
 -- Ends attempts that succeeded and leave nothing behind: the common case of settle, with one command for many jobs.
 --
 -- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 counts
---       6 failures  7 checkpoints  8 priorities  9 cancelled  10 record of this call
+--       6 failures  7 checkpoints  8 priorities  9 large  10 cancelled  11 record of this call
 -- ARGV  1 worker  2 number of this call, then groups of jobs: topic, delivery, number of jobs, their ids. At most 1,000 jobs in all.
 -- Returns the places, counted from 1 over all jobs, of those whose lease is lost; of them nothing was changed.
 local worker = ARGV[1]
@@ -51,8 +51,8 @@ if off < #done then
 end
 
 redis.call('ZREM', KEYS[4], unpack(done))
-local stored = { jobs = KEYS[2], claims = KEYS[3], some = { KEYS[6], KEYS[7], KEYS[8], KEYS[9] } }
+local stored = { jobs = KEYS[2], claims = KEYS[3], some = { KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10] } }
 finish(stored, topics, done, 'acked')
 save_counts(KEYS[5])
-keep_answers(KEYS[10], ARGV[2], lost)
+keep_answers(KEYS[11], ARGV[2], lost)
 return lost

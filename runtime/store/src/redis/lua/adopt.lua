@@ -81,7 +81,7 @@ local function plausible(seconds, now)
 end
 
 -- Makes the `nth` element of a call a job of the topic: its id, and its stamp and envelope.
-local function adopt(jobs, topics, topic, element, now, nth)
+local function adopt(jobs, topics, large, topic, element, now, nth)
   local fields = fields_of(element) or { ['4'] = element }
   local id = adopted_id(jobs, fields['1'], element, now, nth)
   local enqueued = plausible(fields['5'], now) or now
@@ -89,7 +89,7 @@ local function adopt(jobs, topics, topic, element, now, nth)
   local due = math.min(now, enqueued + math.floor(delay))
   local envelope = '\130\1612' .. pack_text(topic) .. '\1614' .. pack_bytes(fields['4'])
   local body = struct.pack('>I8I8', enqueued, due) .. envelope
-  redis.call('HSET', jobs, id, body)
+  store_body(jobs, large, id, body)
   redis.call('ZADD', topics, 'GT', now, topic)
   count(topic, 'adopted')
   return id, body

@@ -1,11 +1,11 @@
 -- Adopts what others wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only.
 --
--- KEYS  1 to 8: see waiting; 9 to 15: the topic's row
+-- KEYS  1 to 9: see waiting; 10 to 16: the topic's row
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 how many elements to look at in each place, at most 1,000
 -- Returns how many elements were adopted.
 local now, up = clock(ARGV[1])
 local at, limit, adopted = partition(now, up, ''), tonumber(ARGV[3]), 0
-local topic = topic_row(ARGV[2], 9)
+local topic = topic_row(ARGV[2], 10)
 despite_full_memory(at.due)
 
 -- Calls `replace` with the place of each element that is no known id, and with the id that it has from now on.
@@ -14,7 +14,7 @@ local function adopt_each(elements, replace)
   for i, body in ipairs(redis.call('HMGET', at.jobs, unpack(elements))) do
     if not body then
       adopted = adopted + 1
-      replace(i, (adopt(at.jobs, at.topics, topic.name, elements[i], now, adopted)))
+      replace(i, (adopt(at.jobs, at.topics, at.large, topic.name, elements[i], now, adopted)))
     end
   end
 end

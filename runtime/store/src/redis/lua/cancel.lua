@@ -1,7 +1,7 @@
 -- Cancels jobs: waiting ones are gone, running ones are marked and their workers notified.
 -- Taking a ready job out of its List costs time in proportion to the List's length.
 --
--- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 cancelled; then a row per topic; then a result
+-- KEYS  1 to 9: see waiting; 10 claims  11 failures  12 checkpoints  13 cancelled; then a row per topic; then a result
 --       key per job
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of topics, then their names in order
 --       then per job, 5: id, index of its topic, unique value that it holds until it is over or '',
@@ -9,10 +9,10 @@
 -- Returns per job: 1 gone, 2 marked, 0 it is dead or unknown and nothing was changed.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local claims, cancelled, topics = KEYS[9], KEYS[12], {}
-local stored = { jobs = at.jobs, claims = claims, some = { KEYS[10], KEYS[11], at.priorities } }
-for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 6 + 7 * t) end
-local results = 12 + 7 * #topics
+local claims, cancelled, topics = KEYS[10], KEYS[13], {}
+local stored = { jobs = at.jobs, claims = claims, some = { KEYS[11], KEYS[12], at.priorities, at.large } }
+for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 7 + 7 * t) end
+local results = 13 + 7 * #topics
 
 local function cancel(id, topic, unique, keep, notify, result)
   local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))

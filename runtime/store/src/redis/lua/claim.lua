@@ -9,7 +9,7 @@
 --   4. once: write the leases, the claims and the counts; read failures and checkpoints of jobs that were claimed before
 --
 -- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
---       9 priorities  10 paused  11 turns  12 topics
+--       9 priorities  10 paused  11 turns  12 topics  13 large
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays
 -- ARGV  1 now, ms ('': the server's clock)  2 worker  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
 --       4 how many bytes of jobs at most, unless the first is larger
@@ -56,7 +56,7 @@ for i, id in ipairs(ids) do
   local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
   local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
   if not body then
-    id, body = adopt(jobs, KEYS[12], ARGV[3 * t + 2], id, now, i)
+    id, body = adopt(jobs, KEYS[12], KEYS[13], ARGV[3 * t + 2], id, now, i)
     redis.call('LREM', processing, 1, ids[i])
     redis.call('LPUSH', processing, id)
   elseif misplaced then

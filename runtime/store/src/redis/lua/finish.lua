@@ -2,8 +2,8 @@
 -- without ending them.
 --
 -- `stored` names the keys that keep something of each job: { jobs, claims, some }. `some` lists the keys of what only some
--- jobs have: failures, checkpoints, priorities, and cancelled where the script ends running jobs. Each is a HASH by id,
--- but for cancelled, a SET.
+-- jobs have: failures, checkpoints, priorities, large, and cancelled where the script ends running jobs. Each is a HASH by id,
+-- but for large and cancelled, which are SETs.
 
 -- Removes everything that is stored of these jobs.
 local function remove(stored, ids)
@@ -12,7 +12,7 @@ local function remove(stored, ids)
   -- Asking whether there are any at all is cheaper than naming every job once more.
   if redis.call('EXISTS', unpack(stored.some)) == 0 then return end
   for k, key in ipairs(stored.some) do
-    if redis.call('EXISTS', key) == 1 then many(k == 4 and 'SREM' or 'HDEL', key, ids) end
+    if redis.call('EXISTS', key) == 1 then many(k > 3 and 'SREM' or 'HDEL', key, ids) end
   end
 end
 

@@ -1,11 +1,11 @@
 -- Forgets a topic without jobs. One that has some counts as used now.
 --
--- KEYS  1 to 8: see waiting; 9 to 15: the topic's row; 16 turns  17 strays
+-- KEYS  1 to 9: see waiting; 10 to 16: the topic's row; 17 turns  18 strays
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
-local topic = topic_row(ARGV[2], 9)
+local topic = topic_row(ARGV[2], 10)
 local counts = KEYS[6]
 despite_full_memory(at.due)
 local running = tonumber(redis.call('HGET', counts, topic.name .. ':running') or 0)
@@ -15,8 +15,8 @@ if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.
 end
 for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.name) end
 for _, key in ipairs({ at.topics, at.due }) do redis.call('ZREM', key, topic.name) end
-redis.call('HDEL', KEYS[16], topic.name)
-redis.call('DEL', KEYS[17])
+redis.call('HDEL', KEYS[17], topic.name)
+redis.call('DEL', KEYS[18])
 local totals = { topic.name .. ':running' }
 for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end
 redis.call('HDEL', counts, unpack(totals))

@@ -1,7 +1,7 @@
 -- Stores jobs of another store as they are, and marks them as moved: id and the time of enqueueing, which begins the stamp.
 -- A job that is marked already, or whose id is known, is left out.
 --
--- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints  12 moved; then a row per topic
+-- KEYS  1 to 9: see waiting; 10 claims  11 failures  12 checkpoints  13 moved; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
 --       then per job, 10: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
 --         priority ('': normal), unique value ('': none, ':value': until the job is over, 'n:value': for n ms),
@@ -10,7 +10,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 6 + 7 * t) end
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 7 + 7 * t) end
 
 local PLACE = {
   ready = function(topic, id) wait(at, topic, id, now) end,
@@ -28,11 +28,11 @@ local PLACE = {
 
 local function import(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
   local enqueued = string.sub(body, 1, 8)
-  if redis.call('HGET', KEYS[12], id) == enqueued then return 2 end
+  if redis.call('HGET', KEYS[13], id) == enqueued then return 2 end
   if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
-  redis.call('HSET', KEYS[12], id, enqueued)
-  redis.call('HSET', at.jobs, id, body)
-  for key, value in pairs({ [at.priorities] = priority, [KEYS[9]] = claim, [KEYS[10]] = failure, [KEYS[11]] = checkpoint }) do
+  redis.call('HSET', KEYS[13], id, enqueued)
+  store_body(at.jobs, at.large, id, body)
+  for key, value in pairs({ [at.priorities] = priority, [KEYS[10]] = claim, [KEYS[11]] = failure, [KEYS[12]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end
   end
   if priority ~= '' then at.mixed = true end

@@ -59,7 +59,7 @@ local function insert(at, topic, id, due, priority, unique, body)
     at.mixed = true
   end
   due = due_time(at, due)
-  redis.call('HSET', at.jobs, id, struct.pack('>I8I8', at.now, due) .. body)
+  store_body(at.jobs, at.large, id, struct.pack('>I8I8', at.now, due) .. body)
   wait(at, topic, id, due, priority)
   count(topic.name, 'pushed')
   return 1

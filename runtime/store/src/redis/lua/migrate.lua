@@ -1,6 +1,6 @@
 -- Moves due jobs of one partition from delayed to ready, at most so many, so that a burst cannot block the server.
 --
--- KEYS  1 to 8: see waiting; then a row per topic
+-- KEYS  1 to 9: see waiting; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 how many at most, up to 1,000
 --       4 '1': the topics are guessed, move nothing if another one is due; then the topics' names, at most 64
 -- Returns { how many were moved, -1 if the guess was wrong }
@@ -18,7 +18,7 @@ if ARGV[4] == '1' then
   end
 end
 for t = 1, names do
-  local topic = topic_row(ARGV[4 + t], 2 + 7 * t)
+  local topic = topic_row(ARGV[4 + t], 3 + 7 * t)
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
   local share = math.ceil((left - moved) / (names - t + 1))
   local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)

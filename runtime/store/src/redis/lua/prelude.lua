@@ -34,6 +34,12 @@ local function many(command, key, list)
   end
 end
 
+-- Stores stamp and envelope of a job. `large` names those of more than 4 KiB: whoever reads many jobs at once reads them apart.
+local function store_body(jobs, large, id, body)
+  if #body > 4096 then redis.call('SADD', large, id) end
+  redis.call('HSET', jobs, id, body)
+end
+
 -- Reads a value of `claims`, "deliveries:attempts:worker". A job that was never claimed has none.
 local function parse_claim(text)
   if not text then return 0, 0, '' end

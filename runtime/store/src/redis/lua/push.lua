@@ -1,6 +1,6 @@
 -- Stores new jobs of one partition: due ones ready, others delayed. All of them or, if Redis refuses, none.
 --
--- KEYS  1 to 8: see waiting; then a row per topic
+-- KEYS  1 to 9: see waiting; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
 --       then per job: index of its topic, id, due ('': now, '+n': in n ms, 'n': at n ms), priority ('': normal),
 --         unique value ('': none, ':value': until the job is over, 'n:value': for n ms), envelope
@@ -8,7 +8,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 2 + 7 * t) end
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 3 + 7 * t) end
 
 local answers = {}
 for i = 4 + #topics, #ARGV, 6 do

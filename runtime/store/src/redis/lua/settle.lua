@@ -1,7 +1,7 @@
 -- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
 --
--- KEYS  1 to 8: see waiting; 9 claims  10 leases  11 failures  12 checkpoints  13 cancelled
---       14 record of this call, then per worker: processing; then a row per topic; then the result keys
+-- KEYS  1 to 9: see waiting; 10 claims  11 leases  12 failures  13 checkpoints  14 cancelled
+--       15 record of this call, then per worker: processing; then a row per topic; then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
 --       5 number of workers, then their ids in order; number of topics, then their names in order
 --       then per settlement, 14: id, delivery, index of worker, index of topic, verdict (ack retry snooze release bury
@@ -11,8 +11,8 @@
 -- Returns per settlement: 1 done, 2 the job was cancelled meanwhile and is gone, 0 the lease is lost and nothing was changed.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local claims, leases, failures, checkpoints, cancelled = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities } }
+local claims, leases, failures, checkpoints, cancelled = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities, at.large } }
 local some_cancelled = redis.call('EXISTS', cancelled) == 1
 
 local cursor = 4
@@ -21,8 +21,8 @@ local function take()
   return ARGV[cursor]
 end
 local workers, topics = {}, {}
-for w = 1, tonumber(take()) do workers[w] = { id = take(), processing = KEYS[14 + w] } end
-for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 8 + #workers + 7 * t) end
+for w = 1, tonumber(take()) do workers[w] = { id = take(), processing = KEYS[15 + w] } end
+for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 9 + #workers + 7 * t) end
 
 -- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
 local COUNTED = { retry = 'retried', snooze = 'snoozed', release = 'released' }
@@ -80,5 +80,5 @@ while cursor < #ARGV do
 end
 for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
-if ended then keep_answers(KEYS[14], ARGV[4], answers) end
+if ended then keep_answers(KEYS[15], ARGV[4], answers) end
 return answers

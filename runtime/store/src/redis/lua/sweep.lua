@@ -1,17 +1,17 @@
 -- Drops what has outlived its limits: dead jobs over age or number, and unique values held for a time that has passed.
 -- At most 1,000 of each a topic.
 --
--- KEYS  1 to 8: see waiting; 9 claims  10 failures  11 checkpoints; then a row per topic
+-- KEYS  1 to 9: see waiting; 10 claims  11 failures  12 checkpoints; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock), then per topic: name, how many of the latest dead jobs stay, how long in ms
 -- Returns per topic: how many dead jobs were dropped.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
 despite_full_memory(at.due)
-local stored = { jobs = at.jobs, claims = KEYS[9], some = { KEYS[10], KEYS[11], at.priorities } }
+local stored = { jobs = at.jobs, claims = KEYS[10], some = { KEYS[11], KEYS[12], at.priorities, at.large } }
 
 local answers = {}
 for t = 1, (#ARGV - 1) / 3 do
-  local topic, keep, retention = topic_row(ARGV[3 * t - 1], 5 + 7 * t), tonumber(ARGV[3 * t]), tonumber(ARGV[3 * t + 1])
+  local topic, keep, retention = topic_row(ARGV[3 * t - 1], 6 + 7 * t), tonumber(ARGV[3 * t]), tonumber(ARGV[3 * t + 1])
   purge_windows(at, topic, 1000)
   local dead = redis.call('ZCARD', topic.dead)
   local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)

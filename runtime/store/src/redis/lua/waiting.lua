@@ -1,13 +1,13 @@
 -- Put in front of the scripts that make jobs wait or no longer wait: push, settle, migrate, respawn, cancel, pause,
 -- sweep, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
 --
---   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable
+--   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
 --
 -- and name for each topic a row of seven: ready of high, normal and low priority, delayed, unique, windows, dead.
 
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
-           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8] }
+           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9] }
 end
 
 -- The topic whose row begins at KEYS[first]. `arrived` and `later` gather what announce() carries out.

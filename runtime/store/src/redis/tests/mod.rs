@@ -1,5 +1,6 @@
 //! What only Redis does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
 
+mod claiming;
 mod damage;
 mod finding;
 mod leftovers;

@@ -1,0 +1,69 @@
+//! What a claim reads, and in how many commands.
+
+use redis::{Value, cmd};
+
+use super::server::TestRedis;
+use crate::prelude::*;
+use crate::tests::{job, tenant, topic, with};
+use gristmill_core::job::{NewJob, Priority};
+use gristmill_core::outcome::Verdict;
+
+fn of_bytes(bytes: usize) -> NewJob {
+    with("mail", |spec| spec.body.data = vec![b'x'; bytes])
+}
+
+/// How often scripts and clients have called a command.
+async fn calls(store: &TestRedis, command: &str) -> u64 {
+    let info: String = redis::from_redis_value(store.raw(cmd("INFO").arg("commandstats")).await).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
+    line.map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_claim_of_many_small_jobs_takes_few_commands() {
+    let store = TestRedis::new().await;
+    store.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    let before = [calls(&store, "hmget").await, calls(&store, "lrange").await];
+    assert_eq!(store.claim(500).await.len(), 500);
+    let after = [calls(&store, "hmget").await, calls(&store, "lrange").await];
+    // Of 16 elements, 64, 256 and the rest; a HMGET for the jobs and one for what is known of them.
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [8, 4]);
+}
+
+#[tokio::test]
+async fn large_jobs_are_claimed_in_their_order_and_nothing_is_left_of_them() {
+    let store = TestRedis::new().await;
+    let sizes = [10, 5_000, 20, 4_000, 70_000, 30];
+    let jobs: Vec<NewJob> = sizes.into_iter().map(of_bytes).collect();
+    store.push(&jobs).await;
+    let large = store.store.keys(&tenant()).large();
+    assert_eq!(store.raw(cmd("SCARD").arg(&large)).await, Value::Int(2));
+    let claims = store.claim(10).await;
+    assert_eq!(
+        claims.iter().map(|claim| &claim.job.spec).collect::<Vec<_>>(),
+        jobs.iter().map(|job| &job.spec).collect::<Vec<_>>()
+    );
+    store.settle(&claims[1], Verdict::Release(std::time::Duration::ZERO)).await;
+    assert_eq!(store.raw(cmd("SCARD").arg(&large)).await, Value::Int(2));
+    let again = store.claim(10).await;
+    assert_eq!(again[0].job, claims[1].job);
+    store.settle(&again[0], Verdict::Ack(None)).await;
+    store.settle(&claims[4], Verdict::Expire).await;
+    assert_eq!(store.raw(cmd("EXISTS").arg(&large)).await, Value::Int(0));
+}
+
+#[tokio::test]
+async fn long_elements_of_raw_producers_are_read_few_at_a_time() {
+    let store = TestRedis::new().await;
+    let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("mail").topic);
+    for n in 0..100 {
+        store.raw(cmd("LPUSH").arg(&ready).arg(vec![n; 1000])).await;
+    }
+    let before = calls(&store, "lrange").await;
+    let claims = store.claim(200).await;
+    assert_eq!(
+        claims.iter().map(|claim| claim.job.spec.body.data[0]).collect::<Vec<_>>(),
+        (0..100).collect::<Vec<u8>>()
+    );
+    assert_eq!(calls(&store, "lrange").await - before, 7, "sixteen at a time");
+}
