@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const RUST_ADVICE: &str = "note: run with `RUST_BACKTRACE=1`";
 /// What a field takes in a log line besides its text: quotes, brackets, commas. Without it, a guest could fill the log
 /// with a million fields of nothing.
-const FIELD_BYTES: usize = 10;
+pub(super) const FIELD_BYTES: usize = 10;
 
 /// A line with more fields is dropped like one that is too long.
 const FIELDS_MAX: usize = 100;
@@ -87,12 +87,22 @@ impl GuestLog {
         }
     }
 
+    /// Whether a line with so many fields may fit, and with so many bytes besides what the fields say.
+    pub(super) fn may_fit(&self, bytes: usize, fields: usize) -> bool {
+        let bytes = bytes.saturating_add(fields.saturating_mul(FIELD_BYTES));
+        fields <= FIELDS_MAX && bytes.max(1) as u64 <= self.bytes_left
+    }
+
+    /// Counts a line that does not fit.
+    pub(super) fn drop_line(&mut self, level: Level, source: &'static str, message: &str) {
+        self.note_last_words(level, source, message);
+        self.dropped += 1;
+    }
+
     /// Writes a line, unless it does not fit any more. An empty line says nothing and is left out, but it counts as one
     /// byte: no line is free.
     pub(super) fn write(&mut self, line: LogLine) {
-        if (line.source == "stderr" || line.level == Level::ERROR) && !line.message.starts_with(RUST_ADVICE) {
-            self.add_last_words(&line.message);
-        }
+        self.note_last_words(line.level, line.source, &line.message);
         let bytes = line.bytes();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
             Some(left) if line.fields.len() <= FIELDS_MAX => {
@@ -108,18 +118,33 @@ impl GuestLog {
     /// Writes what goes to a stream, line by line; a line without an end waits for it.
     pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
         self.printed = self.printed.saturating_add(bytes.len() as u64);
-        let bytes = if self.bytes_left == 0 { self.skip(stream, bytes) } else { bytes };
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (text, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
+        let mut left = bytes;
+        while !left.is_empty() {
+            if self.bytes_left == 0 {
+                left = self.skip(stream, left);
+            }
+            let end = memchr::memchr(b'\n', left);
+            let (text, rest) = left.split_at(end.unwrap_or(left.len()));
+            left = rest.get(1..).unwrap_or_default();
             for part in text.chunks(LINE_BYTES_MAX) {
                 if self.partial_line(stream).len() + part.len() > LINE_BYTES_MAX {
                     self.end_line(stream);
                 }
                 self.partial_line(stream).extend_from_slice(part);
             }
-            if ended {
-                self.end_line(stream);
+            match end {
+                Some(0) if self.partial_line(stream).is_empty() => self.count_empty_line(),
+                Some(_) => self.end_line(stream),
+                None => {}
             }
+        }
+    }
+
+    /// Counts a line that says nothing, as [`Self::write`] does, at hardly any cost: a guest may print a million of them.
+    fn count_empty_line(&mut self) {
+        match self.bytes_left.checked_sub(1) {
+            Some(left) => self.bytes_left = left,
+            None => self.dropped += 1,
         }
     }
 
@@ -172,6 +197,12 @@ impl GuestLog {
     /// The end of what the guest wrote to standard error or logged as an error: a panic message, if it panicked.
     pub(super) fn last_words(&self) -> &str {
         self.last_words.trim()
+    }
+
+    fn note_last_words(&mut self, level: Level, source: &'static str, message: &str) {
+        if (source == "stderr" || level == Level::ERROR) && !message.starts_with(RUST_ADVICE) {
+            self.add_last_words(message);
+        }
     }
 
     fn add_last_words(&mut self, text: &str) {
@@ -255,6 +286,18 @@ fn enabled_in_tracing(level: Level) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_lines_cost_the_log_a_byte_each_and_leave_the_last_words_alone() {
+        let mut attempt = super::super::tests::attempt("");
+        attempt.limits.log_bytes = 3000;
+        let mut log = GuestLog::new(&attempt, Version([0; 32]));
+        log.print(Stream::Error, b"out of cheese\n");
+        log.print(Stream::Error, &[b'\n'; 2000]);
+        assert_eq!((log.bytes_left, log.last_words()), (3000 - 13 - 2000, "out of cheese"));
+        log.print(Stream::Error, &[b'\n'; 1000]);
+        assert_eq!((log.bytes_left, log.close(), log.last_words()), (0, 13, "out of cheese"));
+    }
 
     #[test]
     fn fields_are_written_as_words_and_quoted_where_they_are_more() {

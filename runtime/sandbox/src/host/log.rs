@@ -1,21 +1,48 @@
 //! `log`: structured lines of the guest.
 
+use std::sync::Arc;
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, WasmList, WasmStr};
+
 use super::super::attempt::LogLine;
-use super::super::bindings::log::{Host, Level};
+use super::super::bindings::log::Level;
+use super::super::guest_log::FIELD_BYTES;
 use super::super::state::State;
 
-impl Host for State {
-    fn emit(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
-        let line = LogLine { level: level.into(), source: "log", message, fields };
-        self.charge(line.bytes())?;
-        self.log(line);
-        Ok(())
-    }
+/// What the guest passes: nothing of it is read yet.
+type Line = (Level, WasmStr, WasmList<(WasmStr, WasmStr)>);
 
-    fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
-        self.charge(0)?;
-        Ok(self.guest_log().keeps(level.into()))
+/// Links the interface by hand: the generated form would read all fields of a line that is dropped.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut log = linker.instance("gristmill:job/log@0.1.0")?;
+    log.func_wrap("emit", emit)?;
+    log.func_wrap("enabled", |mut store: StoreContextMut<'_, State>, (level,): (Level,)| {
+        store.data_mut().charge(0)?;
+        Ok((store.data().guest_log().keeps(level.into()),))
+    })
+}
+
+fn emit(mut store: StoreContextMut<'_, State>, (level, message, fields): Line) -> wasmtime::Result<()> {
+    let (level, source) = (level.into(), "log");
+    store.data_mut().charge(fields.len().saturating_mul(FIELD_BYTES))?;
+    let guest_log = Arc::clone(&store.data().guest_log);
+    let text = message.to_str(&store)?;
+    let bytes = text.len();
+    if !guest_log.lock().may_fit(bytes, fields.len()) {
+        guest_log.lock().drop_line(level, source, &text);
+        store.data_mut().charge_bytes(bytes);
+        return Ok(());
     }
+    let message = text.into_owned();
+    let pairs = fields.iter(&mut store)?.collect::<wasmtime::Result<Vec<_>>>()?;
+    let owned =
+        |(name, value): (WasmStr, WasmStr)| Ok((name.to_str(&store)?.into_owned(), value.to_str(&store)?.into_owned()));
+    let fields = pairs.into_iter().map(owned).collect::<wasmtime::Result<Vec<_>>>()?;
+    let passed = fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    store.data_mut().charge_bytes(bytes + passed);
+    guest_log.lock().write(LogLine { level, source, message, fields });
+    Ok(())
 }
 
 impl From<Level> for tracing::Level {

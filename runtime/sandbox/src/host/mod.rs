@@ -23,7 +23,7 @@ const INTERFACES: [(&str, Add); 6] = [
     ("types", |linker, _| bindings::types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     ("context", |linker, _| context::add_to_linker(linker)),
     ("queue", |linker, _| bindings::queue::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
-    ("log", |linker, _| bindings::log::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
+    ("log", |linker, _| log::add_to_linker(linker)),
     ("config", |linker, _| bindings::config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     ("http", http::add_to_linker),
 ];

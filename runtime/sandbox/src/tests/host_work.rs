@@ -250,6 +250,26 @@ async fn a_line_with_too_many_fields_is_dropped() {
     assert_eq!(lines.lock().first().map(|line| line.fields.len()), Some(100));
 }
 
+#[tokio::test]
+async fn the_fields_of_a_line_that_is_dropped_are_not_read() {
+    // Its fields are no strings: they begin at the end of memory.
+    let fields = "(memory.fill (i32.const 16384) (i32.const 0xff) (i32.const 16384))";
+    let emit = |fields: u32| {
+        format!("(call $emit (i32.const 2) (i32.const 2100) (i32.const 5) (i32.const 16384) (i32.const {fields}))")
+    };
+    let invoke = async |fields_of_line: u32, log_bytes: u64| {
+        let component = load(&handler("", &format!("{fields} {} (call $done)", emit(fields_of_line)))).await;
+        component.invoke(limited("", |limits| limits.log_bytes = log_bytes)).await
+    };
+    let read = invoke(100, 1 << 20).await;
+    assert!(matches!(read.outcome, Outcome::Trapped { .. }), "{read:?}");
+    for (fields, log_bytes) in [(101, 1 << 20), (100, 1004)] {
+        let dropped = invoke(fields, log_bytes).await;
+        assert_eq!((dropped.outcome, dropped.log_lines_dropped), (Outcome::Complete(None), 1), "{fields} fields");
+        assert!(dropped.fuel >= u64::from(fields) * 10, "{} fuel", dropped.fuel);
+    }
+}
+
 /// A component that never comes to the end of its start.
 async fn endless_start() -> (Component, Limits) {
     let component = load(&of_components(1, "(loop $for_ever (br $for_ever))")).await;
