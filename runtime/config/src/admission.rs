@@ -59,10 +59,23 @@ impl Admission {
     /// # Errors
     /// The first rule that the job breaks.
     pub fn admit(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
-        let unknown = self.unknown(&job.spec.topic);
-        match unknown {
+        let unknown = self.admit_topic(&job.spec.topic)?;
+        Ok((self.rules(&job.spec.topic).admit(job)?, unknown))
+    }
+
+    /// Whether a job of this topic may have a body of so many bytes, before the body is read.
+    ///
+    /// # Errors
+    /// The first rule that such a job breaks.
+    pub fn check_body(&self, topic: &TopicId, bytes: u64) -> Result<(), Refused> {
+        self.admit_topic(topic)?;
+        self.rules(topic).check_body(topic, bytes)
+    }
+
+    fn admit_topic(&self, topic: &TopicId) -> Result<Option<UnknownTopic>, Refused> {
+        match self.unknown(topic) {
             Some(unknown) if self.unknown == UnknownTopics::Refuse => Err(unknown.into()),
-            unknown => Ok((self.rules(&job.spec.topic).admit(job)?, unknown)),
+            unknown => Ok(unknown),
         }
     }
 

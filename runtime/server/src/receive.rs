@@ -7,7 +7,7 @@ use std::error::Error;
 
 use axum::RequestExt;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequestParts, Path, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -15,11 +15,13 @@ use bytes::BytesMut;
 use http_body_util::{BodyExt, LengthLimitError};
 
 use crate::audit::Entry;
-use crate::auth::identity::Identity;
+use crate::auth::identity::{Identity, Scope};
+use crate::auth::origin::media_type;
 use crate::limits::requests::{Permit, TakesPermit};
 use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
 use crate::state::AppState;
+use gristmill_core::job::TopicId;
 
 /// How much more of a body may be in memory at a time, if nothing says how long it is.
 const STEP_BYTES: usize = 256 << 10;
@@ -57,6 +59,9 @@ async fn read(
     }
     let (mut parts, body) = request.into_parts();
     check(identity, requirement, &mut parts).await?;
+    if requirement == Requirement::InTenant(Scope::Push) {
+        check_length(state, &mut parts, body.size_hint().exact()).await?;
+    }
     let (limiter, tenant) = (&state.request_limiter, identity.tenant());
     let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
     let (bytes, held) = limiter.in_time(collect(limited, |bytes| limiter.hold_body(tenant, bytes))).await?;
@@ -72,9 +77,11 @@ pub(crate) async fn collect(
     hold: impl Fn(usize) -> Result<Permit, Problem>,
 ) -> Result<(Bytes, Vec<Permit>), Problem> {
     let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let (mut bytes, mut held) = (BytesMut::new(), Vec::new());
+    let mut held = Vec::new();
     let mut may_hold = known.unwrap_or(STEP_BYTES);
     held.push(hold(may_hold)?);
+    // At once, so that a large body is not copied each time that it has grown.
+    let mut bytes = BytesMut::with_capacity(known.unwrap_or_default());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
         while bytes.len() + data.len() > may_hold {
@@ -95,6 +102,18 @@ fn unreadable(error: axum::Error) -> Problem {
         cause = error.source();
     }
     Problem::new(Code::BadRequest, format!("failed to read the body: {error}"))
+}
+
+/// Refuses a body that is longer than its topic takes. A document is longer than the jobs in it, and is read first; so is what
+/// is short, since some clients read no answer before they have sent everything.
+async fn check_length(state: &AppState, parts: &mut Parts, bytes: Option<u64>) -> Result<(), Problem> {
+    let is_document = media_type(&parts.headers).is_none_or(|media| media == "application/json");
+    let Some(bytes) = bytes.filter(|bytes| !is_document && *bytes > STEP_BYTES as u64) else { return Ok(()) };
+    match Path::<TopicId>::from_request_parts(parts, &()).await {
+        Ok(Path(topic)) => Ok(state.topics().admission().check_body(&topic, bytes)?),
+        // Whatever else the path names has no limit of its own.
+        Err(_) => Ok(()),
+    }
 }
 
 /// Checks what the path says. Where the body names tenants, the handler's arguments check them, and here it is enough that

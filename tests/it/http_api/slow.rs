@@ -54,6 +54,14 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_its_topic_does_not_take_is_refused_before_it_comes() {
+    let runner = runner(HttpLimits { request_time: 2 * SOON, ..HttpLimits::default() }).await;
+    let head = "POST /v1/tenants/default/topics/small/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n";
+    let answer = sent(&runner, &format!("{head}Content-Length: 1000000\r\n\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("1000000 bytes, but topic"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn slow_bodies_take_their_turns_and_others_theirs() {
     let limits = HttpLimits { at_once: 2, request_time: Duration::from_millis(200), ..HttpLimits::default() };
     let runner = runner(limits).await;

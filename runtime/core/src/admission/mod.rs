@@ -147,7 +147,7 @@ impl Rules {
     /// The first rule that the job breaks.
     pub fn admit(&self, job: NewJob) -> Result<NewJob, Refused> {
         let NewJob { spec, due } = job;
-        self.check_body(&spec)?;
+        self.check_body(&spec.topic, spec.body.data.len() as u64)?;
         check_headers(&spec)?;
         if let Some(attempts) = spec.max_attempts.filter(|attempts| !ATTEMPTS.contains(attempts)) {
             return Err(Refused::Attempts { asked: attempts });
@@ -168,14 +168,17 @@ impl Rules {
         Ok(NewJob { spec: JobSpec { ttl: spec.ttl.or(self.ttl), ..spec }, due })
     }
 
-    fn check_body(&self, spec: &JobSpec) -> Result<(), Refused> {
-        let bytes = spec.body.data.len() as u64;
+    /// Whether a new job of `topic`, of which these are the rules, may have a body of so many bytes.
+    ///
+    /// # Errors
+    /// [`Refused::Body`] or [`Refused::BodyOfTenant`].
+    pub fn check_body(&self, topic: &TopicId, bytes: u64) -> Result<(), Refused> {
         if bytes > self.payload_bytes {
-            return Err(Refused::Body { topic: spec.topic.clone(), bytes, allowed: self.payload_bytes });
+            return Err(Refused::Body { topic: topic.clone(), bytes, allowed: self.payload_bytes });
         }
         match self.tenant.payload_bytes {
             Some(allowed) if bytes > allowed => {
-                Err(Refused::BodyOfTenant { tenant: spec.topic.tenant.clone(), bytes, allowed })
+                Err(Refused::BodyOfTenant { tenant: topic.tenant.clone(), bytes, allowed })
             }
             _ => Ok(()),
         }
