@@ -11,6 +11,8 @@
 #   outages              Redis killed, stopped, full, and without permissions
 #   all                  all of them; the default
 #
+# GRISTMILL_ADVERSARY_ONLY=TEXT keeps to the clients or guests whose names contain the text.
+#
 # The tests run the same experiments in short.
 set -euo pipefail
 cd "$(dirname "$0")/.."

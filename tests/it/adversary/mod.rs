@@ -31,6 +31,14 @@ fn is_long() -> bool {
     std::env::var_os(SECONDS).is_some()
 }
 
+/// Names what of the experiment's tests is to be run, in the environment: those whose names contain it.
+const ONLY: &str = "GRISTMILL_ADVERSARY_ONLY";
+
+/// Whether the test with this name is to be run.
+fn is_chosen(test: &str) -> bool {
+    std::env::var(ONLY).is_ok_and(|only| test.contains(&only)) || std::env::var_os(ONLY).is_none()
+}
+
 /// The heading of every table of this suite.
 fn print_heading() {
     println!("| test | alone p50, p99 ms | during p50, p99 ms | ratio of p99 | goal | holds |");

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::probe::{self, Latency};
 use super::target::Target;
-use super::{length, print_heading, print_row};
+use super::{is_chosen, length, print_heading, print_row};
 
 /// Of every hostile topic. In `timed` and `text` nothing else ends an endless attempt.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -141,6 +141,9 @@ struct Experiment<'a> {
 impl Experiment<'_> {
     /// Uploads the component, if there is one, and runs its jobs while the honest tenant works.
     async fn run(&mut self, name: &str, topic: &str, component: Option<Vec<u8>>, body: Vec<u8>, right: Verdicts) {
+        if !is_chosen(name) {
+            return;
+        }
         let before = self.target.reset_peak();
         let operator = self.target.operator().clone();
         let hostile = tokio::spawn(attack(operator, topic.to_owned(), component, body));
