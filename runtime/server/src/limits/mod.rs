@@ -2,6 +2,7 @@
 
 mod client_address;
 mod guesses;
+pub(crate) mod pace;
 pub(crate) mod rate;
 pub(crate) mod requests;
 pub(crate) mod shares;

@@ -14,7 +14,7 @@ use crate::audit::Entry;
 use crate::auth::identity::Identity;
 use crate::claims;
 use crate::limits::requests::Permit;
-use crate::limits::{TenantPermit, client_address};
+use crate::limits::{TenantPermit, client_address, pace};
 use crate::openapi::Requirement;
 use crate::serve::DeliveryTracker;
 use gristmill_core::job::{Name, WorkerId};
@@ -57,6 +57,7 @@ impl Client {
         let entry = Entry::of(&parts.extensions);
         identity.note_in(&entry);
         let permit = api.state.enter(&identity)?.map(Arc::new);
+        pace::count_for(&parts.extensions, identity.tenant()).await;
         let name = name(peer, &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
         Ok(Self { identity, _counted: permit, _permit: None, entry, name, delivery_tracker })

@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::HttpLimits;
+use crate::limits::pace::{Pace, Pacer};
 use crate::problem::{Code, Problem};
 use crate::serve::connections::{Connection, ConnectionLimiter};
 use crate::serve::delivery_tracker::{ClientStream, TrackedStream};
@@ -53,6 +54,7 @@ pub(crate) async fn run(
     limits: HttpLimits,
     tls: Option<Arc<Tls>>,
     metrics: Arc<Metrics>,
+    pacer: Pacer,
     stop: CancellationToken,
 ) {
     let limiter = ConnectionLimiter::new(limits.connections);
@@ -70,14 +72,22 @@ pub(crate) async fn run(
         // The address has as many as it may: its client sees that the connection is closed.
         let Some(connection) = connection else { continue };
         let counted = metrics.requests().connect();
+        let pace = pacer.connection(peer.ip());
+        let peer = Peer { address: peer, pace: pace.clone() };
         let connection = serve(stream, peer, router.clone(), limits, tls.clone(), connection, stop.clone());
         connections.spawn(async move {
-            connection.await;
+            pace.run(connection).await;
             drop(counted);
         });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// The other side of a connection.
+struct Peer {
+    address: SocketAddr,
+    pace: Pace,
 }
 
 /// The next connection. Cancel-safe.
@@ -109,7 +119,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 /// One connection, from its beginning to its end. Whatever is to be spoken below HTTP is spoken here first.
 async fn serve(
     stream: TcpStream,
-    peer: SocketAddr,
+    peer: Peer,
     router: Router,
     limits: HttpLimits,
     tls: Option<Arc<Tls>>,
@@ -127,7 +137,7 @@ async fn serve(
     };
     match spoken {
         Ok(stream) => speak_http(stream, peer, router, limits, connection, stop).await,
-        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+        Err(error) => tracing::debug!(peer = %peer.address, %error, "no TLS"),
     }
 }
 
@@ -140,7 +150,7 @@ fn detect_dead_clients(stream: &TcpStream, write_time: Duration) -> io::Result<(
 
 async fn speak_http<S>(
     stream: S,
-    peer: SocketAddr,
+    peer: Peer,
     router: Router,
     limits: HttpLimits,
     client: Arc<Connection>,
@@ -153,14 +163,16 @@ async fn speak_http<S>(
     let service = service_fn(move |mut request: Request<Incoming>| {
         let busy = Connection::begin(&at);
         let is_refused = at.is_reserve() && !matches!(request.uri().path(), "/healthz" | "/readyz");
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(ConnectInfo(peer.address));
+        request.extensions_mut().insert(peer.pace.clone());
         request.extensions_mut().insert(delivery_tracker.clone());
         let answer = router.call(request);
-        let closes = at.is_reserve();
+        let (closes, pace) = (at.is_reserve(), peer.pace.clone());
         async move {
             // The client may have sent a thousand requests at once: other connections have their turn between two of them.
             tokio::task::yield_now().await;
             let mut response = if is_refused { full().into_response() } else { answer.await? };
+            pace.hold_refusal(response.status()).await;
             if closes {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }

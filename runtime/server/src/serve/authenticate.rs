@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::audit::Entry;
 use crate::auth::identity::{Identity, identify};
 use crate::auth::origin;
-use crate::limits::client_address;
+use crate::limits::{client_address, pace};
 use crate::problem::Code;
 use crate::state::AppState;
 
@@ -43,6 +43,7 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
         Ok(entered) => entered,
         Err(problem) => return problem.into_response(),
     };
+    pace::count_for(request.extensions(), identity.tenant()).await;
     request.extensions_mut().insert(identity.clone());
     request.extensions_mut().insert(state.clone());
     let response = state.auth.answer_while_valid(identity, next.run(request)).await;

@@ -10,6 +10,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::response::Response;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
@@ -20,6 +21,7 @@ use crate::audit::Recorder;
 use crate::auth::allowed::AnyToken;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
+use crate::limits::pace::Pacer;
 use crate::limits::requests::{RequestLimiter, in_time, take_permit};
 use crate::openapi::Route;
 use crate::problem::{Code, Problem};
@@ -48,6 +50,7 @@ pub struct HttpServer {
     secret: TokenText,
     lmstfy_admin: Option<SocketAddr>,
     state: AppState,
+    pacer: Pacer,
     serving: Tasks,
 }
 
@@ -105,7 +108,8 @@ impl HttpServer {
         let recorder = settings.audit.clone().map(|log| Recorder::new(log, &settings.metrics));
         let recorded = |router| recorder.iter().fold(router, |router, recorder| recorder.around(router));
         let router = recorded(router(state.clone(), lmstfy.clone()));
-        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: Tasks::default() };
+        let pacer = Pacer::new(Handle::current().metrics().num_workers());
+        let mut server = Self { address, commands, lmstfy_admin, secret, state, pacer, serving: Tasks::default() };
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         if let Some(listener) = admin {
             let router = recorded(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
@@ -120,7 +124,7 @@ impl HttpServer {
 
     fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
         let (metrics, stop) = (self.state.metrics.clone(), self.state.stop.clone());
-        self.serving.spawn("accept", accept::run(listener, router, limits, tls, metrics, stop));
+        self.serving.spawn("accept", accept::run(listener, router, limits, tls, metrics, self.pacer.clone(), stop));
     }
 
     /// Where it listens, with the port that was chosen.
