@@ -153,6 +153,9 @@ async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
 /// How soon the first ack must come after the shortest of some outages. It takes about a second.
 const RECOVERY: Duration = Duration::from_secs(4);
 
+/// What the runner logs when it notices an outage.
+const NOTICED: &str = "running attempts go on";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn when_redis_comes_back_the_work_goes_on() {
     const JOBS: usize = 10_000;
@@ -163,10 +166,10 @@ async fn when_redis_comes_back_the_work_goes_on() {
     load.wait_for_acks(500).await;
     let mut recoveries = Vec::new();
     for outage in 0..OUTAGES {
-        let noticed = process.log().matches("is unavailable").count();
+        let noticed = process.log().matches(NOTICED).count();
         load.redis.stop();
         until("the runner to notice", SOON, async || {
-            runner_says(&process, "is unavailable", noticed + 1).then_some(())
+            runner_says(&process, NOTICED, noticed + 1).then_some(())
         })
         .await;
 
@@ -187,7 +190,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     load.assert_all_done_once((JOBS + OUTAGES) as u64).await;
     let outages = until("the return of the store to be told", SOON, async || {
         let log = process.log();
-        let (away, back) = (log.matches("is unavailable").count(), log.matches("the store is back").count());
+        let (away, back) = (log.matches(NOTICED).count(), log.matches("the store is back").count());
         (away == back).then_some(away)
     })
     .await;

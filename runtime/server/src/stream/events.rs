@@ -106,14 +106,15 @@ fn listen(
     ClientAddress(client): ClientAddress,
     filter: Filter,
 ) -> Result<Events, Problem> {
-    let permit = state.request_limiter.stream_events(identity.tenant(), client)?;
+    let limiter = &state.request_limiter;
+    let permits = (limiter.wait(identity.tenant())?, limiter.stream_events(identity.tenant(), client)?);
     let mut listener = state.metrics.events().subscribe(filter);
     // The first tick is at once, so that a client sees that the stream has begun.
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stop = Box::pin(state.stop.clone().cancelled_owned());
     let events = stream::poll_fn(move |context| {
-        let _permit = &permit;
+        let _permits = &permits;
         if let Poll::Ready(received) = listener.poll_next(context) {
             return Poll::Ready(Some(written(&received)));
         }
