@@ -168,10 +168,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     for outage in 0..OUTAGES {
         let noticed = process.log().matches(NOTICED).count();
         load.redis.stop();
-        until("the runner to notice", SOON, async || {
-            runner_says(&process, NOTICED, noticed + 1).then_some(())
-        })
-        .await;
+        until("the runner to notice", SOON, async || runner_says(&process, NOTICED, noticed + 1).then_some(())).await;
 
         load.redis.resume().await;
         let back = Instant::now();
