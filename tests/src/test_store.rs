@@ -20,7 +20,7 @@ use gristmill::token::TokenId;
 use tempfile::TempDir;
 use tokio::sync::mpsc::Receiver;
 
-use crate::redis::{Redis, shared};
+use crate::deployment::{Deployment, RedisKind};
 use crate::wait::{SOON, until};
 
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -32,13 +32,18 @@ const BEGIN_MS: u64 = 1_800_000_000_000;
 /// The stores that must not be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    Redis,
+    Redis(RedisKind),
     /// The embedded store in a file.
     File,
     /// The embedded store in memory.
     Memory,
     /// Two shards of different kinds: [`tenant`] lives in a file, and the primary shard, with the other tenants, is a Redis.
     ShardedStore,
+}
+
+impl Kind {
+    /// A plain Redis.
+    pub const REDIS: Self = Self::Redis(RedisKind::Plain);
 }
 
 /// An empty store of its own, with the clock that it goes by.
@@ -53,16 +58,16 @@ pub struct TestStore {
 /// What a store lies in, for as long as it is used.
 #[derive(Debug)]
 enum Home {
-    /// A part of the server that all tests of this process share.
+    /// A part of the servers that all tests of this process share.
     Redis {
-        server: Arc<Redis>,
+        deployment: Arc<Deployment>,
         prefix: String,
     },
     /// A database that no other test has.
     File(TempDir),
     Memory,
     ShardedStore {
-        server: Arc<Redis>,
+        deployment: Arc<Deployment>,
         prefix: String,
         folder: TempDir,
     },
@@ -71,23 +76,26 @@ enum Home {
 impl Home {
     async fn new(kind: Kind) -> Self {
         static LAST: AtomicUsize = AtomicUsize::new(0);
-        let prefix = || format!("q{}", LAST.fetch_add(1, Ordering::Relaxed));
+        let prefix = || format!("gm:q{}", LAST.fetch_add(1, Ordering::Relaxed));
         let folder = || TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap();
         match kind {
-            Kind::Redis => Self::Redis { server: shared().await, prefix: prefix() },
+            Kind::Redis(kind) => Self::Redis { deployment: Deployment::shared(kind).await, prefix: prefix() },
             Kind::File => Self::File(folder()),
             Kind::Memory => Self::Memory,
-            Kind::ShardedStore => Self::ShardedStore { server: shared().await, prefix: prefix(), folder: folder() },
+            Kind::ShardedStore => {
+                let deployment = Deployment::shared(RedisKind::Plain).await;
+                Self::ShardedStore { deployment, prefix: prefix(), folder: folder() }
+            }
         }
     }
 
     async fn open(&self, clock: Clock) -> Result<Arc<dyn Transfer>, StoreError> {
         Ok(match self {
-            Self::Redis { server, prefix } => Arc::new(open_redis(server, prefix, clock).await),
+            Self::Redis { deployment, prefix } => Arc::new(open_redis(deployment, prefix, clock).await),
             Self::File(folder) => Arc::new(open_file(folder, clock).await?),
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
-            Self::ShardedStore { server, prefix, folder } => {
-                let primary = open_redis(server, prefix, clock.clone()).await;
+            Self::ShardedStore { deployment, prefix, folder } => {
+                let primary = open_redis(deployment, prefix, clock.clone()).await;
                 let other = part("other", &open_file(folder, clock).await?);
                 let placements = [tenant(), tenant_beside()].map(|tenant| (tenant, other.name.clone()));
                 let shards = ShardedStore::open(
@@ -102,8 +110,8 @@ impl Home {
     }
 }
 
-async fn open_redis(server: &Redis, prefix: &str, clock: Clock) -> RedisStore {
-    let connected = async || RedisStore::connect(&server.url(), prefix).await;
+async fn open_redis(deployment: &Deployment, prefix: &str, clock: Clock) -> RedisStore {
+    let connected = async || RedisStore::open(deployment.url(), &deployment.settings(prefix)).await;
     patiently("a connection", connected).await.with_clock(clock)
 }
 
@@ -168,7 +176,7 @@ impl TestStore {
     /// A tenant of each shard that the store consists of; none of them is [`tenant`].
     pub fn a_tenant_of_each_shard(&self) -> Vec<Name> {
         match self.kind {
-            Kind::Redis | Kind::File | Kind::Memory => vec![tenant_beside()],
+            Kind::Redis(_) | Kind::File | Kind::Memory => vec![tenant_beside()],
             Kind::ShardedStore => vec![tenant_beside(), "elsewhere".parse().unwrap()],
         }
     }
@@ -311,8 +319,8 @@ impl TestStore {
     }
 
     async fn past_the_store<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        let Home::Redis { server, .. } = &self.home else { panic!("{:?} takes no commands", self.home) };
-        let client = redis::Client::open(server.url()).unwrap();
+        let Home::Redis { deployment, .. } = &self.home else { panic!("{:?} takes no commands", self.home) };
+        let client = redis::Client::open(deployment.server.url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         command.query_async(&mut connection).await.unwrap()
     }

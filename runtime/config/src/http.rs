@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use super::diagnostic::Span;
 use super::read::Section;
 
 /// `[http]`: the HTTP server, for commands, clients and monitoring.
@@ -16,10 +17,10 @@ pub struct HttpSettings {
     pub tls: Option<TlsSettings>,
 }
 
-/// `[http.tls]`: PEM files, which are read again when they change.
+/// A certificate and its key, in PEM files. Those of `[http.tls]` are read again when they change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The server's certificate first, then those that vouch for it.
+    /// The own certificate first, then those that vouch for it.
     pub certificate: PathBuf,
     /// The file of the private key, PEM.
     pub key: PathBuf,
@@ -58,16 +59,22 @@ pub(super) fn http(root: &mut Section<'_>, folder: &Path) -> HttpSettings {
 /// None: there is no such section, or one of the two is missing, which is reported.
 fn tls(section: &mut Section<'_>, folder: &Path) -> Option<TlsSettings> {
     let (place, mut tls) = section.section_at("tls")?;
+    let pair = key_pair(&mut tls, place, folder);
+    tls.finish();
+    pair
+}
+
+/// A certificate and its key. None if one of the two is missing, which is reported at `place`.
+pub(super) fn key_pair(tls: &mut Section<'_>, place: Span, folder: &Path) -> Option<TlsSettings> {
     let [certificate, key] = ["certificate", "key"].map(|key| {
         let path = tls.path(key);
         if path.is_none() && !tls.has(key) {
-            let title = format!("[http.tls] does not say where its `{key}` is");
+            let title = format!("{} does not say where its `{key}` is", tls.title());
             let help = "it needs `certificate` and `key`, which are paths of PEM files";
             tls.problems().report(place.clone(), title, help);
         }
         path.map(|path| folder.join(path))
     });
-    tls.finish();
     Some(TlsSettings { certificate: certificate?, key: key? })
 }
 

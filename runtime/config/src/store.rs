@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::grants;
 use super::read::Section;
-use gristmill_core::job::Name;
+use super::redis::{self, RedisSettings};
 
 /// The file that holds the jobs unless the manifest says otherwise.
 const DEFAULT_FILE: &str = "gristmill.db";
@@ -15,11 +15,10 @@ const DEFAULT_FILE: &str = "gristmill.db";
 pub struct StoreSettings {
     /// Where the store is.
     pub address: StoreAddress,
-    /// Redis only: what every key begins with, so that several installations can share a server. A file has one
-    /// owner, and no prefix.
-    pub prefix: String,
     /// Files only.
     pub durability: Durability,
+    /// Redis only.
+    pub redis: RedisSettings,
 }
 
 /// Which store, by kind. Shown without passwords.
@@ -51,7 +50,7 @@ pub struct BadStoreAddress(String);
 impl StoreSettings {
     pub(super) fn default_at(folder: &Path) -> Self {
         let address = StoreAddress::File(folder.join(DEFAULT_FILE));
-        Self { address, prefix: "gm".into(), durability: Durability::default() }
+        Self { address, durability: Durability::default(), redis: RedisSettings::default() }
     }
 
     /// Whether both name the same jobs, as far as their texts show. Two stores in memory are two.
@@ -59,7 +58,7 @@ impl StoreSettings {
         match (&self.address, &other.address) {
             (StoreAddress::File(one), StoreAddress::File(other)) => plain(one) == plain(other),
             (StoreAddress::Redis(one), StoreAddress::Redis(another)) => {
-                server(one) == server(another) && self.prefix == other.prefix
+                server(one) == server(another) && self.redis.prefix == other.redis.prefix
             }
             _ => false,
         }
@@ -67,7 +66,7 @@ impl StoreSettings {
 }
 
 impl StoreAddress {
-    /// Reads `sqlite:path`, `sqlite::memory:`, `redis://…` or `redis+unix://…`. A relative path is relative to `folder`.
+    /// Reads `sqlite:path`, `sqlite::memory:`, `redis://…`, `rediss://…`, `redis+unix://…` or `redis+sentinel://…`. A relative path is relative to `folder`.
     ///
     /// # Errors
     /// It is none of them.
@@ -76,15 +75,25 @@ impl StoreAddress {
             return sqlite(place, folder);
         }
         match text.split_once("://") {
-            Some(("redis" | "redis+unix", _)) => Ok(Self::Redis(text.to_owned())),
-            Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => Err(BadStoreAddress(
-                format!("`{kind}` is no kind of store; there are `sqlite:`, `redis://` and `redis+unix://`"),
-            )),
+            Some(("redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel", _)) => {
+                Ok(Self::Redis(text.to_owned()))
+            }
+            Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+                Err(BadStoreAddress(format!(
+                    "`{kind}` is no kind of store; there are `sqlite:`, `redis://`, `rediss://`, `redis+unix://`, \
+                     `redis+sentinel://` and `rediss+sentinel://`"
+                )))
+            }
             _ => Err(BadStoreAddress(
                 "an address begins with the kind of store, as in `sqlite:gristmill.db` or `redis://127.0.0.1:6379/0`"
                     .into(),
             )),
         }
+    }
+
+    /// Whether it is a Redis that is spoken to by TLS.
+    pub(super) fn uses_tls(&self) -> bool {
+        matches!(self, Self::Redis(url) if url.starts_with("rediss"))
     }
 }
 
@@ -95,9 +104,10 @@ fn plain(path: &Path) -> PathBuf {
 
 /// Which database of which server an address names: without the user, and with the defaults filled in.
 fn server(url: &str) -> String {
-    let Ok(url) = url::Url::parse(url) else { return url.to_owned() };
+    // Sentinels are several hosts, which makes it no url.
+    let Ok(url) = url::Url::parse(url) else { return StoreAddress::Redis(url.to_owned()).to_string() };
     let path = url.path().trim_matches('/');
-    let database = if path.is_empty() && url.scheme() == "redis" { "0" } else { path };
+    let database = if path.is_empty() && url.scheme() != "redis+unix" { "0" } else { path };
     let query = url.query().unwrap_or_default();
     format!(
         "{}://{}:{}/{database}?{query}",
@@ -135,9 +145,7 @@ pub(super) fn settings(section: &mut Section<'_>, folder: &Path) -> StoreSetting
     if let Some(address) = address(section, folder) {
         store.address = address;
     }
-    if let Some(prefix) = section.name("prefix") {
-        store.prefix = Name::into(prefix);
-    }
+    store.redis = redis::settings(section, folder, store.address.uses_tls());
     let durabilities = [("power", Durability::Power), ("process", Durability::Process)];
     section.choice("durability", &durabilities, &mut store.durability);
     if matches!(store.address, StoreAddress::Redis(_)) {
@@ -176,7 +184,12 @@ impl fmt::Display for StoreAddress {
             Self::Redis(url) => {
                 let (kind, rest) = url.split_once("://").unwrap_or(("redis", url));
                 let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-                write!(f, "{kind}://{host}")
+                let (place, options) = host.split_once('?').unwrap_or((host, ""));
+                // The other options name users and passwords.
+                match options.split('&').find(|option| option.starts_with("db=")) {
+                    Some(database) => write!(f, "{kind}://{place}?{database}"),
+                    None => write!(f, "{kind}://{place}"),
+                }
             }
         }
     }
@@ -230,7 +243,9 @@ mod tests {
     fn an_address_is_shown_without_its_password_and_reads_back() {
         let redis = parse("redis://me:hunter2@db:6379/1").unwrap();
         assert_eq!((redis.to_string(), format!("{redis:?}")), ("redis://db:6379/1".into(), "redis://db:6379/1".into()));
-        for text in ["sqlite:/etc/mill/jobs.db", "sqlite::memory:"] {
+        let socket = parse("redis+unix:///run/redis.sock?user=me&db=3&pass=hunter2").unwrap();
+        assert_eq!(socket.to_string(), "redis+unix:///run/redis.sock?db=3");
+        for text in ["sqlite:/etc/mill/jobs.db", "sqlite::memory:", "rediss://db/1"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }

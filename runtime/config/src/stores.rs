@@ -108,7 +108,7 @@ mod tests {
             "#,
         );
         assert_eq!(manifest.stores[&name("archive")].address, StoreAddress::File("/etc/mill/archive.db".into()));
-        assert_eq!(manifest.stores[&name("fast")].prefix, "acme");
+        assert_eq!(manifest.stores[&name("fast")].redis.prefix, "acme");
         assert_eq!(manifest.residences, BTreeMap::from([(name("acme"), name("fast"))]));
         assert!(parse("").stores.is_empty());
     }

@@ -99,7 +99,7 @@ fn settings_of_the_runner_are_read() {
     assert_eq!((server.concurrency, server.threads, server.shutdown_grace), (64, 3, Duration::from_secs(90)));
     assert_eq!(server.cache.as_deref(), Some(Path::new("/etc/gristmill/cache")));
     assert_eq!(store.address, StoreAddress::Redis("redis://:hunter2@db:6379/1".into()));
-    assert_eq!((store.prefix.as_str(), http.listen), ("jobs", Listen::At("[::1]:8000".parse().unwrap())));
+    assert_eq!((store.redis.prefix.as_str(), http.listen), ("jobs", Listen::At("[::1]:8000".parse().unwrap())));
     assert!(!format!("{store:?}").contains("hunter2"));
     assert_eq!((handlers.folder.as_path(), handlers.auto_topics), (Path::new("/srv/handlers"), false));
     assert_eq!(handlers.unknown_topics, UnknownTopics::Refuse);

@@ -148,7 +148,7 @@ struct One {
 impl One {
     async fn open(settings: &StoreSettings, must_answer: bool) -> Result<Self, StoreError> {
         match &settings.address {
-            StoreAddress::Redis(url) => redis::open(url, &settings.prefix, must_answer).await,
+            StoreAddress::Redis(url) => redis::open(url, &settings.redis, must_answer).await,
             StoreAddress::File(path) => embedded::open(path, settings.durability).await,
             StoreAddress::Memory => embedded::in_memory().await,
         }

@@ -1,7 +1,7 @@
 //! In place of Redis, which this program is built without.
 
 use super::{One, not_built_in};
-use gristmill_config::StoreAddress;
+use gristmill_config::{RedisSettings, StoreAddress};
 use gristmill_store::StoreError;
 
 /// There is none.
@@ -14,6 +14,6 @@ impl RedisStore {
     }
 }
 
-pub(super) async fn open(url: &str, _: &str, _: bool) -> Result<One, StoreError> {
+pub(super) async fn open(url: &str, _: &RedisSettings, _: bool) -> Result<One, StoreError> {
     Err(not_built_in(StoreAddress::Redis(url.to_owned()), "redis"))
 }

@@ -25,7 +25,7 @@ use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare([Kind::Redis, Kind::Memory], 800);
+    compare([Kind::REDIS, Kind::Memory], 800);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn memory_behaves_like_the_model() {
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare([Kind::ShardedStore, Kind::Redis], 300);
+    compare([Kind::ShardedStore, Kind::REDIS], 300);
 }
 
 fn number(variable: &str, default: u64) -> u64 {

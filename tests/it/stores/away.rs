@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill::config::RedisSettings;
 use gristmill::job::WorkerId;
 use gristmill::outcome::Verdict;
 use gristmill::store::embedded::EmbeddedStore;
@@ -24,7 +25,7 @@ fn lines() -> [ClaimFrom; 2] {
 /// Home in memory; `acme` lives in Redis.
 async fn with(redis: &Redis) -> ShardedStore {
     let home = EmbeddedStore::in_memory().await.unwrap();
-    let far = Arc::new(RedisStore::at(&redis.url(), "gm").unwrap());
+    let far = Arc::new(RedisStore::at(&redis.url(), &RedisSettings::default()).unwrap());
     join(&home, ShardSpec { name: name("far"), store: far, is_remote: true }).await
 }
 

@@ -13,13 +13,26 @@ const OF_THE_SERVER: [&str; 6] = ["BUSY", "NOREPLICAS", "UNBLOCKED", "MISCONF", 
 /// An error as the store's callers see it. `doing` completes "refused to".
 pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError) -> StoreError {
     let store = address.to_owned();
-    if is_unavailable(&error) {
+    if let Some(remedy) = remedy(&error) {
+        StoreError::Unavailable { store, source: remedy }
+    } else if is_unavailable(&error) {
         StoreError::Unavailable { store, source: error.into() }
     } else if is_full(&error) {
         StoreError::Full { store, doing, source: anyhow::Error::from(error).context(FULL) }
     } else {
         StoreError::Refused { store, doing, source: error.into() }
     }
+}
+
+/// What keeps a connection from being made until an operator changes it. The calls that wait for the connection go on waiting.
+pub(super) fn misconfigured(problem: String) -> RedisError {
+    (ErrorKind::InvalidClientConfig, "the connection is not set up right", problem).into()
+}
+
+/// What [`misconfigured`] says, if the error is one.
+pub(super) fn remedy(error: &RedisError) -> Option<anyhow::Error> {
+    let problem = error.detail().filter(|_| error.kind() == ErrorKind::InvalidClientConfig)?;
+    Some(anyhow::anyhow!("{problem}"))
 }
 
 /// What an operator can do about a server without memory.

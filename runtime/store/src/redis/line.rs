@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, cmd};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::error::timed_out;
-use super::link::{CONNECT_TIMEOUT, Link, RESPONSE_TIMEOUT};
+use super::link::Link;
+use super::server::{CONNECT_TIMEOUT, Connection};
 
 /// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Line {
-    connection: MultiplexedConnection,
+    connection: Connection,
     broken: Arc<Notify>,
     overflowed: Arc<Notify>,
 }
@@ -37,17 +37,12 @@ impl Link {
         channels: &[String],
         hear: impl Fn(&str, &[u8]) -> bool + Send + Sync + 'static,
     ) -> RedisResult<Line> {
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = redis::Client::open(info.set_redis_settings(settings))?;
         let (broken, overflowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_push_sender(receiver(Arc::clone(&broken), Arc::clone(&overflowed), hear));
+        let receiver = receiver(Arc::clone(&broken), Arc::clone(&overflowed), hear);
+        let config = AsyncConnectionConfig::new().set_push_sender(receiver);
         let connect = async {
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            connection.subscribe(channels).await?;
+            let (_, mut connection) = self.topology.connect(ProtocolVersion::RESP3, config).await?;
+            connection.commands.subscribe(channels).await?;
             Ok::<_, RedisError>(Line { connection, broken, overflowed })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("subscribing took too long")))
@@ -62,7 +57,7 @@ impl Line {
                 () = self.broken.notified() => return Trouble::Broken,
                 () = self.overflowed.notified() => return Trouble::Overflowed,
                 () = sleep(PING_EVERY) => {
-                    if cmd("PING").exec_async(&mut self.connection).await.is_err() {
+                    if cmd("PING").exec_async(&mut self.connection.commands).await.is_err() {
                         return Trouble::Broken;
                     }
                 }

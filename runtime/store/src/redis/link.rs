@@ -7,28 +7,25 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult,
+    ServerErrorKind, Value,
 };
 use tokio::sync::Mutex;
 
-use super::error::{is_broken, is_unavailable, store_error, timed_out};
+use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::script::{Call, Script};
+use super::server::{CONNECT_TIMEOUT, Connection};
+use super::topology::Topology;
 use crate::StoreError;
-
-/// Name lookup, TCP and greeting together.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Long enough for the largest batch on a busy server, short enough to notice a half-open connection.
-pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+use gristmill_config::{RedisSettings, StoreAddress};
 
 /// A server, and the connection to it if there is one.
 pub(super) struct Link {
-    pub(super) client: redis::Client,
+    pub(super) topology: Topology,
     /// Where the server is, without user and password.
     pub(super) address: String,
     /// Below it are the channels of all wake-ups.
@@ -40,7 +37,7 @@ pub(super) struct Link {
 
 /// A connection, and the scripts that it has taught its server, by their hashes.
 struct Live {
-    connection: MultiplexedConnection,
+    connection: Connection,
     taught: parking_lot::Mutex<HashSet<&'static str>>,
 }
 
@@ -54,15 +51,14 @@ impl Link {
     /// A link to the server at `url`, not connected yet.
     ///
     /// # Errors
-    /// [`StoreError::BadAddress`] if the URL makes no sense or needs what is not compiled in.
-    pub(super) fn new(url: &str, prefix: &str) -> Result<Self, StoreError> {
-        let client = redis::Client::open(url).map_err(|error| StoreError::BadAddress {
-            address: without_password(url),
-            problem: format!("{error}; use redis://[[user]:password@]host[:port][/db] or redis+unix:///path"),
+    /// [`StoreError::BadAddress`] if the URL makes no sense.
+    pub(super) fn new(url: &str, settings: &RedisSettings) -> Result<Self, StoreError> {
+        let topology = Topology::parse(url, &settings.tls).map_err(|error| StoreError::BadAddress {
+            address: StoreAddress::Redis(url.to_owned()).to_string(),
+            problem: format!("{error}; use redis://[[user]:password@]host[:port][/db], rediss://…, redis+unix:///path, or redis+sentinel://h1,h2,h3/name[/db]"),
         })?;
-        let address = client.get_connection_info().addr().to_string();
-        let channel = format!("{prefix}:connected");
-        Ok(Self { client, address, channel, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
+        let (address, channel) = (topology.to_string(), format!("{}:connected", settings.prefix));
+        Ok(Self { topology, address, channel, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
     }
 
     /// Runs scripts in the order given, in one round trip. Answers in the same order.
@@ -95,7 +91,8 @@ impl Link {
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<T, StoreError> {
-        self.with_connection(doing, async |live| commands.query_async(&mut live.connection.clone()).await).await
+        self.with_connection(doing, async |live| commands.query_async(&mut live.connection.commands.clone()).await)
+            .await
     }
 
     /// Runs plain commands in one round trip, with an answer or an error for each.
@@ -109,19 +106,21 @@ impl Link {
     ) -> Result<Vec<RedisResult<Value>>, StoreError> {
         commands.ignore_errors();
         let query = async |live: &Live| {
-            available(commands.query_async::<Vec<RedisResult<Value>>>(&mut live.connection.clone()).await?)
+            available(commands.query_async::<Vec<RedisResult<Value>>>(&mut live.connection.commands.clone()).await?)
         };
         self.with_connection(doing, query).await
     }
 
-    /// Makes sure that there is a connection. A wrong password is refused here, where nothing waits for the server yet and an operator
+    /// Makes sure that there is a connection. A wrong password or certificate is refused here, where nothing waits for the server yet and an operator
     /// looks on; later, when it was changed beneath a connection, the server counts as unavailable.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.connection().await.map(drop).map_err(|error| match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                StoreError::Refused { store: self.address.clone(), doing: "connect", source: error.into() }
+        self.connection().await.map(drop).map_err(|error| {
+            let refusal = remedy(&error);
+            if refusal.is_none() && error.kind() != ErrorKind::AuthenticationFailed {
+                return self.failed("connect", error);
             }
-            _ => self.failed("connect", error),
+            let source = refusal.unwrap_or_else(|| error.into());
+            StoreError::Refused { store: self.address.clone(), doing: "connect", source }
         })
     }
 
@@ -153,13 +152,11 @@ impl Link {
             if let Some(live) = self.live.load_full() {
                 return Ok(live);
             }
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(CONNECT_TIMEOUT))
-                .set_response_timeout(Some(RESPONSE_TIMEOUT));
-            let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            let (_, connection) = self.topology.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
+            let mut commands = connection.commands.clone();
             // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
-            redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut connection).await?;
-            refuse_cluster(&mut connection).await?;
+            redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut commands).await?;
+            refuse_cluster(&mut commands).await?;
             let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default() });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
@@ -174,7 +171,7 @@ impl Link {
 impl Live {
     /// Fails as a whole if one of the calls says that the server is unavailable.
     async fn run(&self, calls: Vec<Call>) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.connection.commands.clone();
         let mut pipeline = Pipeline::with_capacity(calls.len());
         let mut scripts = Vec::with_capacity(calls.len());
         for call in calls {
@@ -200,7 +197,7 @@ impl Live {
         let hash = script.get_hash();
         let known = self.taught.lock().contains(hash);
         if !known {
-            script.load_async(&mut self.connection.clone()).await?;
+            script.load_async(&mut self.connection.commands.clone()).await?;
             self.taught.lock().insert(hash);
         }
         Ok(())
@@ -226,19 +223,12 @@ async fn refuse_cluster(connection: &mut MultiplexedConnection) -> RedisResult<(
         return Ok(());
     }
     let problem = "it is one of several servers of a Redis Cluster, which Gristmill does not support yet; name a Redis that is no cluster";
-    Err((ErrorKind::InvalidClientConfig, problem).into())
+    Err(misconfigured(problem.into()))
 }
 
 /// How many servers of a cluster have keys, by `CLUSTER INFO`. `None` while it says nothing of them.
 fn servers_with_keys(info: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix("cluster_size:")?.trim().parse().ok())
-}
-
-fn without_password(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
-        _ => url.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -247,14 +237,19 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_named_without_their_password() {
-        for (url, shown) in
-            [("nonsense", "nonsense"), ("amqp://u:secret@host", "amqp://***@host"), ("rediss://host", "rediss://host")]
-        {
-            let error = Link::new(url, "gm").unwrap_err();
+        for (url, shown) in [
+            ("nonsense", "redis://nonsense"),
+            ("amqp://u:secret@host", "amqp://host"),
+            ("rediss://:secret@host/x", "rediss://host/x"),
+        ] {
+            let error = Link::new(url, &RedisSettings::default()).unwrap_err();
             assert!(matches!(&error, StoreError::BadAddress { address, .. } if address == shown), "{error}");
             assert!(!error.to_string().contains(" unix:"), "{error}");
         }
-        assert_eq!(Link::new("redis://u:secret@host/3", "gm").unwrap().address, "host:6379");
+        for (url, shown) in [("redis://u:secret@host/3", "host:6379"), ("rediss://u:secret@host", "rediss://host:6379")]
+        {
+            assert_eq!(Link::new(url, &RedisSettings::default()).unwrap().address, shown);
+        }
     }
 
     #[test]
@@ -266,7 +261,8 @@ mod tests {
     #[tokio::test]
     async fn a_refused_connection_is_away() {
         let folder = tempfile::tempdir().unwrap();
-        let link = Link::new(&format!("unix:{}", folder.path().join("none").display()), "gm").unwrap();
+        let link =
+            Link::new(&format!("unix:{}", folder.path().join("none").display()), &RedisSettings::default()).unwrap();
         assert!(link.connect().await.unwrap_err().is_unavailable());
     }
 }

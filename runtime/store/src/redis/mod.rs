@@ -3,7 +3,7 @@
 //! `keys` is the only place that knows key names, `lua/` the only place where a job changes its place. Everything else
 //! turns calls into scripts' arguments and replies into answers. `docs/redis-keys.md` describes the layout.
 //!
-//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to a single server.
+//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to the one server that takes writes.
 
 mod ack;
 mod cancel;
@@ -27,11 +27,14 @@ mod replies;
 mod reply;
 mod run;
 mod script;
+mod server;
 mod settle;
 mod signals;
 mod store;
 mod sweep;
+mod tls;
 mod tokens;
+mod topology;
 mod transfer;
 mod usage;
 

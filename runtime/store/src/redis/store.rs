@@ -15,6 +15,7 @@ use super::replies::Replies;
 use super::script::{Call, script};
 use crate::batch::Weight;
 use crate::{Clock, Probe, Shards, StoreError};
+use gristmill_config::RedisSettings;
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
@@ -45,16 +46,24 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to `url` (`redis://[[user]:password@]host[:port][/db]` or `redis+unix:///path`). All keys begin with `prefix`,
-    /// [`DEFAULT_PREFIX`](super::DEFAULT_PREFIX) unless several installations share a server.
+    /// Connects to `url` (`redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS, or `redis+unix:///path`). All keys
+    /// begin with `prefix`, [`DEFAULT_PREFIX`](super::DEFAULT_PREFIX) unless several installations share a server.
     ///
     /// # Errors
-    /// - [`StoreError::BadAddress`]: the URL makes no sense, or asks for TLS, which is not compiled in; or the prefix
-    ///   contains braces.
-    /// - [`StoreError::Unavailable`]: no server answers there.
-    /// - [`StoreError::Refused`]: wrong password, no such database, or one of several servers of a Redis Cluster.
+    /// As [`RedisStore::open`].
     pub async fn connect(url: &str, prefix: &str) -> Result<Self, StoreError> {
-        let store = Self::at(url, prefix)?;
+        Self::open(url, &RedisSettings { prefix: prefix.to_owned(), ..RedisSettings::default() }).await
+    }
+
+    /// Connects to `url` as the settings say.
+    ///
+    /// # Errors
+    /// - [`StoreError::BadAddress`]: the URL makes no sense, or the prefix contains braces.
+    /// - [`StoreError::Unavailable`]: no server answers there.
+    /// - [`StoreError::Refused`]: wrong password, wrong certificate, no such database, or one of several servers of a Redis
+    ///   Cluster.
+    pub async fn open(url: &str, settings: &RedisSettings) -> Result<Self, StoreError> {
+        let store = Self::at(url, settings)?;
         store.link.connect().await?;
         Ok(store)
     }
@@ -63,12 +72,13 @@ impl RedisStore {
     ///
     /// # Errors
     /// [`StoreError::BadAddress`].
-    pub fn at(url: &str, prefix: &str) -> Result<Self, StoreError> {
+    pub fn at(url: &str, settings: &RedisSettings) -> Result<Self, StoreError> {
+        let prefix = settings.prefix.as_str();
         if prefix.contains(['{', '}']) {
             let problem = "braces in the prefix of the keys would hide the tenant's hash tag".into();
             return Err(StoreError::BadAddress { address: prefix.into(), problem });
         }
-        let link = Link::new(url, prefix)?;
+        let link = Link::new(url, settings)?;
         Ok(Self {
             link: Arc::new(link),
             prefix: prefix.into(),

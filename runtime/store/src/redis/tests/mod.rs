@@ -6,5 +6,7 @@ mod finding;
 mod leftovers;
 mod outage;
 mod raw;
+mod sentinels;
 mod server;
+mod tls;
 mod waking;

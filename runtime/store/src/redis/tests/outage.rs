@@ -155,7 +155,7 @@ async fn a_probe_fails_as_a_push_does() {
 
 /// A store whose connection breaks off behind each call that names [`CUT`], before its reply.
 async fn cut_after_reply(server: &str, folder: &std::path::Path) -> RedisStore {
-    let (path, server) = (folder.join("cut.sock"), server.trim_start_matches("unix:").to_owned());
+    let (path, server) = (folder.join("cut.sock"), server.trim_start_matches("redis+unix://").to_owned());
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
