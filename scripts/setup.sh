@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and run Gristmill, on Debian and its derivatives:
-# the WebAssembly target of the Rust toolchain; for the tests redis-server and the tools of every handler
+# the WebAssembly target of the Rust toolchain; for the tests redis-server, valkey-server and the tools of every handler
 # language, some of them into target/tools/bin. Prints nothing if nothing is missing.
 #
 #   scripts/setup.sh              tools for running
@@ -47,10 +47,17 @@ apt_install() {
 }
 
 # Debian's packages that are missing: one call for all. The package redis-server starts a server on port 6379; the tests
-# do not use it.
+# do not use it, nor that of the package valkey-server, which only newer distributions have.
 install_packages() {
     local packages=()
     command -v redis-server >/dev/null || packages+=(redis-server)
+    if ! command -v valkey-server >/dev/null; then
+        if has_package valkey-server; then
+            packages+=(valkey-server)
+        else
+            echo "setup: this distribution has no package valkey-server: the tests of Valkey are left out"
+        fi
+    fi
     command -v curl >/dev/null || packages+=(curl)
     if ! command -v clang >/dev/null || ! command -v wasm-ld >/dev/null || ! have_wasi_libc; then
         packages+=(clang lld wasi-libc libclang-rt-dev-wasm32)
@@ -59,6 +66,11 @@ install_packages() {
     if [ ${#packages[@]} -gt 0 ]; then
         apt_install "${packages[@]}"
     fi
+}
+
+# Whether the distribution has the package.
+has_package() {
+    apt-cache show "$1" >/dev/null 2>&1
 }
 
 have_wasi_libc() {

@@ -26,6 +26,7 @@ mod outcomes;
 mod producers;
 mod pull;
 mod raw;
+mod redis_rights;
 mod reload;
 mod reuse;
 mod shutdown;

@@ -6,18 +6,24 @@
 /// Makes a test of each case for each kind of store: `conformance::push::redis::a_job_is_pushed_claimed_and_acked`.
 macro_rules! cases {
     ($($case:ident),+ $(,)?) => {
-        crate::conformance::cases!(in redis for Redis: $($case)+);
-        crate::conformance::cases!(in file for File: $($case)+);
-        crate::conformance::cases!(in memory for Memory: $($case)+);
-        crate::conformance::cases!(in several for ShardedStore: $($case)+);
+        crate::conformance::cases!(in redis: Kind::Redis(RedisKind::Plain); $($case)+);
+        crate::conformance::cases!(in limited_redis: Kind::Redis(RedisKind::Limited); $($case)+);
+        #[cfg(valkey)]
+        crate::conformance::cases!(in valkey: Kind::Redis(RedisKind::Valkey); $($case)+);
+        crate::conformance::cases!(in behind_sentinels: Kind::Redis(RedisKind::Sentinels); $($case)+);
+        crate::conformance::cases!(in file: Kind::File; $($case)+);
+        crate::conformance::cases!(in memory: Kind::Memory; $($case)+);
+        crate::conformance::cases!(in several: Kind::ShardedStore; $($case)+);
     };
-    (in $store:ident for $kind:ident: $($case:ident)+) => {
+    (in $store:ident: $kind:expr; $($case:ident)+) => {
         mod $store {
+            #[allow(unused_imports, reason = "stores that are no Redis have no kind of it")]
+            use gristmill_tests::deployment::RedisKind;
             use gristmill_tests::test_store::{Kind, TestStore};
             $(
                 #[tokio::test]
                 async fn $case() {
-                    super::$case(TestStore::new(Kind::$kind).await).await;
+                    super::$case(TestStore::new($kind).await).await;
                 }
             )+
         }

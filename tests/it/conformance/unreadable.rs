@@ -68,7 +68,7 @@ async fn stays_behind_if_the_other_store_is_of_another_kind(kind: Kind, other: K
 
 #[tokio::test]
 async fn an_unreadable_job_moves_from_redis_to_redis_as_it_is_stored() {
-    moves_as_it_is_stored(Kind::Redis).await;
+    moves_as_it_is_stored(Kind::REDIS).await;
 }
 
 #[tokio::test]
@@ -78,10 +78,10 @@ async fn an_unreadable_job_moves_from_file_to_file_as_it_is_stored() {
 
 #[tokio::test]
 async fn an_unreadable_job_stays_in_redis_when_others_move_to_a_file() {
-    stays_behind_if_the_other_store_is_of_another_kind(Kind::Redis, Kind::File).await;
+    stays_behind_if_the_other_store_is_of_another_kind(Kind::REDIS, Kind::File).await;
 }
 
 #[tokio::test]
 async fn an_unreadable_job_stays_in_a_file_when_others_move_to_redis() {
-    stays_behind_if_the_other_store_is_of_another_kind(Kind::File, Kind::Redis).await;
+    stays_behind_if_the_other_store_is_of_another_kind(Kind::File, Kind::REDIS).await;
 }
