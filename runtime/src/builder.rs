@@ -103,8 +103,9 @@ impl Builder {
         Self { compiler, ..self }
     }
 
-    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable, and until
-    /// every component is compiled; clients can push jobs meanwhile. Dropping the future stops what has started.
+    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable; clients can
+    /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
+    /// Dropping the future stops what has started.
     ///
     /// # Errors
     /// Says which part does not start, and the remedy. Nothing runs then.
@@ -151,8 +152,8 @@ impl Builder {
         let registry = reloader.registry();
         let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
         status.send_modify(|status| status.handlers = Some(handlers));
-        let topics = registry.borrow().entries().count();
-        tracing::info!(worker = %settings.worker, topics, concurrency = settings.concurrency, "ready for jobs");
+        let (topics, to_compile) = (registry.borrow().entries().count(), registry.borrow().to_compile());
+        tracing::info!(worker = %settings.worker, topics, to_compile, concurrency = settings.concurrency, "ready for jobs");
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));

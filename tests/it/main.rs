@@ -20,6 +20,7 @@ mod journal;
 mod killed;
 mod languages;
 mod lmstfy;
+mod many_handlers;
 mod metrics;
 mod model;
 mod outcomes;

@@ -85,7 +85,7 @@ impl TestProject {
         drop_in(&self.handlers(), name, component);
     }
 
-    /// A runner that is ready for jobs.
+    /// A runner that is ready for jobs, and has compiled its handlers.
     pub async fn serve(&self) -> Process {
         self.serve_with(&["--log", "gristmill=debug"]).await
     }
@@ -97,8 +97,8 @@ impl TestProject {
         let before = std::fs::read(self.folder.path().join("run.log")).map_or(0, |log| times(&log));
         let process = Process::run_with(&self.manifest(), options);
         let is_ready = || times(process.log().as_bytes()) > before;
-        // It compiles what nobody has compiled before.
-        until("the runner to be ready", 4 * SOON, async || is_ready().then_some(())).await;
+        until("the runner to be ready", SOON, async || is_ready().then_some(())).await;
+        until("the handlers to be compiled", 4 * SOON, async || has_compiled(&process.log()).then_some(())).await;
         process
     }
 
@@ -160,4 +160,13 @@ impl Said {
 /// The names of a document's fields, in order of the alphabet.
 pub fn fields(document: &Value) -> Vec<&str> {
     document.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Whether as many handlers were loaded or refused since the last start as had to be compiled then.
+fn has_compiled(log: &str) -> bool {
+    let Some((_, start)) = log.rsplit_once("ready for jobs") else { return false };
+    let number = start.split_once("to_compile").map(|(_, number)| number.trim_start_matches(['"', ':', '=']));
+    let number = number.and_then(|number| number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
+    let ended = start.matches("handler loaded").count() + start.matches("component refused").count();
+    ended >= number.unwrap_or(0)
 }

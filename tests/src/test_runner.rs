@@ -128,10 +128,13 @@ impl TestRunner {
             journal: None,
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));
-        self.runner = Some(Runner::start(store, reloader.registry(), settings).unwrap());
+        let mut registry = reloader.registry();
+        self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));
+        // Tests name handlers as soon as the runner has started.
+        registry.wait_for(|registry| registry.to_compile() == 0).await.unwrap();
+        self.runner = Some(Runner::start(store, registry, settings).unwrap());
         status.send_modify(|status| status.phase = Phase::Ready);
         self.door = Some(door);
-        self.reloader = Some(tokio::spawn(reloader.run(self.stop.clone())));
     }
 
     /// Somebody who asks at the server's door.

@@ -39,6 +39,12 @@ pub struct Figure {
     /// Resident, or stored; the case says of what.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Files that are open for what was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// Mappings of memory for what was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mappings: Option<u64>,
     /// The comparison with something else in the same run, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,

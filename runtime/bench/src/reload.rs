@@ -14,12 +14,14 @@ use super::figure::{Figure, Spread};
 use super::load::job;
 use super::stopwatch::figure;
 use super::test_bed::{TestBed, read, temporary_folder};
+use super::usage;
 use super::variant::variant;
 use gristmill_config::Manifest;
 use gristmill_core::job::Due;
+use gristmill_core::topic::Limits;
 use gristmill_runner::AttemptRecord;
-use gristmill_runner::handlers::Reloader;
-use gristmill_sandbox::{Sandbox, SandboxSettings, Version};
+use gristmill_runner::handlers::{Code, Handler, Reloader};
+use gristmill_sandbox::{Component, Sandbox, SandboxSettings, Version};
 
 /// A version replaces the one before, again and again, on a runner that does one job after the other: from the rename of
 /// the file to the start of the first job on the new version. `compiled`: it was compiled some time before; else it
@@ -74,7 +76,8 @@ async fn first_on(
 }
 
 /// A folder of many components that were all compiled before: from nothing to a runner that works on all of them. A
-/// sandbox, too, is made anew each time.
+/// sandbox, too, is made anew each time. Then what the process holds for the components: after the start, and once an instance of
+/// each has started.
 ///
 /// # Errors
 /// If a component does not load, or the store fails.
@@ -83,8 +86,7 @@ pub async fn start(
     settings: &SandboxSettings,
     components: usize,
     starts: usize,
-) -> anyhow::Result<Figure> {
-    let case = format!("{components} components, compiled before");
+) -> anyhow::Result<Vec<Figure>> {
     bed.settings.progress.begin(format!("start: {components} components"), components + starts);
     let folder = Folder::new()?;
     let bytes = read(&bed.settings.handler)?;
@@ -98,18 +100,65 @@ pub async fn start(
     }
     drop(sandbox);
     let mut delays = Vec::with_capacity(starts);
+    let mut held = [Held::default(); 2];
     for _ in 0..starts {
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
+        let before = Held::now();
         let reloader = Reloader::start(folder.manifest(), BTreeMap::new(), sandbox, Arc::default()).await?;
-        let loaded = reloader.registry().borrow().entries().filter(|entry| entry.handler.is_some()).count();
+        let registry = reloader.registry().borrow().clone();
+        let loaded = registry.entries().filter_map(|entry| entry.handler.as_ref()).filter_map(component_of);
+        let loaded: Vec<&Component> = loaded.collect();
         let runner = bed.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());
+        let started = Held::now().since(before);
         runner.end().await;
-        ensure!(loaded == components, "{loaded} of {components} components were loaded");
+        ensure!(loaded.len() == components, "{} of {components} components were loaded", loaded.len());
+        for component in &loaded {
+            component.try_start(&Limits::default()).await.map_err(anyhow::Error::msg)?;
+        }
+        held = [started, Held::now().since(before)];
         bed.settings.progress.add(1);
     }
-    Ok(Figure { delay: Spread::of(delays), ..figure(bed, "start", starts).case(case) })
+    let case = format!("{components} components, compiled before");
+    let [started, mapped] = held;
+    let start = Figure { delay: Spread::of(delays), ..figure(bed, "start", starts).case(case) };
+    let used = figure(bed, "start", components).case(format!("{components} components, each started once"));
+    Ok(vec![started.of(start), mapped.of(used)])
+}
+
+fn component_of(handler: &Handler) -> Option<&Component> {
+    match &handler.code {
+        Code::Component(component) => Some(component),
+        Code::Native(_) => None,
+    }
+}
+
+/// What this process holds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    memory_bytes: u64,
+    open_files: u64,
+    mappings: u64,
+}
+
+impl Held {
+    fn now() -> Self {
+        Self { memory_bytes: usage::own_memory(), open_files: usage::open_files(), mappings: usage::mappings() }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.saturating_sub(before.memory_bytes),
+            open_files: self.open_files.saturating_sub(before.open_files),
+            mappings: self.mappings.saturating_sub(before.mappings),
+        }
+    }
+
+    fn of(self, figure: Figure) -> Figure {
+        let Self { memory_bytes, open_files, mappings } = self;
+        Figure { memory_bytes: Some(memory_bytes), open_files: Some(open_files), mappings: Some(mappings), ..figure }
+    }
 }
 
 /// A handlers folder.

@@ -18,7 +18,7 @@ use super::stopwatch::Stopwatch;
 use gristmill_config::{LineFileSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
-use gristmill_runner::handlers::{Code, Handler, HandlerRegistry};
+use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
 
@@ -206,5 +206,5 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
         manifest.topics.insert(topic, settings);
         handlers.insert(name.clone(), Handler { name, code: Code::Component(component) });
     }
-    HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
+    HandlerRegistry::new(&manifest, &Available { handlers, ..Available::default() }, &HandlerRegistry::default())
 }

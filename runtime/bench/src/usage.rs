@@ -37,6 +37,16 @@ pub(super) fn own_memory() -> u64 {
     resident.saturating_sub(shared) * PAGE_BYTES
 }
 
+/// Files that this process has open; zero where the kernel does not say.
+pub(super) fn open_files() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64)
+}
+
+/// Mappings of this process's memory, of which Linux allows 65,530 by default; zero where the kernel does not say.
+pub(super) fn mappings() -> u64 {
+    std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count() as u64)
+}
+
 fn clock(id: ClockId) -> Duration {
     let time = clock_gettime(id);
     let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
@@ -55,7 +65,7 @@ mod tests {
         }
         let of_thread = thread_cpu();
         assert!(own_cpu() >= of_thread);
-        assert!(own_memory() > 0);
+        assert!(own_memory() > 0 && open_files() > 0 && mappings() > 0);
         assert_eq!(cpu_of(u32::MAX), Duration::ZERO);
     }
 }

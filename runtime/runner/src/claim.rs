@@ -166,9 +166,15 @@ impl Memory {
         if self.refused.contains_key(&topic) {
             return;
         }
-        if registry.get(&topic).is_some_and(|entry| entry.handler.is_some()) {
+        let entry = registry.get(&topic);
+        if entry.is_some_and(|entry| entry.handler.is_some()) {
             self.hot.insert(topic);
-        } else if self.unserved.len() < UNSERVED_MAX {
+            return;
+        }
+        if let Some(entry) = entry {
+            registry.demand(entry);
+        }
+        if self.unserved.len() < UNSERVED_MAX {
             self.unserved.insert(topic);
         }
     }
@@ -252,7 +258,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::handlers::Code;
+    use crate::handlers::{Available, Code};
     use crate::native::{HandlerError, NativeHandler, NativeJob};
     use gristmill_config::Manifest;
     use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, WorkerId};
@@ -268,7 +274,7 @@ mod tests {
         };
         let handlers: BTreeMap<Name, Handler> = topics.iter().map(handler).collect();
         let manifest = Manifest::parse("", Path::new("gristmill.toml")).unwrap();
-        HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
+        HandlerRegistry::new(&manifest, &Available { handlers, ..Available::default() }, &HandlerRegistry::default())
     }
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.

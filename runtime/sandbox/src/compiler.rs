@@ -23,8 +23,8 @@ use super::settings::{CompilerProcess, CompilerSettings};
 /// The subcommand of `gristmill` that calls [`super::compile_child`], followed by bytes of memory and seconds of CPU.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
 
-/// Compiling uses every core for itself; a second one may overtake a long one.
-const COMPILES_AT_ONCE: usize = 2;
+/// Components that a sandbox compiles at once. Compiling uses every core for itself; a second one may overtake a long one.
+pub const COMPILES_AT_ONCE: usize = 2;
 
 /// An artifact has about twice to ten times the size of its component, and some overhead.
 const ARTIFACT_BYTES_PER_COMPONENT_BYTE: u64 = 20;
@@ -254,7 +254,7 @@ mod tests {
         let limits = FolderLimits { files: 1, bytes: u64::MAX };
         let folder = PrivateFolder::open(place.path(), "cwasm", limits).unwrap();
         let artifact = compiler.compile(&wasm.into(), folder.begin().unwrap()).await?;
-        folder.keep("artifact", artifact).unwrap();
+        folder.keep("artifact", artifact, || {}).unwrap();
         Ok(folder.read("artifact").unwrap().unwrap())
     }
 

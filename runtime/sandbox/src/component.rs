@@ -1,48 +1,42 @@
-//! A loaded component: what it is called, what it needs, and how to enter it.
+//! A component that passed every check: what it is called, what it needs, and where its code is.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower};
-use wasmtime::{Engine, ResourcesRequired};
+use serde::{Deserialize, Serialize};
 
 use super::attempt::Version;
-use super::bindings::types::{Failure, Job, Outcome};
-use super::error::LoadError;
-use super::host::allowed_imports;
+use super::code::{Code, CodeSlot};
+use super::facts::Facts;
 use super::instance_pool::IdleInstances;
-use super::state::State;
+use super::loader::Loader;
 use super::validate::{Kind, Shape};
+use gristmill_core::outcome::Outcome;
 use gristmill_core::topic::Capability;
 
-const HANDLER: &str = "gristmill:job/handler@0.1.0";
-const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
-
-/// A component that passed every check and can be run. Cheap to clone; the code is unmapped with the last clone.
+/// A component that passed every check and can be run. Cheap to clone. Its code is mapped when it first runs, and unmapped with the
+/// last clone, or when that of many others is needed.
 #[derive(Clone)]
-pub struct Component(pub(super) Arc<Loaded>);
+pub struct Component(pub(super) Arc<Known>);
 
-pub(super) struct Loaded {
-    kind: Kind,
-    pub(super) is_composed: bool,
-    pub(super) version: Version,
+/// What is known of a component.
+pub(super) struct Known {
+    version: Version,
+    facts: Facts,
+    passed_self_test: AtomicBool,
+    capabilities: Vec<Capability>,
     /// The key of its artifact, which stays in the cache as long as this lives.
-    _artifact: Arc<str>,
-    pub(super) pre: InstancePre<State>,
-    /// Type-checked when the component was loaded.
-    pub(super) handle: ComponentExportIndex,
-    pub(super) self_test: Option<ComponentExportIndex>,
+    artifact: Arc<str>,
+    slot: Arc<CodeSlot>,
+    /// Maps its artifact; none if its code is always mapped.
+    loader: Option<Arc<Loader>>,
     /// Where its sandbox keeps instances.
     pub(super) idle: Arc<IdleInstances>,
-    imports: Vec<String>,
-    exports: Vec<String>,
-    capabilities: Vec<Capability>,
-    resources: Option<ResourcesRequired>,
 }
 
 /// What an instance takes from the pool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
     /// Linear memories.
     pub memories: u32,
@@ -53,45 +47,34 @@ pub struct Needs {
 }
 
 impl Component {
-    /// Checks imports and exports by type; runs nothing of the guest.
-    pub(super) fn link(
-        Shape { kind, is_composed }: Shape,
+    /// One whose artifact is in the loader's cache. Nothing is mapped yet.
+    pub(super) fn cached(version: Version, artifact: Arc<str>, facts: Facts, loader: &Arc<Loader>) -> Self {
+        let idle = Arc::clone(&loader.idle);
+        Self::new(version, artifact, facts, CodeSlot::default(), Some(Arc::clone(loader)), idle)
+    }
+
+    /// One that has no artifact: its code stays mapped for as long as it lives.
+    pub(super) fn pinned(code: Code, facts: Facts) -> Self {
+        let (version, idle) = (code.version, Arc::clone(&code.idle));
+        Self::new(version, "".into(), facts, CodeSlot::pinned(code), None, idle)
+    }
+
+    fn new(
         version: Version,
         artifact: Arc<str>,
-        component: &component::Component,
-        linker: &Linker<State>,
-        idle: &Arc<IdleInstances>,
-    ) -> Result<Self, LoadError> {
-        let pre = linker
-            .instantiate_pre(component)
-            .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: allowed_imports() })?;
-        let handle = export::<(Job<'_>,), (Result<Outcome, Failure>,)>(&pre, HANDLER, "handle")?
-            .ok_or_else(|| LoadError::Exports { problem: format!("the component does not export `{HANDLER}`") })?;
-        let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
-        let imports = import_names(component, linker.engine());
-        let exports = component.component_type().exports(linker.engine()).map(|(name, _)| name.to_owned()).collect();
-        let capabilities = Capability::needed(&imports);
-        let resources = component.resources_required();
-        let idle = Arc::clone(idle);
-        Ok(Self(Arc::new(Loaded {
-            kind,
-            is_composed,
-            version,
-            _artifact: artifact,
-            pre,
-            handle,
-            self_test,
-            idle,
-            imports,
-            exports,
-            capabilities,
-            resources,
-        })))
+        facts: Facts,
+        slot: CodeSlot,
+        loader: Option<Arc<Loader>>,
+        idle: Arc<IdleInstances>,
+    ) -> Self {
+        let capabilities = Capability::needed(&facts.imports);
+        let (slot, passed_self_test) = (Arc::new(slot), AtomicBool::new(facts.passed_self_test));
+        Self(Arc::new(Known { version, facts, passed_self_test, capabilities, artifact, slot, loader, idle }))
     }
 
     /// What its file is.
     pub fn kind(&self) -> Kind {
-        self.0.kind
+        self.0.facts.kind
     }
 
     /// SHA-256 of the file's bytes.
@@ -101,12 +84,12 @@ impl Component {
 
     /// The interfaces it imports, such as `wasi:cli/stdout@0.2.6`: all that it could ever ask of the host.
     pub fn imports(&self) -> &[String] {
-        &self.0.imports
+        &self.0.facts.imports
     }
 
     /// The interfaces it exports.
     pub fn exports(&self) -> &[String] {
-        &self.0.exports
+        &self.0.facts.exports
     }
 
     /// What a topic must grant before this runs there.
@@ -116,17 +99,71 @@ impl Component {
 
     /// None if the component brings in core modules from outside, which no handler can.
     pub fn needs(&self) -> Option<Needs> {
-        const PAGE_BYTES: u64 = 64 << 10;
-        self.0.resources.as_ref().map(|resources| Needs {
-            memories: resources.num_memories,
-            memory_bytes: resources.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES),
-            tables: resources.num_tables,
-        })
+        self.0.facts.needs
     }
 
     /// Whether it exports a self-test.
     pub fn has_self_test(&self) -> bool {
-        self.0.self_test.is_some()
+        self.0.facts.has_self_test
+    }
+
+    /// Whether its self-test passed, now or when the component was first taken in; also true if it has none.
+    pub fn passed_self_test(&self) -> bool {
+        !self.has_self_test() || self.0.passed_self_test.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_passed(&self) {
+        self.0.passed_self_test.store(true, Ordering::Relaxed);
+    }
+
+    /// The facts as they are now.
+    pub(super) fn facts(&self) -> Facts {
+        Facts { passed_self_test: self.0.passed_self_test.load(Ordering::Relaxed), ..self.0.facts.clone() }
+    }
+
+    pub(super) fn artifact(&self) -> &Arc<str> {
+        &self.0.artifact
+    }
+
+    /// Takes its code, which was just mapped.
+    pub(super) fn put_code(&self, code: Code) -> Arc<Code> {
+        let code = Arc::new(code);
+        if let Some(loader) = &self.0.loader {
+            loader.mapped.put(&self.0.slot, Arc::clone(&code));
+        }
+        code
+    }
+
+    /// What its file is, as [`super::validate::validate`] found it.
+    pub(super) fn shape(&self) -> Shape {
+        Shape { kind: self.0.facts.kind, is_composed: self.0.facts.is_composed }
+    }
+
+    /// Its code. The first caller maps it, which takes milliseconds, on a thread for such work; others wait meanwhile.
+    /// Cancel-safe. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The artifact is gone or damaged, or the process has no more files or mappings: that is no fault of the job.
+    pub(super) async fn code(&self) -> Result<Arc<Code>, Outcome> {
+        let Known { slot, loader, .. } = &*self.0;
+        let Some(loader) = loader else {
+            return slot.get().ok_or_else(|| Outcome::HostFault("its code is not mapped".to_owned()));
+        };
+        match loader.mapped.get(slot) {
+            Some(code) => Ok(code),
+            // In a box: the usual attempt does not carry it around.
+            None => Box::pin(self.map(loader)).await,
+        }
+    }
+
+    async fn map(&self, loader: &Arc<Loader>) -> Result<Arc<Code>, Outcome> {
+        let slot = &self.0.slot;
+        let _alone = slot.mapping.lock().await;
+        // Another caller may have mapped it meanwhile.
+        if let Some(code) = loader.mapped.get(slot) {
+            return Ok(code);
+        }
+        loader.map(self).await
     }
 }
 
@@ -136,30 +173,24 @@ impl fmt::Debug for Component {
     }
 }
 
-/// The function of an exported interface; none if the interface is not exported, an error if its type is another.
-fn export<P, R>(
-    pre: &InstancePre<State>,
-    interface: &str,
-    function: &str,
-) -> Result<Option<ComponentExportIndex>, LoadError>
-where
-    P: ComponentNamedList + Lower,
-    R: ComponentNamedList + Lift,
-{
-    let component = pre.component();
-    let Some((_, instance)) = component.get_export(None, interface) else { return Ok(None) };
-    let wrong = |problem: String| LoadError::Exports { problem: format!("`{interface}` {problem}") };
-    match component.get_export(Some(&instance), function) {
-        Some((ComponentItem::ComponentFunc(found), index)) => {
-            found
-                .typecheck::<P, R>(&pre.instance_type())
-                .map_err(|error| wrong(format!("has a `{function}` of another type: {error:#}")))?;
-            Ok(Some(index))
-        }
-        _ => Err(wrong(format!("has no function `{function}`"))),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
 
-fn import_names(component: &component::Component, engine: &Engine) -> Vec<String> {
-    component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
+    use tokio::sync::SemaphorePermit;
+
+    use crate::code::Code;
+
+    impl crate::Component {
+        /// Its code, if that is mapped. Not a use of it.
+        pub(crate) fn code_if_mapped(&self) -> Option<Arc<Code>> {
+            self.0.slot.get()
+        }
+
+        /// Keeps its sandbox from mapping anything.
+        pub(crate) async fn all_turns(&self) -> SemaphorePermit<'_> {
+            let turns = &self.0.loader.as_ref().unwrap().mapped.turns;
+            turns.acquire_many(u32::try_from(turns.available_permits()).unwrap()).await.unwrap()
+        }
+    }
 }

@@ -128,16 +128,17 @@ fn memories(concurrency: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Version;
     use crate::cache::artifact_key;
     use crate::validate::Kind;
 
     #[test]
     fn what_the_child_compiles_the_pool_can_load() {
         let (running, compiling) = (running(2).unwrap(), compiling().unwrap());
-        let key = |engine, wasm| artifact_key(engine, Kind::Component, wasm);
+        let key = |engine, wasm: &[u8]| artifact_key(engine, Kind::Component, Version::of(wasm));
         assert_eq!(key(&running, b"same"), key(&compiling, b"same"));
         assert_ne!(key(&running, b"same"), key(&running, b"other"));
-        assert_ne!(key(&running, b"same"), artifact_key(&running, Kind::CoreModule, b"same"));
+        assert_ne!(key(&running, b"same"), artifact_key(&running, Kind::CoreModule, Version::of(b"same")));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use wasmtime::component::TypedFunc;
 use super::attempt::{Attempt, Report, store_time};
 use super::bindings::types::Job;
 use super::classify::{self, Answer, Stopped};
+use super::code::Code;
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
 use super::idle::IdleItems;
@@ -57,7 +58,12 @@ impl Component {
         if let Some(outcome) = refuse(&attempt) {
             return Report::without_running(outcome);
         }
-        let run = Run::begin(self, &attempt);
+        // What mapping the code takes is not the job's time.
+        let code = match self.code().await {
+            Ok(code) => code,
+            Err(outcome) => return Report::without_running(outcome),
+        };
+        let run = Run::begin(&code, &attempt);
         run.fresh().attempt(&run).await
     }
 
@@ -78,10 +84,14 @@ impl InstancePool {
     ///
     /// Cancel-safe: dropping the future frees the instance.
     pub async fn invoke(&self, component: &Component, attempt: Attempt) -> Report {
-        let run = Run::begin(component, &attempt);
         if let Some(outcome) = refuse(&attempt) {
             return Report::without_running(outcome);
         }
+        let code = match component.code().await {
+            Ok(code) => code,
+            Err(outcome) => return Report::without_running(outcome),
+        };
+        let run = Run::begin(&code, &attempt);
         let Some(used) = self.used_for(&run) else { return self.end(run.fresh(), &run).await.0 };
         let (report, suspect) = self.end(used, &run).await;
         if !suspect {
@@ -124,7 +134,7 @@ impl Drop for InstancePool {
 
 /// One attempt, in whatever instances.
 pub(super) struct Run<'a> {
-    component: &'a Component,
+    code: &'a Code,
     attempt: &'a Attempt,
     started: Instant,
     /// By the store's clock.
@@ -132,13 +142,13 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn begin(component: &'a Component, attempt: &'a Attempt) -> Self {
+    pub(super) fn begin(code: &'a Code, attempt: &'a Attempt) -> Self {
         let deadline = store_time(attempt.clock_offset_ms).plus(attempt.limits.timeout);
-        Self { component, attempt, started: Instant::now(), deadline }
+        Self { code, attempt, started: Instant::now(), deadline }
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
-        GuestInstance { store: self.component.store(self.attempt, self.started), handle: None, jobs: 0 }
+        GuestInstance { store: self.code.store(self.attempt, self.started), handle: None, jobs: 0 }
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -147,7 +157,7 @@ impl<'a> Run<'a> {
 
     fn warn(&self, outcome: &Outcome) {
         let spec = &self.attempt.job.spec;
-        let (topic, job, attempt, version) = (&spec.topic, &spec.id, self.attempt.attempt, self.component.version());
+        let (topic, job, attempt, version) = (&spec.topic, &spec.id, self.attempt.attempt, self.code.version);
         let how = match outcome {
             Outcome::Trapped { message, .. } => message,
             _ => "out of memory",
@@ -170,7 +180,7 @@ pub(super) struct GuestInstance {
 impl GuestInstance {
     /// Makes it ready for another attempt.
     pub(super) fn renew(&mut self, run: &Run<'_>) -> Result<(), Stopped> {
-        self.store.data_mut().renew(run.attempt, run.component.version(), run.started);
+        self.store.data_mut().renew(run.attempt, run.code.version, run.started);
         limit_calls(&mut self.store, &run.attempt.limits, &run.attempt.grants);
         meter::set_fuel(&mut self.store, run.attempt.limits.fuel, FUEL_PER_YIELD).map_err(Stopped::Starting)
     }
@@ -202,9 +212,8 @@ impl GuestInstance {
         if let Some(handle) = self.handle {
             return Ok(handle);
         }
-        let Component(loaded) = run.component;
-        let instance = run.component.start(&mut self.store).await.map_err(Stopped::Starting)?;
-        let handle = instance.get_typed_func(&mut self.store, loaded.handle).map_err(Stopped::Starting)?;
+        let instance = run.code.start(&mut self.store).await.map_err(Stopped::Starting)?;
+        let handle = instance.get_typed_func(&mut self.store, run.code.handle).map_err(Stopped::Starting)?;
         Ok(*self.handle.insert(handle))
     }
 

@@ -8,7 +8,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store};
 use super::attempt::{Attempt, Report};
 use super::bindings::types::{Job, PayloadParam};
 use super::classify::{self, Stopped};
-use super::component::Component;
+use super::code::Code;
 use super::engine::FUEL_PER_YIELD;
 use super::meter;
 use super::state::State;
@@ -19,12 +19,12 @@ use gristmill_core::topic::{Grants, Limits};
 /// Handles to resources that a guest may hold.
 const HANDLES_MAX: usize = 1_000;
 
-impl Component {
+impl Code {
     /// For an attempt that started at this time.
     pub(super) fn store(&self, attempt: &Attempt, started: Instant) -> Store<State> {
-        let mut store = Store::new(self.0.pre.engine(), State::new(attempt, self.version(), started));
+        let mut store = Store::new(self.pre.engine(), State::new(attempt, self.version, started));
         store.limiter(|state| &mut state.memory);
-        if self.0.is_composed {
+        if self.is_composed {
             store.call_hook_async(meter::CopyingHook);
         } else {
             store.call_hook(meter::on_change);
@@ -55,9 +55,9 @@ impl Component {
         let fuel = store.data().limits.fuel;
         meter::set_fuel(&mut *store, fuel, FUEL_PER_YIELD)?;
         loop {
-            match self.0.pre.instantiate_async(&mut *store).await {
+            match self.pre.instantiate_async(&mut *store).await {
                 // An instance that is kept for later must not be in the way of one that is wanted now.
-                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.0.idle.free_oldest() => {
+                Err(error) if error.is::<PoolConcurrencyLimitError>() && self.idle.free_oldest() => {
                     store.data_mut().forget_memories();
                 }
                 answer => return answer,

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use wasmtime::component::Component as Compiled;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::attempt::Version;
+use super::code::Code;
 use super::component::Component;
 use super::idle::IdleLimits;
 use super::instance_pool::IdleInstances;
@@ -35,12 +35,7 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     let engine = Engine::new(&config)?;
     let compiled = Compiled::from_binary(&engine, wasm)?;
     let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(1))));
-    Ok(Component::link(
-        validate::validate(wasm, wasm.len() as u64)?,
-        Version(Sha256::digest(wasm).into()),
-        "".into(),
-        &compiled,
-        &host::linker(&engine, &Outbound::new())?,
-        &idle,
-    )?)
+    let (shape, version) = (validate::validate(wasm, wasm.len() as u64)?, Version::of(wasm));
+    let (code, facts) = Code::link(shape, version, &compiled, &host::linker(&engine, &Outbound::new())?, &idle)?;
+    Ok(Component::pinned(code, facts))
 }

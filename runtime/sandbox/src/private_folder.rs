@@ -4,8 +4,10 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
@@ -28,6 +30,14 @@ pub struct PrivateFolder {
     /// Of the files that are ours to remove; the folder may hold other things.
     extension: &'static str,
     limits: FolderLimits,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What was kept since the folder was last looked through.
+#[derive(Debug, Default)]
+struct Kept {
+    files: usize,
+    bytes: u64,
 }
 
 /// How much a folder holds: a number of files, and bytes of all of them.
@@ -59,7 +69,7 @@ impl PrivateFolder {
         for ancestor in path.ancestors().skip(1) {
             check_ancestor(&path, ancestor, &fs::metadata(ancestor).map_err(failed)?)?;
         }
-        let folder = Self { path, extension, limits };
+        let folder = Self { path, extension, limits, kept: Arc::default() };
         folder.prune();
         Ok(folder)
     }
@@ -80,11 +90,29 @@ impl PrivateFolder {
         Ok(NewFile { file, digest: Sha256::new() })
     }
 
-    /// Gives the file its name. It replaces an earlier one in one step: a reader sees the one or the other.
-    pub(super) fn keep(&self, name: &str, file: WrittenFile) -> io::Result<()> {
+    /// Gives the file its name. It replaces an earlier one in one step: a reader sees the one or the other. Removes files if they may be too
+    /// many by then; `before_removing` can note their use.
+    pub(super) fn keep(&self, name: &str, file: WrittenFile, before_removing: impl FnOnce()) -> io::Result<()> {
+        let bytes = file.0.as_file().metadata()?.len();
         file.0.persist(self.path(name)).map_err(|error| error.error)?;
-        self.prune();
+        if self.may_be_full(bytes) {
+            before_removing();
+            self.prune();
+        }
         Ok(())
+    }
+
+    /// Whether the folder has to be looked through, since that takes a call of the system for each file: when it may have grown by a
+    /// 64th of its limits.
+    fn may_be_full(&self, bytes: u64) -> bool {
+        let mut kept = self.kept.lock();
+        kept.files += 1;
+        kept.bytes += bytes;
+        let may_be_full = kept.files >= self.limits.files / 64 || kept.bytes >= self.limits.bytes / 64;
+        if may_be_full {
+            *kept = Kept::default();
+        }
+        may_be_full
     }
 
     /// Writes a file and gives it its name.
@@ -94,7 +122,7 @@ impl PrivateFolder {
     pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let mut file = self.begin()?;
         file.write(content)?;
-        self.keep(name, file.finish()?)
+        self.keep(name, file.finish()?, || {})
     }
 
     /// What is in a file; none if it is not there. Reading it is a use.
@@ -142,9 +170,9 @@ impl PrivateFolder {
         Some(digest)
     }
 
-    /// The file is in use: others go before it. A missing one is left out.
-    pub(super) fn note_use(&self, name: &str) {
-        File::open(self.path(name)).iter().for_each(note_use);
+    /// The file is in use: others go before it. Returns `false` if it is not there.
+    pub(super) fn note_use(&self, name: &str) -> bool {
+        File::open(self.path(name)).inspect(note_use).is_ok()
     }
 
     /// Removes a file. A missing one is no error.

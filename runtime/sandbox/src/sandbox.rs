@@ -4,20 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
-use wasmtime::Engine;
-use wasmtime::component::{self, Linker};
 
 use super::attempt::Version;
 use super::cache::{ArtifactCache, artifact_key};
+use super::code::{Code, MappedCode};
 use super::compiler::Compiler;
 use super::component::Component;
 use super::error::{LoadError, SandboxError};
 use super::idle::IdleLimits;
 use super::instance_pool::IdleInstances;
+use super::loader::Loader;
 use super::outbound::Outbound;
 use super::private_folder::{FolderLimits, PrivateFolder, WrittenFile};
 use super::settings::SandboxSettings;
-use super::state::State;
 use super::validate::Shape;
 use super::{engine, host, validate};
 
@@ -26,11 +25,8 @@ use super::{engine, host, validate};
 pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
-    linker: Linker<State>,
-    cache: ArtifactCache,
     compiler: Compiler,
-    idle: Arc<IdleInstances>,
+    loader: Arc<Loader>,
 }
 
 impl Sandbox {
@@ -40,12 +36,18 @@ impl Sandbox {
     /// # Errors
     /// The address space does not suffice, or the cache directory cannot be used or is not ours alone.
     pub fn new(settings: &SandboxSettings) -> Result<Self, SandboxError> {
+        Self::with(settings, MappedCode::most())
+    }
+
+    /// The same, which maps the code of `mapped_max` components at once.
+    pub(super) fn with(settings: &SandboxSettings, mapped_max: usize) -> Result<Self, SandboxError> {
         let compiler = Compiler::new(settings.compiler.clone());
         let engine = engine::running(settings.concurrency)?;
         let linker = host::linker(&engine, &Outbound::new()).map_err(SandboxError::Link)?;
         let cache = ArtifactCache::open(&settings.cache)?;
         let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(settings.concurrency))));
-        Ok(Self(Arc::new(Inner { engine, linker, cache, compiler, idle })))
+        let loader = Arc::new(Loader::new(engine, linker, cache, idle, MappedCode::new(mapped_max)));
+        Ok(Self(Arc::new(Inner { compiler, loader })))
     }
 
     /// Whether a file of so many bytes is worth reading.
@@ -57,7 +59,7 @@ impl Sandbox {
     }
 
     /// Makes a component of the bytes of a file: validates it, compiles it unless that was done before, and checks its
-    /// imports and exports. Runs nothing of it.
+    /// imports and exports. Runs nothing of it; its code is mapped.
     ///
     /// Cancel-safe: dropping the future kills a compiler that is a child process; an artifact is kept whole or not at
     /// all. Needs a tokio runtime with I/O and time enabled.
@@ -65,33 +67,47 @@ impl Sandbox {
     /// # Errors
     /// What is wrong with the file, in words for its author; or the compiler could not be run.
     pub async fn load(&self, wasm: &[u8]) -> Result<Component, LoadError> {
+        let component = self.prepare(wasm).await?.keep().await;
+        if component.code().await.is_ok() {
+            return Ok(component);
+        }
+        // The artifact is damaged, and was removed: the component is compiled.
         Ok(self.prepare(wasm).await?.keep().await)
     }
 
-    /// The same for a component that has to pass further checks: its artifact is not kept yet.
+    /// The same for a component that has to pass further checks: its artifact is not kept yet. The code of one that was compiled
+    /// before is mapped when it first runs.
     ///
     /// # Errors
     /// As of [`Self::load`].
     pub async fn prepare(&self, wasm: &[u8]) -> Result<Prepared, LoadError> {
         let wasm: Arc<[u8]> = wasm.into();
-        let file = Arc::clone(&wasm);
-        let (shape, version, key, found) = self.blocking(move |inner| inner.find(&file)).await?;
-        let (compiled, artifact) = match found {
-            Some(component) => (component, None),
-            None => {
-                let artifact = self.compile(&wasm).await?;
-                let (component, artifact) = self.blocking(move |inner| inner.load_new(artifact)).await?;
-                (component, Some(artifact))
-            }
-        };
-        self.0.cache.note_use(&key);
-        let artifact = artifact.map(|file| Artifact { key: Arc::clone(&key), file });
-        let component = Component::link(shape, version, key, &compiled, &self.0.linker, &self.0.idle)?;
-        Ok(Prepared { component, artifact, sandbox: self.clone() })
+        if let Some(found) = self.find(&wasm).await? {
+            return Ok(found);
+        }
+        let artifact = self.compile(&wasm).await?;
+        let (component, artifact) = self.blocking(move |inner| inner.take_in(&wasm, artifact)).await?;
+        Ok(Prepared { artifact: Some(artifact), ..self.prepared(component, true) })
+    }
+
+    /// The component of a file, if that was compiled before. Else the file is worth compiling.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words for its author.
+    pub async fn find(&self, wasm: &Arc<[u8]>) -> Result<Option<Prepared>, LoadError> {
+        let file = Arc::clone(wasm);
+        let found = self.blocking(move |inner| inner.find(&file)).await?;
+        Ok(found.map(|(component, is_new)| self.prepared(component, is_new)))
+    }
+
+    fn prepared(&self, component: Component, is_new: bool) -> Prepared {
+        self.0.loader.cache.note_use(component.artifact());
+        let noted = (!is_new).then(|| component.passed_self_test());
+        Prepared { component, noted, artifact: None, sandbox: self.clone() }
     }
 
     async fn compile(&self, wasm: &Arc<[u8]>) -> Result<WrittenFile, LoadError> {
-        let artifact = self.blocking(|inner| inner.cache.begin()).await?;
+        let artifact = self.blocking(|inner| inner.loader.cache.begin()).await?;
         self.0.compiler.compile(wasm, artifact).await
     }
 
@@ -100,12 +116,23 @@ impl Sandbox {
     /// # Errors
     /// It cannot be made, or is not ours alone.
     pub fn private_folder(&self, name: &'static str, limits: FolderLimits) -> Result<PrivateFolder, SandboxError> {
-        self.0.cache.beside(name, limits)
+        self.0.loader.cache.beside(name, limits)
     }
 
     /// How many instances wait for their next job, and the bytes of their memories.
     pub fn kept(&self) -> (u64, u64) {
-        self.0.idle.kept()
+        self.0.loader.idle.kept()
+    }
+
+    /// Components whose code is mapped. Each has its file open.
+    pub fn mapped(&self) -> usize {
+        self.0.loader.mapped.len()
+    }
+
+    /// Waits until the artifacts of some components are found to be gone or damaged, and returns their versions: they have to be prepared
+    /// again. One waiter at a time. Cancel-safe.
+    pub async fn lost(&self) -> Vec<Version> {
+        self.0.loader.lost().await
     }
 
     /// Runs what takes long, or reads files, on a thread for such work.
@@ -118,19 +145,15 @@ impl Sandbox {
     }
 }
 
-/// A component that is loaded, and whose artifact goes with it unless it is kept.
+/// A component that passed the sandbox's checks, and whose artifact goes with it unless it is kept.
 #[derive(Debug)]
 pub struct Prepared {
     component: Component,
+    /// Whether the facts that are kept say that the self-test passed; none if no facts are kept.
+    noted: Option<bool>,
     /// None if it is in the cache already.
-    artifact: Option<Artifact>,
+    artifact: Option<WrittenFile>,
     sandbox: Sandbox,
-}
-
-#[derive(Debug)]
-struct Artifact {
-    key: Arc<str>,
-    file: WrittenFile,
 }
 
 impl Prepared {
@@ -139,48 +162,80 @@ impl Prepared {
         &self.component
     }
 
-    /// Keeps the artifact, so that the same file need not be compiled again. If that fails, the log says so, and the component can be used
-    /// all the same.
+    /// Keeps the artifact and what is known of the component, so that the same file need not be compiled and tested again. If that fails, the
+    /// log says so, and the component can be used all the same.
     pub async fn keep(self) -> Component {
-        let Self { component, artifact, sandbox } = self;
-        if let Some(Artifact { key, file }) = artifact {
-            let kept = sandbox.blocking(move |inner| inner.cache.keep(&key, file)).await;
-            if let Err(error) = kept {
-                let error = format!("{:#}", anyhow::Error::from(error));
-                tracing::warn!(version = %component.version(), error, "the component will be compiled again at the next start");
-            }
+        let Self { component, noted, artifact, sandbox } = self;
+        if noted == Some(component.passed_self_test()) {
+            return component;
+        }
+        let (key, facts) = (Arc::clone(component.artifact()), component.facts());
+        let keep = move |inner: &Inner| {
+            artifact.map_or(Ok(()), |artifact| inner.loader.cache.keep(&key, artifact))?;
+            inner.loader.cache.keep_facts(&key, &facts)
+        };
+        if let Err(error) = sandbox.blocking(keep).await {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            tracing::warn!(version = %component.version(), error, "the component will be compiled again at the next start");
         }
         component
     }
 }
 
-/// What a file is, the key of its artifact, and its component if it was compiled before.
-type Found = (Shape, Version, Arc<str>, Option<component::Component>);
-
 impl Inner {
-    /// Validates the file. An artifact that does not load (a damaged disk, a file from elsewhere) is ignored: it is
-    /// replaced.
-    fn find(&self, wasm: &[u8]) -> Result<Found, LoadError> {
-        let shape = validate::validate(wasm, self.compiler.component_bytes())?;
-        let key = artifact_key(&self.engine, shape.kind, wasm);
-        let found = self.cache.load(&self.engine, &key).unwrap_or_else(|error| {
-            let path = self.cache.path(&key);
-            let error = format!("{error:#}");
-            tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
-            None
+    /// The component of a file that was compiled before, and whether that is all that is known of it. An artifact that does not load (a
+    /// damaged disk, a file from elsewhere) is ignored: it is replaced.
+    fn find(&self, wasm: &[u8]) -> Result<Option<(Component, bool)>, LoadError> {
+        let bytes_max = self.compiler.component_bytes();
+        validate::check_size(wasm.len() as u64, bytes_max)?;
+        let (cache, version) = (&self.loader.cache, Version::of(wasm));
+        let key = artifact_key(&self.loader.engine, validate::kind(wasm)?, version);
+        if let Some(facts) = cache.facts(&key) {
+            return Ok(Some((Component::cached(version, key.into(), facts, &self.loader), false)));
+        }
+        let shape = validate::validate(wasm, bytes_max)?;
+        let found = cache.check(&key).map_err(wasmtime::Error::from).and_then(|path| match path {
+            Some(path) => cache.map(&self.loader.engine, &path).map(Some),
+            None => Ok(None),
         });
-        Ok((shape, Version::of(wasm), key.into(), found))
+        match found {
+            Ok(Some(compiled)) => Ok(Some((self.link(shape, version, key.into(), &compiled)?, true))),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                let (path, error) = (cache.path(&key), format!("{error:#}"));
+                tracing::warn!(path = %path.display(), error, "compiling again: an artifact does not load");
+                Ok(None)
+            }
+        }
     }
 
-    /// Loads an artifact from its file: mapped, it costs memory only where it is touched.
-    fn load_new(&self, artifact: WrittenFile) -> Result<(component::Component, WrittenFile), LoadError> {
+    /// Makes a component of a file that was just compiled. Its code is mapped from the artifact: it costs memory only where it is touched.
+    fn take_in(&self, wasm: &[u8], artifact: WrittenFile) -> Result<(Component, WrittenFile), LoadError> {
+        let shape = validate::validate(wasm, self.compiler.component_bytes())?;
+        let version = Version::of(wasm);
+        let key = artifact_key(&self.loader.engine, shape.kind, version);
         let unfit = |error: wasmtime::Error| LoadError::Unfit { problem: format!("{error:#}") };
-        Ok((self.cache.load_new(&self.engine, &artifact).map_err(unfit)?, artifact))
+        let compiled = self.loader.cache.map(&self.loader.engine, artifact.path()).map_err(unfit)?;
+        Ok((self.link(shape, version, key.into(), &compiled)?, artifact))
+    }
+
+    fn link(
+        &self,
+        shape: Shape,
+        version: Version,
+        key: Arc<str>,
+        compiled: &wasmtime::component::Component,
+    ) -> Result<Component, LoadError> {
+        let Loader { linker, idle, .. } = &*self.loader;
+        let (code, facts) = Code::link(shape, version, compiled, linker, idle)?;
+        let component = Component::cached(version, key, facts, &self.loader);
+        component.put_code(code);
+        Ok(component)
     }
 }
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sandbox").field("cache", &self.0.cache).finish_non_exhaustive()
+        f.debug_struct("Sandbox").field("cache", &self.0.loader.cache).finish_non_exhaustive()
     }
 }

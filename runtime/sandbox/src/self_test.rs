@@ -9,7 +9,6 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use wasmtime::Store;
-use wasmtime::component::ComponentExportIndex;
 
 use super::attempt::{Attempt, Report};
 use super::classify::{self, Stopped};
@@ -50,25 +49,32 @@ impl Component {
     /// # Errors
     /// In words for its author: what the component says, or how it ended instead.
     pub async fn self_test(&self, limits: &Limits) -> Result<(), String> {
-        let Some(check) = self.0.self_test else { return Ok(()) };
-        let (component, limits) = (self.clone(), *limits);
-        match apart(async move { component.check_here(&check, &limits).await }).await? {
-            Ok(said) => said.map_err(|problem| format!("the self-test says: {}", cut(problem))),
-            Err(outcome) => Err(format!("the self-test {}", in_words(&outcome))),
+        if !self.has_self_test() {
+            return Ok(());
         }
+        let (component, limits) = (self.clone(), *limits);
+        match apart(async move { component.check_here(&limits).await }).await? {
+            Ok(said) => said.map_err(|problem| format!("the self-test says: {}", cut(problem)))?,
+            Err(outcome) => return Err(format!("the self-test {}", in_words(&outcome))),
+        }
+        self.note_passed();
+        Ok(())
     }
 
     async fn start_here(&self, limits: &Limits) -> Result<Started, Outcome> {
-        let mut store = self.store(&attempt(limits)?, Instant::now());
-        let start = async { self.start(&mut store).await.map_err(Stopped::Starting) };
+        let code = self.code().await?;
+        let mut store = code.store(&attempt(limits)?, Instant::now());
+        let start = async { code.start(&mut store).await.map_err(Stopped::Starting) };
         let started = within(limits.timeout, start).await.map(drop);
         let (report, ()) = ended(&mut store, started)?;
         Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() })
     }
 
-    async fn check_here(&self, check: &ComponentExportIndex, limits: &Limits) -> Result<Result<(), String>, Outcome> {
-        let mut store = self.store(&attempt(limits)?, Instant::now());
-        let answer = within(limits.timeout, self.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
+    async fn check_here(&self, limits: &Limits) -> Result<Result<(), String>, Outcome> {
+        let code = self.code().await?;
+        let Some(check) = &code.self_test else { return Ok(Ok(())) };
+        let mut store = code.store(&attempt(limits)?, Instant::now());
+        let answer = within(limits.timeout, code.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
         let (_, (said,)) = ended(&mut store, answer)?;
         Ok(said)
     }

@@ -38,8 +38,9 @@ impl Component {
     /// # Errors
     /// How the instance ended, if it did not return normally.
     pub async fn step_through(&self, attempt: &Attempt, again: usize) -> Result<Steps, Outcome> {
+        let code = self.code().await?;
         let begun = Instant::now();
-        let run = Run::begin(self, attempt);
+        let run = Run::begin(&code, attempt);
         let mut instance = run.fresh();
         instance.start_in_time(&run).await?;
         let start = begun.elapsed();
@@ -57,7 +58,7 @@ impl Component {
             memory_bytes: 0,
         };
         for _ in 0..again {
-            let (took, report) = instance.timed_again(&Run::begin(self, attempt)).await?;
+            let (took, report) = instance.timed_again(&Run::begin(&code, attempt)).await?;
             steps.kept_calls.push(took);
             steps.kept_fuel = report.fuel;
         }

@@ -1,5 +1,6 @@
 //! Checks a file before it is compiled, and says what is wrong with it in words that help its author.
 
+use serde::{Deserialize, Serialize};
 use wasmparser::{BinaryReaderError, CanonicalFunction, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
@@ -16,7 +17,7 @@ const NESTED_MAX: u64 = 1_000;
 const PAGE_BYTES: u64 = 64 << 10;
 
 /// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A component, which runs as it is.
     Component,
@@ -60,7 +61,8 @@ pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {
     if bytes > limit { Err(LoadError::TooLarge { bytes, limit }) } else { Ok(()) }
 }
 
-fn kind(wasm: &[u8]) -> Result<Kind, LoadError> {
+/// What a file is, by its first bytes.
+pub(super) fn kind(wasm: &[u8]) -> Result<Kind, LoadError> {
     if wasm.is_empty() {
         Err(LoadError::Empty)
     } else if Parser::is_component(wasm) {

@@ -1,22 +1,27 @@
 //! The drop-in folder: what is in it, compared with what was loaded from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 
+use super::backlog::Backlog;
 use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
-use gristmill_sandbox::{Component, Prepared, Sandbox, Version};
+use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Prepared, Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
 const SETTLING: Duration = Duration::from_secs(2);
+
+/// Files that are read at once. They are in memory meanwhile.
+const READS_AT_ONCE: usize = 8;
 
 /// A component that was not taken, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,25 +34,45 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What a look or a load changed.
+/// What a look or some loads changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Handlers that were loaded for the first time or in a new version.
-    pub loaded: Vec<(Name, Component)>,
-    /// Those of them that took the place of another version.
-    pub replaced: BTreeSet<Name>,
-    /// How long what was loaded took.
-    pub took: Duration,
+    pub loaded: Vec<LoadedFile>,
     pub removed: Vec<Name>,
     pub refused: Vec<Refusal>,
     /// Some file may still be being written: look again soon.
     pub unsettled: bool,
+    /// Files were found that have to be compiled.
+    pub waiting: bool,
+}
+
+/// A file that gave a handler.
+#[derive(Debug)]
+pub struct LoadedFile {
+    /// The name of the handler.
+    pub handler: Name,
+    /// What runs.
+    pub component: Component,
+    /// It took the place of another version.
+    pub is_replaced: bool,
+    /// To read, compile and check it.
+    pub took: Duration,
 }
 
 impl Changes {
     /// The handlers are not what they were.
     pub fn any(&self) -> bool {
-        !self.loaded.is_empty() || !self.removed.is_empty()
+        !self.loaded.is_empty() || !self.removed.is_empty() || self.waiting
+    }
+
+    /// Adds later changes of other files.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.loaded.extend(other.loaded);
+        self.removed.extend(other.removed);
+        self.refused.extend(other.refused);
+        self.unsettled |= other.unsettled;
+        self.waiting |= other.waiting;
     }
 }
 
@@ -72,25 +97,51 @@ impl Stamp {
 }
 
 /// The components of a folder: `<name>.wasm`, not in subfolders.
+///
+/// A file is read at once, and serves at once if it was compiled before. If not, it joins the [`Backlog`], and is read again when its turn
+/// has come: few files are in memory at a time.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    sandbox: Sandbox,
+    /// Files that were loaded, refused, or put into the backlog.
     seen: BTreeMap<Name, Stamp>,
     handlers: BTreeMap<Name, Handler>,
     refused: BTreeMap<Name, Refusal>,
-    /// Each file is loaded apart from the others: one that takes a minute to compile holds up nobody.
+    /// Each file is loaded apart from the others: one that takes a minute to compile delays no other.
     loading: BTreeSet<Name>,
+    /// To be read, once others have been.
+    unread: VecDeque<Name>,
+    backlog: Arc<Backlog>,
+    compiling: usize,
     loads: JoinSet<Load>,
+    /// Whose the loads are.
+    begun: HashMap<task::Id, Begun>,
 }
 
-/// A file that was looked at, and what came of it: a handler, or nothing if it is what serves already, or why not.
-#[derive(Debug)]
-struct Load {
+#[derive(Debug, Clone)]
+struct Begun {
     name: Name,
     path: PathBuf,
     metadata: Metadata,
-    result: Result<Option<Component>, NotTaken>,
+    /// It came from the backlog.
+    compile: bool,
+}
+
+/// What came of a file.
+#[derive(Debug)]
+struct Load {
+    result: Result<Found, NotTaken>,
     took: Duration,
+}
+
+#[derive(Debug)]
+enum Found {
+    New(Component),
+    /// It is the version that serves already.
+    Same,
+    /// It was never compiled, and nothing is known against it.
+    Uncompiled,
 }
 
 /// Why a file gives no handler.
@@ -103,14 +154,19 @@ pub(super) struct NotTaken {
 
 impl Folder {
     /// A folder that is looked at from now on.
-    pub fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf, sandbox: Sandbox) -> Self {
         Self {
             path,
+            sandbox,
             seen: BTreeMap::new(),
             handlers: BTreeMap::new(),
             refused: BTreeMap::new(),
             loading: BTreeSet::new(),
+            unread: VecDeque::new(),
+            backlog: Arc::default(),
+            compiling: 0,
             loads: JoinSet::new(),
+            begun: HashMap::new(),
         }
     }
 
@@ -129,9 +185,19 @@ impl Folder {
         self.refused.iter().map(|(name, refusal)| (name.clone(), refusal.reason.clone())).collect()
     }
 
+    /// The handlers whose files have to be compiled.
+    pub fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
+    }
+
     /// Whether [`Self::loaded`] has something to wait for.
     pub fn is_loading(&self) -> bool {
-        !self.loading.is_empty()
+        !self.loads.is_empty()
+    }
+
+    /// Whether there are files of which nothing is known yet.
+    pub fn is_reading(&self) -> bool {
+        !self.unread.is_empty() || self.loading.len() > self.compiling
     }
 
     /// Compares the folder with what was loaded, forgets what is gone, and begins to load what differs. A folder that
@@ -139,7 +205,7 @@ impl Folder {
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn look(&mut self, sandbox: &Sandbox) -> io::Result<Changes> {
+    pub fn look(&mut self) -> io::Result<Changes> {
         let files = list(&self.path)?;
         let mut changes = Changes::default();
         let present: BTreeSet<&Name> = files.iter().map(|(name, _)| name).collect();
@@ -151,69 +217,126 @@ impl Folder {
                 continue;
             }
             if self.loading.insert(name.clone()) {
-                self.begin_load(name, path, metadata, sandbox.clone());
+                self.unread.push_back(name);
             } else {
                 // One load a file at a time; whether it read the old or the new one, the next look will tell.
                 changes.unsettled = true;
             }
         }
+        self.begin_loads();
         Ok(changes)
     }
 
-    fn begin_load(&mut self, name: Name, path: PathBuf, metadata: Metadata, sandbox: Sandbox) {
-        let current = self.handlers.get(&name).and_then(Handler::version);
-        self.loads.spawn(async move {
-            let begun = Instant::now();
-            // Read once: what is hashed, checked and compiled are the same bytes.
-            let result = match read(&path, metadata.len(), &sandbox).await {
-                Ok(bytes) => load(&name, &bytes, current, &sandbox).await,
-                Err(reason) => Err(NotTaken { reason, is_whole: false }),
-            };
-            let result = match result {
-                Ok(Some(prepared)) => Ok(Some(prepared.keep().await)),
-                Ok(None) => Ok(None),
-                Err(not_taken) => Err(not_taken),
-            };
-            Load { name, path, metadata, result, took: begun.elapsed() }
-        });
-    }
-
-    /// Waits for the next load to end, and takes what it brought. Nothing if nothing is being loaded. Cancel-safe.
-    pub async fn loaded(&mut self) -> Changes {
-        match self.loads.join_next().await {
-            Some(Ok(load)) => self.take(load),
-            Some(Err(panicked)) => {
-                tracing::error!(%panicked, "a component could not be loaded: this is a fault of the runner");
-                self.loading.clear();
-                Changes::default()
+    /// Reads what is unread, and then compiles what has to be, within bounds.
+    fn begin_loads(&mut self) {
+        while self.loads.len() < READS_AT_ONCE + self.compiling
+            && let Some(name) = self.unread.pop_front()
+        {
+            self.begin(name, false);
+        }
+        while self.unread.is_empty()
+            && self.compiling < COMPILES_AT_ONCE
+            && let Some(name) = self.backlog.take()
+        {
+            if self.loading.insert(name.clone()) {
+                self.compiling += 1;
+                self.begin(name, true);
             }
-            None => Changes::default(),
         }
     }
 
-    fn take(&mut self, Load { name, path, metadata, result, took }: Load) -> Changes {
-        let mut changes = Changes { took, ..Changes::default() };
-        self.loading.remove(&name);
+    /// Loads a file: `compile` it, or only read it and see whether that was done before.
+    fn begin(&mut self, name: Name, compile: bool) {
+        let path = self.path.join(format!("{name}.wasm"));
+        let (current, sandbox) = (self.handlers.get(&name).and_then(Handler::version), self.sandbox.clone());
+        let Ok(metadata) = fs::metadata(&path) else {
+            // The next look forgets it.
+            self.end(&name, compile);
+            return;
+        };
+        let begun = Begun { name: name.clone(), path: path.clone(), metadata: metadata.clone(), compile };
+        let load = self.loads.spawn(async move {
+            let begun = Instant::now();
+            // Read once: what is hashed, checked and compiled are the same bytes.
+            let result = match read(&path, metadata.len(), &sandbox).await {
+                Ok(bytes) if compile => load(&name, &bytes, current, &sandbox).await.map(Some),
+                Ok(bytes) => find(&name, bytes, current, &sandbox).await,
+                Err(reason) => Err(NotTaken { reason, is_whole: false }),
+            };
+            let result = match result {
+                Ok(Some(Some(prepared))) => Ok(Found::New(prepared.keep().await)),
+                Ok(Some(None)) => Ok(Found::Same),
+                Ok(None) => Ok(Found::Uncompiled),
+                Err(not_taken) => Err(not_taken),
+            };
+            Load { result, took: begun.elapsed() }
+        });
+        self.begun.insert(load.id(), begun);
+    }
+
+    fn end(&mut self, name: &Name, was_compiled: bool) {
+        self.loading.remove(name);
+        if was_compiled {
+            self.compiling -= 1;
+            self.backlog.remove(name);
+        }
+    }
+
+    /// Waits for the next load to end, and takes what it and others that have ended brought. Nothing if nothing is being loaded.
+    /// Cancel-safe.
+    pub async fn loaded(&mut self) -> Changes {
+        let Some(ended) = self.loads.join_next_with_id().await else { return Changes::default() };
+        let mut changes = self.take(ended);
+        while let Some(ended) = self.loads.try_join_next_with_id() {
+            changes.extend(self.take(ended));
+        }
+        self.begin_loads();
+        changes
+    }
+
+    fn take(&mut self, load: Result<(task::Id, Load), JoinError>) -> Changes {
+        let mut changes = Changes::default();
+        let id = load.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let Some(Begun { name, path, metadata, compile }) = self.begun.remove(&id) else { return changes };
+        self.end(&name, compile);
+        let Load { result, took } = match load {
+            Ok((_, load)) => load,
+            Err(panicked) => {
+                tracing::error!(handler = %name, %panicked, "a component could not be loaded: this is a fault of the runner");
+                self.backlog.remove(&name);
+                return changes;
+            }
+        };
         if !path.exists() {
             // Gone meanwhile: the next look forgets what served before, and what comes back is loaded anew.
             changes.unsettled = true;
             return changes;
         }
         match result {
-            Ok(Some(component)) => {
+            Ok(Found::New(component)) => {
+                self.backlog.remove(&name);
                 let handler = Handler { name: name.clone(), code: Code::Component(component.clone()) };
-                if self.handlers.insert(name.clone(), handler).is_some() {
-                    changes.replaced.insert(name.clone());
-                }
+                let is_replaced = self.handlers.insert(name.clone(), handler).is_some();
                 self.refused.remove(&name);
-                changes.loaded.push((name.clone(), component));
+                changes.loaded.push(LoadedFile { handler: name.clone(), component, is_replaced, took });
             }
-            Ok(None) => drop(self.refused.remove(&name)),
+            Ok(Found::Same) => {
+                self.backlog.remove(&name);
+                self.refused.remove(&name);
+            }
+            Ok(Found::Uncompiled) => {
+                self.backlog.add(&name);
+                changes.waiting = true;
+            }
             Err(NotTaken { is_whole: false, .. }) if is_fresh(&metadata) => {
+                self.backlog.remove(&name);
                 changes.unsettled = true;
                 return changes;
             }
-            Err(NotTaken { reason, .. }) => changes.refused.push(self.refuse(&name, &path, reason)),
+            Err(NotTaken { reason, .. }) => {
+                self.backlog.remove(&name);
+                changes.refused.push(self.refuse(&name, &path, reason));
+            }
         }
         self.seen.insert(name, Stamp::of(&metadata));
         changes
@@ -228,11 +351,22 @@ impl Folder {
     fn forget_missing(&mut self, present: &BTreeSet<&Name>, changes: &mut Changes) {
         self.seen.retain(|name, _| present.contains(name));
         self.refused.retain(|name, _| present.contains(name));
+        self.backlog.names().iter().filter(|name| !present.contains(name)).for_each(|name| self.backlog.remove(name));
         let gone: Vec<Name> = self.handlers.keys().filter(|name| !present.contains(name)).cloned().collect();
         for name in gone {
             self.handlers.remove(&name);
             changes.removed.push(name);
         }
+    }
+
+    /// The compiled code of these versions is gone: their handlers stop, and are compiled again. Returns whether there are any.
+    pub(super) fn compile_again(&mut self, versions: &[Version]) -> bool {
+        let is_lost = |handler: &Handler| handler.version().is_some_and(|version| versions.contains(&version));
+        let lost = self.handlers.extract_if(.., |_, handler| is_lost(handler));
+        let lost: Vec<Name> = lost.map(|(name, _)| name).collect();
+        lost.iter().for_each(|name| self.backlog.add(name));
+        self.begin_loads();
+        !lost.is_empty()
     }
 }
 
@@ -255,9 +389,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
 }
 
 /// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
-async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Vec<u8>, String> {
+async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, String> {
     sandbox.check_size(bytes).map_err(|error| error.to_string())?;
-    tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))
+    let read = tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))?;
+    Ok(read.into())
 }
 
 /// A handler, or nothing if it is the version that serves already, or why not. Its artifact is not kept yet.
@@ -267,17 +402,43 @@ pub(super) async fn load(
     current: Option<Version>,
     sandbox: &Sandbox,
 ) -> Result<Option<Prepared>, NotTaken> {
-    if name.as_str() == EXTERNAL {
-        return Err(NotTaken { reason: RESERVED.into(), is_whole: true });
+    check_name(name)?;
+    tested(sandbox.prepare(bytes).await.map_err(not_loaded)?, current).await
+}
+
+/// The same, or nothing if the file was never compiled.
+async fn find(
+    name: &Name,
+    bytes: Arc<[u8]>,
+    current: Option<Version>,
+    sandbox: &Sandbox,
+) -> Result<Option<Option<Prepared>>, NotTaken> {
+    check_name(name)?;
+    match sandbox.find(&bytes).await.map_err(not_loaded)? {
+        Some(prepared) => tested(prepared, current).await.map(Some),
+        None => Ok(None),
     }
-    let not_loaded = |error| NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false };
-    let prepared = sandbox.prepare(bytes).await.map_err(not_loaded)?;
+}
+
+fn check_name(name: &Name) -> Result<(), NotTaken> {
+    let is_reserved = name.as_str() == EXTERNAL;
+    if is_reserved { Err(NotTaken { reason: RESERVED.into(), is_whole: true }) } else { Ok(()) }
+}
+
+fn not_loaded(error: gristmill_sandbox::LoadError) -> NotTaken {
+    NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false }
+}
+
+/// The component, unless it serves already. Its self-test passes, now or when the component was first taken in.
+async fn tested(prepared: Prepared, current: Option<Version>) -> Result<Option<Prepared>, NotTaken> {
     let component = prepared.component();
     if current == Some(component.version()) {
         return Ok(None);
     }
-    let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
-    component.self_test(&Limits::default()).await.map_err(failed)?;
+    if !component.passed_self_test() {
+        let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
+        component.self_test(&Limits::default()).await.map_err(failed)?;
+    }
     Ok(Some(prepared))
 }
 
@@ -301,9 +462,9 @@ mod tests {
         fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let compiler = CompilerSettings::default();
         let settings = SandboxSettings { concurrency: 1, cache: place.path().join("cache"), compiler };
-        let mut folder = Folder::new(place.path().into());
-        folder.look(&Sandbox::new(&settings).unwrap()).unwrap();
-        let load = folder.loads.join_next().await.unwrap().unwrap();
+        let mut folder = Folder::new(place.path().into(), Sandbox::new(&settings).unwrap());
+        folder.look().unwrap();
+        let load = folder.loads.join_next_with_id().await.unwrap();
         fs::remove_file(&file).unwrap();
         let changes = folder.take(load);
         assert!(changes.unsettled && changes.refused.is_empty() && folder.refusals().is_empty(), "{changes:?}");

@@ -22,6 +22,8 @@ pub(super) struct LastGood {
     files: Option<PrivateFolder>,
     folder: PathBuf,
     kept: BTreeMap<Name, Version>,
+    /// To be kept, as soon as there is time.
+    pending: BTreeMap<Name, Version>,
     restored: BTreeMap<Name, Handler>,
 }
 
@@ -33,7 +35,7 @@ impl LastGood {
             tracing::warn!(error, "the last good files of handlers are not kept");
         });
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        Self { files: files.ok(), folder, kept: BTreeMap::new(), restored: BTreeMap::new() }
+        Self { files: files.ok(), folder, kept: BTreeMap::new(), pending: BTreeMap::new(), restored: BTreeMap::new() }
     }
 
     /// Those that serve because the file in the handlers folder cannot.
@@ -67,28 +69,56 @@ impl LastGood {
         true
     }
 
-    /// This version serves every topic of the handler: keeps its file, if that is still the one in the handlers folder.
-    pub(super) async fn keep(&mut self, name: &Name, version: Version) {
-        self.restored.remove(name);
-        if self.kept.insert(name.clone(), version) == Some(version) {
-            return;
+    /// Makes handlers anew of the last good files of these versions, whose compiled code is gone. Returns whether there are any.
+    pub(super) async fn restore_lost(&mut self, versions: &[Version], sandbox: &Sandbox) -> bool {
+        let is_lost = |handler: &Handler| handler.version().is_some_and(|version| versions.contains(&version));
+        let lost = self.restored.extract_if(.., |_, handler| is_lost(handler));
+        let lost: Vec<Name> = lost.map(|(name, _)| name).collect();
+        for name in &lost {
+            self.restore(name, None, sandbox).await;
         }
-        let source = self.folder.join(format!("{name}.wasm"));
-        let write = move |files: &PrivateFolder, kept: &str| {
-            if files.digest(kept) == Some(version.0) {
-                return Ok(());
+        !lost.is_empty()
+    }
+
+    /// This version serves every topic of the handler: [`Self::write_some`] keeps its file, if that is still the one in the handlers folder.
+    pub(super) fn keep(&mut self, name: &Name, version: Version) {
+        self.restored.remove(name);
+        if self.kept.get(name) != Some(&version) {
+            self.pending.insert(name.clone(), version);
+        }
+    }
+
+    /// Whether there are files to be kept.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Keeps some of the files that are to be kept. Cancel-safe: what was not noted as kept is looked at again.
+    pub(super) async fn write_some(&mut self) {
+        const SOME: usize = 16;
+        let some: Vec<(Name, Version)> =
+            self.pending.iter().take(SOME).map(|(name, version)| (name.clone(), *version)).collect();
+        for (name, version) in some {
+            let source = self.folder.join(format!("{name}.wasm"));
+            let write = move |files: &PrivateFolder, kept: &str| {
+                if files.digest(kept) == Some(version.0) {
+                    return Ok(());
+                }
+                let wasm = std::fs::read(source)?;
+                if Version::of(&wasm) == version { files.write(kept, &wasm) } else { Ok(()) }
+            };
+            if let Err(error) = self.on_disk(&name, write).await {
+                tracing::warn!(handler = %name, %error, "its file cannot be kept: after a restart it cannot stand in for a refused one");
             }
-            let wasm = std::fs::read(source)?;
-            if Version::of(&wasm) == version { files.write(kept, &wasm) } else { Ok(()) }
-        };
-        if let Err(error) = self.on_disk(name, write).await {
-            tracing::warn!(handler = %name, %error, "its file cannot be kept: after a restart it cannot stand in for a refused one");
+            self.pending.remove(&name);
+            self.kept.insert(name, version);
         }
     }
 
     /// The handler was removed.
     pub(super) async fn forget(&mut self, name: &Name) {
         self.restored.remove(name);
+        self.pending.remove(name);
         self.kept.remove(name);
         if let Err(error) = self.on_disk(name, PrivateFolder::remove).await {
             tracing::warn!(handler = %name, %error, "its last good file cannot be removed");

@@ -1,11 +1,13 @@
 //! Which component does which topic's jobs, kept true while files change.
 //!
 //! Files are the truth, events are hints: whatever the watcher says, [`Folder`] compares what is there with what it
-//! loaded. A version that fails any step is refused with the reason, and the last good one keeps serving, also after a restart. A deleted
+//! loaded. A component that was compiled before serves at once; others wait in the [`Backlog`] for the compiler, those first whose jobs wait.
+//! A version that fails any step is refused with the reason, and the last good one keeps serving, also after a restart. A deleted
 //! file stops its topics and keeps their jobs. The manifest reloads the same way: validated whole, swapped whole.
 //!
 //! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
+mod backlog;
 mod folder;
 mod last_good;
 mod registry;
@@ -13,7 +15,8 @@ mod reload;
 mod uploads;
 mod watch;
 
+pub use backlog::Backlog;
 pub use folder::{Folder, Refusal};
-pub use registry::{Code, Handler, HandlerRegistry, TopicHandler};
+pub use registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
 pub use uploads::{ComponentUploads, UploadError};

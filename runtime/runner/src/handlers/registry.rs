@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use super::backlog::Backlog;
 use crate::native::NativeHandler;
 use gristmill_config::{Admission, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
@@ -78,6 +79,19 @@ pub struct TopicHandler {
     pub instances: Option<Arc<InstancePool>>,
 }
 
+/// What a registry is made from besides the manifest.
+#[derive(Debug, Default)]
+pub struct Available {
+    /// What serves, by the handler's name.
+    pub handlers: BTreeMap<Name, Handler>,
+    /// What serves where those import more than a topic grants.
+    pub last_good: BTreeMap<Name, Handler>,
+    /// Why files of the folder were not taken.
+    pub refused: BTreeMap<Name, String>,
+    /// The files that have to be compiled.
+    pub backlog: Arc<Backlog>,
+}
+
 /// Every topic of the manifest, and a topic for every component that has no entry there.
 #[derive(Debug, Default)]
 pub struct HandlerRegistry {
@@ -93,31 +107,34 @@ pub struct HandlerRegistry {
     /// Of topics that have no entry.
     dead: Option<DeadPolicy>,
     refused: BTreeMap<Name, String>,
+    /// The handlers that had to be compiled when this registry was made.
+    uncompiled: BTreeSet<Name>,
+    backlog: Arc<Backlog>,
 }
 
 impl HandlerRegistry {
     /// The registry that takes over from `before`. A component that wants more than its topic grants does not replace one
     /// that is content: that which served `before`, or else the handler's last good one. Topics that stay as they are keep their
     /// instances.
-    pub fn new(
-        manifest: &Manifest,
-        handlers: &BTreeMap<Name, Handler>,
-        last_good: &BTreeMap<Name, Handler>,
-        before: &Self,
-    ) -> Self {
-        let made = handlers.values().filter(|handler| makes_topic(manifest, handler)).map(|handler| &handler.name);
-        let admission = Admission::new(manifest, Some(made));
-        Self::with(manifest, handlers, last_good, before, admission)
+    pub fn new(manifest: &Manifest, available: &Available, before: &Self) -> Self {
+        let uncompiled = available.backlog.names();
+        let native = available.handlers.values().filter(|handler| handler.is_native()).map(|handler| &handler.name);
+        let files = available.handlers.keys().chain(&uncompiled).filter(|name| manifest.makes_topic(name));
+        // A program that registers a native handler wants its topic, whatever files may do.
+        let made: BTreeSet<&Name> = native.chain(files).collect();
+        let admission = Admission::new(manifest, Some(made.iter().copied()));
+        Self::with(manifest, available, &made, before, admission)
     }
 
     fn with(
         manifest: &Manifest,
-        handlers: &BTreeMap<Name, Handler>,
-        last_good: &BTreeMap<Name, Handler>,
+        available: &Available,
+        made: &BTreeSet<&Name>,
         before: &Self,
         admission: Admission,
     ) -> Self {
-        let topics = topics(manifest, handlers);
+        let Available { handlers, last_good, refused, backlog } = available;
+        let topics = topics(manifest, made);
         let entries = topics.into_values().map(|topic| {
             let served = before.get(&topic.id).and_then(|entry| entry.handler.as_ref());
             let stand_ins = served.into_iter().chain(last_good.get(&topic.handler));
@@ -137,19 +154,15 @@ impl HandlerRegistry {
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
         let of_tenants = manifest.handlers_of_tenants().cloned().collect();
         let (limits, dead) = (Arc::clone(&manifest.limits), Some(manifest.dead_policy()));
-        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, dead, refused: BTreeMap::new() }
+        let (refused, uncompiled) = (refused.clone(), backlog.names().into_iter().collect());
+        let backlog = Arc::clone(backlog);
+        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, dead, refused, uncompiled, backlog }
     }
 
     /// What the manifest has, before any handler is read.
     pub fn planned(manifest: &Manifest) -> Self {
-        let none = BTreeMap::new();
-        Self::with(manifest, &none, &none, &Self::default(), Admission::new(manifest, None::<&[Name]>))
-    }
-
-    /// The same, with the reasons why files of the folder were not taken.
-    #[must_use]
-    pub fn with_refusals(self, refused: BTreeMap<Name, String>) -> Self {
-        Self { refused, ..self }
+        let admission = Admission::new(manifest, None::<&[Name]>);
+        Self::with(manifest, &Available::default(), &BTreeSet::new(), &Self::default(), admission)
     }
 
     /// Why files do not serve, by the handler's name.
@@ -160,6 +173,23 @@ impl HandlerRegistry {
     /// Why this handler's file was not taken.
     pub fn refused(&self, handler: &Name) -> Option<&str> {
         self.refused.get(handler).map(String::as_str)
+    }
+
+    /// How many handlers are compiled or wait for it at the moment.
+    pub fn to_compile(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// Whether this handler had to be compiled when the registry was made.
+    pub fn is_uncompiled(&self, handler: &Name) -> bool {
+        self.uncompiled.contains(handler)
+    }
+
+    /// The topic has jobs and no handler: if that only has to be compiled, it is compiled before those without jobs.
+    pub(crate) fn demand(&self, entry: &TopicHandler) {
+        if self.is_uncompiled(&entry.topic.handler) {
+            self.backlog.demand(&entry.topic.id, &entry.topic.handler);
+        }
     }
 
     /// The entry of a topic; `None` if nothing makes it one.
@@ -235,16 +265,12 @@ fn occupant<'a>(
     (serving.cloned(), lacking)
 }
 
-/// A program that registers a native handler wants its topic, whatever files may do.
-fn makes_topic(manifest: &Manifest, handler: &Handler) -> bool {
-    manifest.makes_topic(&handler.name) || handler.is_native()
-}
-
-fn topics(manifest: &Manifest, handlers: &BTreeMap<Name, Handler>) -> BTreeMap<TopicId, Topic> {
+/// The topics of the manifest, and those that the handlers of these names make.
+fn topics(manifest: &Manifest, made: &BTreeSet<&Name>) -> BTreeMap<TopicId, Topic> {
     let mut topics = manifest.topics.clone();
     let Some(tenant) = default_tenant() else { return topics };
-    for Handler { name, .. } in handlers.values().filter(|handler| makes_topic(manifest, handler)) {
-        let id = TopicId { tenant: tenant.clone(), topic: name.clone() };
+    for name in made {
+        let id = TopicId { tenant: tenant.clone(), topic: (*name).clone() };
         topics.entry(id).or_insert_with(|| manifest.auto_topic(name));
     }
     topics

@@ -10,21 +10,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::folder::{Changes, Folder, Refusal};
+use super::folder::{Changes, Folder, LoadedFile, Refusal};
 use super::last_good::LastGood;
-use super::registry::{Code, Handler, HandlerRegistry, TopicHandler};
+use super::registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
 use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
 use gristmill_config::{HandlerSettings, HttpSettings, LineFileSettings, Manifest, Server, StoreSettings};
-use gristmill_core::job::{DEFAULT_TENANT, Name};
+use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_metrics::{self as metrics, Event, MetricType, Metrics, Reload};
-use gristmill_sandbox::{Kind, Sandbox};
+use gristmill_sandbox::{Kind, Sandbox, Version};
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
 /// How long after a look the next one comes at the soonest, however many hints there are.
 const APART: Duration = Duration::from_millis(50);
+/// So many handlers are logged by name when they are loaded. More are counted, in a line a second.
+const NAMED: usize = 20;
+/// How often it is logged how many components are still to be compiled.
+const PROGRESS: Duration = Duration::from_secs(1);
 /// How soon a file that may still be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -44,6 +48,16 @@ pub struct Reloader {
     native: BTreeMap<Name, Handler>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
+    /// Why topics have no handler or an older one, as logged last.
+    idle: BTreeMap<TopicId, String>,
+    progress: Progress,
+}
+
+/// Handlers that were loaded and not logged by name.
+#[derive(Debug, Default)]
+struct Progress {
+    loaded: usize,
+    said: Option<Instant>,
 }
 
 /// What is read at start only.
@@ -71,8 +85,8 @@ impl Fixed {
 }
 
 impl Reloader {
-    /// Loads the folder once, and counts and emits what becomes of its files. What is refused is logged and does not keep
-    /// the rest from serving.
+    /// Reads the folder once, and counts and emits what becomes of its files. What is refused is logged and does not keep
+    /// the rest from serving. Components that were never compiled do not either: [`Self::run`] waits for the compiler.
     ///
     /// Each of the `native` handlers makes a topic of its name, unless the manifest has it, and takes the place of a component of
     /// that name, whatever happens to files.
@@ -90,7 +104,12 @@ impl Reloader {
         metrics.register("gristmill_node_kept_instances", MetricType::Gauge, help, move || instances.kept().0);
         let help = "Memory of the instances that wait for their next job.";
         metrics.register("gristmill_node_kept_bytes", MetricType::Gauge, help, move || memories.kept().1);
-        let folder = Folder::new(manifest.handlers.folder.clone());
+        let folder = Folder::new(manifest.handlers.folder.clone(), sandbox.clone());
+        let (mapped, backlog) = (sandbox.clone(), Arc::clone(folder.backlog()));
+        let help = "Components whose code is mapped.";
+        metrics.register("gristmill_node_mapped_components", MetricType::Gauge, help, move || mapped.mapped() as u64);
+        let help = "Components that are compiled or wait for it.";
+        metrics.register("gristmill_node_uncompiled_components", MetricType::Gauge, help, move || backlog.len() as u64);
         std::fs::create_dir_all(folder.path())?;
         uploads::remove_leftovers(folder.path());
         let manifest_text = manifest.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
@@ -99,15 +118,27 @@ impl Reloader {
         let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
         let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
         let (is_readable, last_good) = (true, LastGood::open(&sandbox, folder.path()));
-        let mut reloader =
-            Self { sandbox, manifest, manifest_text, fixed, folder, is_readable, last_good, native, registry, metrics };
-        let changes = reloader.folder.look(&reloader.sandbox)?;
-        reloader.report(&changes);
-        while reloader.folder.is_loading() {
-            let changes = reloader.folder.loaded().await;
-            reloader.restore_refused(&changes).await;
-            reloader.report(&changes);
+        let (idle, progress) = (BTreeMap::new(), Progress::default());
+        let mut reloader = Self {
+            sandbox,
+            manifest,
+            manifest_text,
+            fixed,
+            folder,
+            is_readable,
+            last_good,
+            native,
+            registry,
+            metrics,
+            idle,
+            progress,
+        };
+        let mut changes = reloader.folder.look()?;
+        while reloader.folder.is_reading() {
+            changes.extend(reloader.folder.loaded().await);
         }
+        reloader.restore_refused(&changes).await;
+        reloader.report(&changes);
         reloader.swap().await;
         Ok(reloader)
     }
@@ -128,11 +159,17 @@ impl Reloader {
         let is_ours =
             move |path: &Path| path.file_name() == manifest.as_deref() || path.extension() == Some(OsStr::new("wasm"));
         let mut hints = Hints::new(&self.watched(), is_ours);
+        let sandbox = self.sandbox.clone();
         let (mut next_look, mut not_before) = (Instant::now(), Instant::now());
         loop {
             let changes = tokio::select! {
                 () = stop.cancelled() => return,
                 changes = self.folder.loaded(), if self.folder.is_loading() => changes,
+                () = self.last_good.write_some(), if self.last_good.has_pending() => continue,
+                versions = sandbox.lost() => {
+                    self.compile_again(&versions).await;
+                    continue;
+                }
                 () = hints.next(), if next_look > not_before => {
                     next_look = next_look.min((Instant::now() + GATHER).max(not_before));
                     continue;
@@ -147,6 +184,8 @@ impl Reloader {
             let restored = self.restore_refused(&changes).await;
             if restored || changes.any() || self.folder.refusals() != *self.registry.borrow().refusals() {
                 self.swap().await;
+                // Before the file is overwritten.
+                self.last_good.write_some().await;
             }
             self.report(&changes);
             // Sooner, never later: the end of one load must not put off the look that another file waits for.
@@ -158,7 +197,7 @@ impl Reloader {
 
     async fn look(&mut self) -> Changes {
         self.reload_manifest().await;
-        let looked = self.folder.look(&self.sandbox);
+        let looked = self.folder.look();
         let (folder, was_readable) = (self.folder.path().display(), self.is_readable);
         self.is_readable = looked.is_ok();
         match &looked {
@@ -191,6 +230,14 @@ impl Reloader {
         restored
     }
 
+    /// The compiled code of these versions is gone. Their topics have no handler until it is made again.
+    async fn compile_again(&mut self, versions: &[Version]) {
+        let is_lost = self.folder.compile_again(versions);
+        if self.last_good.restore_lost(versions, &self.sandbox).await || is_lost {
+            self.swap().await;
+        }
+    }
+
     /// The same for handlers that import what a topic does not grant.
     async fn restore_lacking(&mut self, registry: &HandlerRegistry) -> bool {
         let idle = registry.entries().filter(|entry| !entry.lacking.is_empty() && entry.handler.is_none());
@@ -203,13 +250,13 @@ impl Reloader {
         restored
     }
 
-    /// Keeps the files of handlers that do the jobs of all of their topics.
-    async fn keep_good(&mut self, registry: &HandlerRegistry) {
+    /// Has the files of handlers kept that do the jobs of all of their topics.
+    fn keep_good(&mut self, registry: &HandlerRegistry) {
         let lacking = registry.entries().filter(|entry| !entry.lacking.is_empty());
         let lacking: BTreeSet<&Name> = lacking.map(|entry| &entry.topic.handler).collect();
         let good = self.folder.handlers().values().filter(|handler| !lacking.contains(&handler.name));
         for (name, version) in good.filter_map(|handler| Some((&handler.name, handler.version()?))) {
-            self.last_good.keep(name, version).await;
+            self.last_good.keep(name, version);
         }
     }
 
@@ -251,6 +298,7 @@ impl Reloader {
         }
         self.fixed = Some(fixed);
         self.manifest = manifest;
+        self.idle.clear();
         self.swap().await;
     }
 
@@ -261,9 +309,13 @@ impl Reloader {
     }
 
     fn next_registry(&self) -> HandlerRegistry {
-        let last_good = self.last_good.restored();
-        let registry = HandlerRegistry::new(&self.manifest, &self.handlers(), last_good, &self.registry.borrow());
-        registry.with_refusals(self.folder.refusals())
+        let available = Available {
+            handlers: self.handlers(),
+            last_good: self.last_good.restored().clone(),
+            refused: self.folder.refusals(),
+            backlog: Arc::clone(self.folder.backlog()),
+        };
+        HandlerRegistry::new(&self.manifest, &available, &self.registry.borrow())
     }
 
     async fn swap(&mut self) {
@@ -271,38 +323,53 @@ impl Reloader {
         if self.restore_lacking(&registry).await {
             registry = self.next_registry();
         }
-        warn_of_idle_topics(&self.manifest, &registry, &self.handlers());
-        registry
-            .entries()
-            .filter(|entry| !entry.lacking.is_empty())
-            .for_each(|entry| self.metrics.emit(|| ungranted(entry)));
+        self.say_idle(&registry);
         // The old registry's last owner unmaps code and closes files: not in the reader's way.
         let registry = Arc::new(registry);
         let old = self.registry.send_replace(Arc::clone(&registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
-        self.keep_good(&registry).await;
+        self.keep_good(&registry);
     }
 
-    fn report(&self, changes: &Changes) {
-        let Self { manifest, metrics, native, .. } = self;
-        for (name, component) in &changes.loaded {
-            let made = match component.kind() {
-                Kind::Component => "",
-                Kind::CoreModule => ": its core module was made a component",
-            };
-            if native.contains_key(name) {
-                tracing::warn!(handler = %name, "a native handler has this name: the component in the folder is not used");
-            } else {
-                tracing::info!(handler = %name, version = %component.version(), "handler loaded{made}");
+    /// Logs and emits which topics have no handler, or an older one, and why: once, and not with each change of others.
+    fn say_idle(&mut self, registry: &HandlerRegistry) {
+        let handlers = self.handlers();
+        let available: Vec<_> = handlers.keys().cloned().collect();
+        let mut idle = BTreeMap::new();
+        for entry in registry.entries() {
+            let TopicHandler { topic, handler, lacking, .. } = &**entry;
+            let id = topic.id.clone();
+            if !lacking.is_empty() {
+                let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.code.to_string());
+                let problem = self.manifest.missing_grants(topic, lacking).to_string();
+                if self.idle.get(&id) != Some(&problem) {
+                    tracing::error!(topic = %id, %serving, "component refused: {problem}");
+                    self.metrics.emit(|| ungranted(entry));
+                }
+                idle.insert(id, problem);
+            } else if handler.is_none() && !topic.external && !registry.is_uncompiled(&topic.handler) {
+                let problem = self.manifest.missing_handler(&id, &available).to_string();
+                if self.idle.get(&id) != Some(&problem) {
+                    tracing::warn!("{problem}");
+                }
+                idle.insert(id, problem);
             }
-            let (reload, kind) = if changes.replaced.contains(name) {
+        }
+        self.idle = idle;
+    }
+
+    fn report(&mut self, changes: &Changes) {
+        self.log_loaded(&changes.loaded);
+        let Self { manifest, metrics, .. } = self;
+        for LoadedFile { handler, component, is_replaced, took } in &changes.loaded {
+            let (reload, kind) = if *is_replaced {
                 (Reload::Replaced, metrics::EventKind::HandlerReplaced)
             } else {
                 (Reload::Loaded, metrics::EventKind::HandlerLoaded)
             };
-            metrics.reload(name, reload, Some(changes.took));
+            metrics.reload(handler, reload, Some(*took));
             let version = Some(component.version().to_string());
-            metrics.emit(|| Event { version, ..event(kind, name, manifest) });
+            metrics.emit(|| Event { version, ..event(kind, handler, manifest) });
         }
         for name in &changes.removed {
             tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
@@ -317,6 +384,38 @@ impl Reloader {
             let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);
             metrics.emit(|| Event { reason, ..event(kind, handler, manifest) });
         }
+    }
+}
+
+impl Reloader {
+    /// A line for each handler, or one a second in which they are counted, if they are many.
+    fn log_loaded(&mut self, loaded: &[LoadedFile]) {
+        let left = self.folder.backlog().len();
+        let named = loaded.len().max(left) <= NAMED;
+        for LoadedFile { handler, component, .. } in loaded {
+            let (version, made) = (component.version(), made(component.kind()));
+            if self.native.contains_key(handler) {
+                tracing::warn!(%handler, "a native handler has this name: the component in the folder is not used");
+            } else if named {
+                tracing::info!(%handler, %version, "handler loaded{made}");
+            } else {
+                tracing::debug!(%handler, %version, "handler loaded{made}");
+            }
+        }
+        let Progress { loaded: count, said } = &mut self.progress;
+        *count += if named { 0 } else { loaded.len() };
+        let is_due = said.is_none_or(|said| said.elapsed() >= PROGRESS);
+        if (*count > 0 || left > NAMED) && (is_due || left == 0) {
+            tracing::info!(loaded = *count, left, "handlers loaded, and left to compile");
+            self.progress = Progress { loaded: 0, said: Some(Instant::now()) };
+        }
+    }
+}
+
+fn made(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Component => "",
+        Kind::CoreModule => ": its core module was made a component",
     }
 }
 
@@ -338,17 +437,4 @@ fn event(kind: metrics::EventKind, handler: &Name, manifest: &Manifest) -> Event
         concerns.extend(DEFAULT_TENANT.parse::<Name>());
     }
     Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
-}
-
-fn warn_of_idle_topics(manifest: &Manifest, registry: &HandlerRegistry, handlers: &BTreeMap<Name, Handler>) {
-    let available: Vec<_> = handlers.keys().cloned().collect();
-    for entry in registry.entries() {
-        let TopicHandler { topic, handler, lacking, .. } = &**entry;
-        if !lacking.is_empty() {
-            let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.code.to_string());
-            tracing::error!(topic = %topic.id, %serving, "component refused: {}", manifest.missing_grants(topic, lacking));
-        } else if handler.is_none() && !topic.external {
-            tracing::warn!("{}", manifest.missing_handler(&topic.id, &available));
-        }
-    }
 }

@@ -234,12 +234,12 @@ pub(super) fn remove_leftovers(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::fs::File;
     use std::time::SystemTime;
 
     use tokio::time::timeout;
 
+    use super::super::registry::Available;
     use super::*;
     use gristmill_config::Manifest;
     use gristmill_sandbox::{CompilerSettings, SandboxSettings};
@@ -301,8 +301,7 @@ mod tests {
         let error = uploads.check_number(&new).unwrap_err().to_string();
         assert!(error.contains("1000 components"), "{error}");
         let manifest = Manifest::parse("[topics.new]", Path::new("gristmill.toml")).unwrap();
-        let none = BTreeMap::new();
-        let registry = HandlerRegistry::new(&manifest, &none, &none, &HandlerRegistry::default());
+        let registry = HandlerRegistry::new(&manifest, &Available::default(), &HandlerRegistry::default());
         let uploads = ComponentUploads { registry: watch::Sender::new(Arc::new(registry)).subscribe(), ..uploads };
         uploads.check_number(&new).unwrap();
     }

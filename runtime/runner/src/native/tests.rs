@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::handlers::{Code, Handler, HandlerRegistry};
+use crate::handlers::{Available, Code, Handler, HandlerRegistry};
 use crate::{AttemptRecord, Runner, RunnerSettings, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
@@ -23,7 +23,7 @@ fn registry(handler: NativeHandler) -> HandlerRegistry {
     let manifest = Manifest::parse(MANIFEST, Path::new("gristmill.toml")).unwrap();
     let name: Name = "work".parse().unwrap();
     let handlers = BTreeMap::from([(name.clone(), Handler { name, code: Code::Native(handler) })]);
-    HandlerRegistry::new(&manifest, &handlers, &BTreeMap::new(), &HandlerRegistry::default())
+    HandlerRegistry::new(&manifest, &Available { handlers, ..Available::default() }, &HandlerRegistry::default())
 }
 
 /// Runs one job of the topic `work` to its end, and returns the records of its attempts.

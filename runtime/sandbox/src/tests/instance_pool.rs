@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::guest::{handler, handler_in};
 use super::{attempt, limited, listen};
+use crate::code::Code;
 use crate::idle::IdleLimits;
 use crate::instance_pool::IdleInstances;
 use crate::outbound::Outbound;
@@ -68,15 +69,9 @@ fn load(wasm: &[u8], limits: IdleLimits) -> Component {
     let engine = engine::running(1).unwrap();
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
     let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
-    Component::link(
-        validate::validate(wasm, u64::MAX).unwrap(),
-        Version::of(wasm),
-        "".into(),
-        &compiled,
-        &linker,
-        &idle,
-    )
-    .unwrap()
+    let (shape, version) = (validate::validate(wasm, u64::MAX).unwrap(), Version::of(wasm));
+    let (code, facts) = Code::link(shape, version, &compiled, &linker, &idle).unwrap();
+    Component::pinned(code, facts)
 }
 
 fn kept(component: &Component) -> usize {

@@ -8,6 +8,7 @@ mod http;
 mod instance_pool;
 mod limits;
 mod lives;
+mod mapped;
 mod refusals;
 
 use std::path::Path;

@@ -19,7 +19,10 @@ pub(crate) fn routes() -> Routes {
     Routes::of("health")
         .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
         .get("/readyz", ready, "Whether it runs jobs and its store takes jobs")
-        .answer("It does. Stores that take no jobs, and handlers whose files were not taken, are named, a line each.")
+        .answer(
+            "It does. Stores that take no jobs, and handlers whose files were not taken, are named, a line each; handlers that are not \
+             compiled yet are counted.",
+        )
         .problems(&[Code::Starting, Code::Ending, Code::StoreAway])
 }
 
@@ -31,8 +34,17 @@ async fn ready(_: Public, State(state): State<AppState>) -> Result<String, Probl
         Phase::Ready => {}
     }
     let ready = state.readiness.ask(&*state.store).await?;
-    let handlers = state.registry().map(|registry| not_taken(&registry)).unwrap_or_default();
+    let handlers = state.registry().map(|registry| not_served(&registry)).unwrap_or_default();
     Ok(handlers.into_iter().fold(ready, |said, line| said + &line + "\n"))
+}
+
+fn not_served(registry: &HandlerRegistry) -> Vec<String> {
+    let uncompiled = match registry.to_compile() {
+        0 => None,
+        1 => Some("1 handler is not compiled yet".to_owned()),
+        left => Some(format!("{left} handlers are not compiled yet")),
+    };
+    uncompiled.into_iter().chain(not_taken(registry)).collect()
 }
 
 /// A line for each handler whose file is refused or lacks a grant, not why: a client without a token may read it.

@@ -86,8 +86,10 @@ impl Measure<'_> {
                 }
             }
             Scenario::Start => {
-                let figure = bench::start(&self.bed().await?, self.pool, 5 * args.few(), args.few().min(5)).await?;
-                self.add(figure)?;
+                let components = args.components.unwrap_or(5 * args.few());
+                for figure in bench::start(&self.bed().await?, self.pool, components, args.few().min(5)).await? {
+                    self.add(figure)?;
+                }
             }
             Scenario::Reuse => {
                 let bed = self.bed().await?;

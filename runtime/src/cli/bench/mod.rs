@@ -67,6 +67,9 @@ struct ScenarioArgs {
     /// The body itself, for a component that takes no other [default: letters]
     #[arg(long, value_name = "TEXT", conflicts_with = "payload")]
     data: Option<String>,
+    /// Components of the scenario `start` [default: 100]
+    #[arg(long, value_name = "N")]
+    components: Option<usize>,
     /// Write every attempt down in a journal, to see what that costs
     #[arg(long)]
     journal: bool,
@@ -99,7 +102,7 @@ enum Scenario {
     Isolation,
     /// From the rename of a new component to its first job
     Reload,
-    /// From nothing to a runner with a hundred components
+    /// From nothing to a runner with many components, and what it holds for them
     Start,
     /// Throughput with a fresh instance for each job, and with instances that do a thousand (`reuse`)
     Reuse,

@@ -46,7 +46,7 @@ fn table(figures: &[Figure]) -> Table {
 
 type Column = (&'static str, fn(&Figure) -> String);
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 14] = [
     ("SCENARIO", |figure| figure.scenario.to_owned()),
     ("CASE", |figure| figure.case.clone()),
     ("STORE", |figure| figure.store.clone()),
@@ -58,6 +58,8 @@ const COLUMNS: [Column; 12] = [
     (">P99", |figure| millis(figure, |delay| delay.p99_us)),
     (">MAX", |figure| millis(figure, |delay| delay.max_us)),
     (">BYTES", |figure| figure.memory_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
+    (">FILES", |figure| figure.open_files.map(|files| files.to_string()).unwrap_or_default()),
+    (">MAPPINGS", |figure| figure.mappings.map(|mappings| mappings.to_string()).unwrap_or_default()),
     ("RATIO", |figure| {
         figure.ratio.as_ref().map(|ratio| format!("{:.2} of {}", ratio.value, ratio.of)).unwrap_or_default()
     }),

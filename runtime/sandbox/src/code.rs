@@ -1,0 +1,198 @@
+//! The code of a component, ready to be entered, and how it is mapped.
+//!
+//! An artifact is mapped when the first job needs it, and keeps its file open for as long. So only so many are mapped at a
+//! time: the code that was not used for longest goes when more is needed, and comes back with the next job.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use rustix::process::{Resource, getrlimit};
+use tokio::sync::Semaphore;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower};
+
+use super::attempt::Version;
+use super::bindings::types::{Failure, Job, Outcome};
+use super::component::Needs;
+use super::error::LoadError;
+use super::facts::Facts;
+use super::host::allowed_imports;
+use super::instance_pool::IdleInstances;
+use super::state::State;
+use super::validate::Shape;
+
+const HANDLER: &str = "gristmill:job/handler@0.1.0";
+const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
+
+/// Artifacts mapped at once, at most, where the process may open enough files. Each takes some four of the 65,530 mappings
+/// that Linux gives to a process.
+const MAPPED_MAX: usize = 1024;
+
+/// Mapped code, linked with the host's interfaces.
+pub(super) struct Code {
+    pub(super) version: Version,
+    pub(super) is_composed: bool,
+    pub(super) pre: InstancePre<State>,
+    /// Type-checked when the component was linked.
+    pub(super) handle: ComponentExportIndex,
+    pub(super) self_test: Option<ComponentExportIndex>,
+    /// Where its sandbox keeps instances.
+    pub(super) idle: Arc<IdleInstances>,
+}
+
+impl Code {
+    /// Checks imports and exports by type; runs nothing of the guest.
+    pub(super) fn link(
+        Shape { kind, is_composed }: Shape,
+        version: Version,
+        compiled: &component::Component,
+        linker: &Linker<State>,
+        idle: &Arc<IdleInstances>,
+    ) -> Result<(Self, Facts), LoadError> {
+        const PAGE_BYTES: u64 = 64 << 10;
+        let pre = linker
+            .instantiate_pre(compiled)
+            .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: allowed_imports() })?;
+        let handle = export::<(Job<'_>,), (Result<Outcome, Failure>,)>(&pre, HANDLER, "handle")?
+            .ok_or_else(|| LoadError::Exports { problem: format!("the component does not export `{HANDLER}`") })?;
+        let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
+        let ty = compiled.component_type();
+        let facts = Facts {
+            kind,
+            is_composed,
+            imports: ty.imports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
+            exports: ty.exports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
+            needs: compiled.resources_required().map(|resources| Needs {
+                memories: resources.num_memories,
+                memory_bytes: resources.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES),
+                tables: resources.num_tables,
+            }),
+            has_self_test: self_test.is_some(),
+            passed_self_test: false,
+        };
+        Ok((Self { version, is_composed, pre, handle, self_test, idle: Arc::clone(idle) }, facts))
+    }
+}
+
+/// The function of an exported interface; none if the interface is not exported, an error if its type is another.
+fn export<P, R>(
+    pre: &InstancePre<State>,
+    interface: &str,
+    function: &str,
+) -> Result<Option<ComponentExportIndex>, LoadError>
+where
+    P: ComponentNamedList + Lower,
+    R: ComponentNamedList + Lift,
+{
+    let component = pre.component();
+    let Some((_, instance)) = component.get_export(None, interface) else { return Ok(None) };
+    let wrong = |problem: String| LoadError::Exports { problem: format!("`{interface}` {problem}") };
+    match component.get_export(Some(&instance), function) {
+        Some((ComponentItem::ComponentFunc(found), index)) => {
+            found
+                .typecheck::<P, R>(&pre.instance_type())
+                .map_err(|error| wrong(format!("has a `{function}` of another type: {error:#}")))?;
+            Ok(Some(index))
+        }
+        _ => Err(wrong(format!("has no function `{function}`"))),
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Code").field(&self.version).finish()
+    }
+}
+
+/// Where the code of one component is while it is mapped.
+#[derive(Debug, Default)]
+pub(super) struct CodeSlot {
+    code: RwLock<Option<Arc<Code>>>,
+    /// What the clock of [`MappedCode`] showed when it was used last.
+    used: AtomicU64,
+    /// Held by the one caller that maps the artifact.
+    pub(super) mapping: tokio::sync::Mutex<()>,
+}
+
+impl CodeSlot {
+    /// A slot whose code stays for as long as the slot.
+    pub(super) fn pinned(code: Code) -> Self {
+        Self { code: RwLock::new(Some(Arc::new(code))), ..Self::default() }
+    }
+
+    /// The code, if it is mapped.
+    pub(super) fn get(&self) -> Option<Arc<Code>> {
+        self.code.read().clone()
+    }
+}
+
+/// The slots of a sandbox whose code is mapped: at most so many.
+#[derive(Debug)]
+pub(super) struct MappedCode {
+    most: usize,
+    /// Goes on by two with each artifact that is mapped, so that a use in between is later than one and earlier than the next.
+    clock: AtomicU64,
+    slots: Mutex<Vec<Weak<CodeSlot>>>,
+    /// For those who map an artifact: more at once than there are processors gain nothing.
+    pub(super) turns: Semaphore,
+}
+
+impl MappedCode {
+    pub(super) fn new(most: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { most, clock: AtomicU64::new(0), slots: Mutex::default(), turns: Semaphore::new(processors) }
+    }
+
+    /// An eighth of the files that this process may open, and no more than [`MAPPED_MAX`]: connections and stores need files, too.
+    pub(super) fn most() -> usize {
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        files.map_or(MAPPED_MAX, |files| (files / 8).clamp(16, MAPPED_MAX))
+    }
+
+    /// How many are mapped.
+    pub(super) fn len(&self) -> usize {
+        self.slots.lock().iter().filter(|slot| slot.upgrade().is_some_and(|slot| slot.code.read().is_some())).count()
+    }
+
+    /// The slot's code, if it is mapped. It counts as used now.
+    pub(super) fn get(&self, slot: &CodeSlot) -> Option<Arc<Code>> {
+        let code = slot.get()?;
+        let now = self.clock.load(Ordering::Relaxed) + 1;
+        if slot.used.load(Ordering::Relaxed) != now {
+            slot.used.store(now, Ordering::Relaxed);
+        }
+        Some(code)
+    }
+
+    /// Puts code into its slot. Code of other slots goes if there is then too much, which takes time; attempts that run keep theirs.
+    pub(super) fn put(&self, slot: &Arc<CodeSlot>, code: Arc<Code>) {
+        slot.used.store(self.clock.fetch_add(2, Ordering::Relaxed) + 2, Ordering::Relaxed);
+        *slot.code.write() = Some(code);
+        self.shrink(self.most, Some(slot));
+    }
+
+    /// Lets go of the half that was not used for longest, because the process runs out of files or mappings.
+    pub(super) fn halve(&self) {
+        self.shrink(self.len() / 2, None);
+    }
+
+    fn shrink(&self, most: usize, new: Option<&Arc<CodeSlot>>) {
+        let mut slots = self.slots.lock();
+        let with_code = slots.iter().filter_map(Weak::upgrade).filter(|slot| slot.code.read().is_some());
+        let mut mapped: Vec<Arc<CodeSlot>> = with_code.collect();
+        if let Some(new) = new.filter(|new| !mapped.iter().any(|slot| Arc::ptr_eq(slot, new))) {
+            mapped.push(Arc::clone(new));
+        }
+        mapped.sort_by_key(|slot| std::cmp::Reverse(slot.used.load(Ordering::Relaxed)));
+        let surplus = mapped.split_off(most.min(mapped.len()));
+        *slots = mapped.iter().map(Arc::downgrade).collect();
+        drop(slots);
+        // Unmapping takes time, and is done without the lock.
+        for slot in surplus {
+            let code = slot.code.write().take();
+            drop(code);
+        }
+    }
+}

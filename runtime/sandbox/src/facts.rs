@@ -1,0 +1,80 @@
+//! What is known of a component without its code. It is kept beside the artifact, so that a start reads a small file and maps nothing.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::component::Needs;
+use super::core_module;
+use super::host::allowed_imports;
+use super::validate::Kind;
+
+/// To be raised when components have to pass other checks than before, or when facts have another meaning.
+const CHECKS: &str = "1";
+
+/// SHA-256 over what decides which imports and exports this program accepts. The engine is part of an artifact's key.
+static HOST: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = Sha256::new();
+    let parts = [env!("CARGO_PKG_VERSION"), CHECKS, &allowed_imports()].map(|part| hex::encode(Sha256::digest(part)));
+    parts.iter().for_each(|part| hasher.update(part));
+    core_module::ingredients().iter().for_each(|ingredient| hasher.update(ingredient));
+    hex::encode(hasher.finalize())
+});
+
+/// Everything that is said of a component before it runs. Facts are written once the component has passed every check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Facts {
+    pub(super) kind: Kind,
+    pub(super) is_composed: bool,
+    pub(super) imports: Vec<String>,
+    pub(super) exports: Vec<String>,
+    /// None if the component brings in core modules from outside.
+    pub(super) needs: Option<Needs>,
+    pub(super) has_self_test: bool,
+    /// It has a self-test, which passed.
+    pub(super) passed_self_test: bool,
+}
+
+/// Facts as they are stored, with the program that found them: another one checks the component again.
+#[derive(Serialize, Deserialize)]
+struct Stored<F> {
+    host: String,
+    facts: F,
+}
+
+impl Facts {
+    /// What [`Self::to_bytes`] of this program, or of one that checks the same, made; `None` of anything else.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let stored: Stored<Self> = serde_json::from_slice(bytes).ok()?;
+        (stored.host == *HOST).then_some(stored.facts)
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // Fails for maps with keys that are no strings, of which there are none.
+        serde_json::to_vec(&Stored { host: HOST.clone(), facts: self }).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_another_program_are_not_taken() {
+        let facts = Facts {
+            kind: Kind::CoreModule,
+            is_composed: true,
+            imports: vec!["a".into()],
+            exports: vec![],
+            needs: Some(Needs { memories: 1, memory_bytes: 2, tables: 3 }),
+            has_self_test: true,
+            passed_self_test: false,
+        };
+        let bytes = facts.to_bytes();
+        assert_eq!(Facts::parse(&bytes), Some(facts));
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(Facts::parse(text.replace(HOST.as_str(), "another").as_bytes()), None);
+        assert_eq!(Facts::parse(b"{}"), None);
+    }
+}
