@@ -320,11 +320,12 @@ impl Folder {
                 self.refused.remove(&name);
                 changes.loaded.push(LoadedFile { handler: name.clone(), component, is_replaced, took });
             }
-            Ok(Found::Same) => {
+            Ok(Found::Same) if self.handlers.contains_key(&name) => {
                 self.backlog.remove(&name);
                 self.refused.remove(&name);
             }
-            Ok(Found::Uncompiled) => {
+            // The same, but its compiled code was lost meanwhile.
+            Ok(Found::Same | Found::Uncompiled) => {
                 self.backlog.add(&name);
                 changes.waiting = true;
             }
