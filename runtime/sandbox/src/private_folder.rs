@@ -30,12 +30,12 @@ pub struct PrivateFolder {
     /// Of the files that are ours to remove; the folder may hold other things.
     extension: &'static str,
     limits: FolderLimits,
-    kept: Arc<Mutex<Kept>>,
+    growth: Arc<Mutex<Growth>>,
 }
 
 /// What was kept since the folder was last looked through.
 #[derive(Debug, Default)]
-struct Kept {
+struct Growth {
     files: usize,
     bytes: u64,
 }
@@ -69,7 +69,7 @@ impl PrivateFolder {
         for ancestor in path.ancestors().skip(1) {
             check_ancestor(&path, ancestor, &fs::metadata(ancestor).map_err(failed)?)?;
         }
-        let folder = Self { path, extension, limits, kept: Arc::default() };
+        let folder = Self { path, extension, limits, growth: Arc::default() };
         folder.prune();
         Ok(folder)
     }
@@ -105,12 +105,12 @@ impl PrivateFolder {
     /// Whether the folder has to be looked through, since that takes a call of the system for each file: when it may have grown by a
     /// 64th of its limits.
     fn may_be_full(&self, bytes: u64) -> bool {
-        let mut kept = self.kept.lock();
-        kept.files += 1;
-        kept.bytes += bytes;
-        let may_be_full = kept.files >= self.limits.files / 64 || kept.bytes >= self.limits.bytes / 64;
+        let mut grown = self.growth.lock();
+        grown.files += 1;
+        grown.bytes += bytes;
+        let may_be_full = grown.files >= self.limits.files / 64 || grown.bytes >= self.limits.bytes / 64;
         if may_be_full {
-            *kept = Kept::default();
+            *grown = Growth::default();
         }
         may_be_full
     }

@@ -86,7 +86,7 @@ impl Sandbox {
             return Ok(found);
         }
         let artifact = self.compile(&wasm).await?;
-        let (component, artifact) = self.blocking(move |inner| inner.take_in(&wasm, artifact)).await?;
+        let (component, artifact) = self.blocking(move |inner| inner.admit(&wasm, artifact)).await?;
         Ok(Prepared { artifact: Some(artifact), ..self.prepared(component, true) })
     }
 
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     /// Makes a component of a file that was just compiled. Its code is mapped from the artifact: it costs memory only where it is touched.
-    fn take_in(&self, wasm: &[u8], artifact: WrittenFile) -> Result<(Component, WrittenFile), LoadError> {
+    fn admit(&self, wasm: &[u8], artifact: WrittenFile) -> Result<(Component, WrittenFile), LoadError> {
         let shape = validate::validate(wasm, self.compiler.component_bytes())?;
         let version = Version::of(wasm);
         let key = artifact_key(&self.loader.engine, shape.kind, version);
