@@ -121,7 +121,8 @@ async fn a_hundred_handlers_are_compiled_behind_the_start_and_then_start_unmappe
     let stop = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop.clone()));
     let all = tokio::time::timeout(10 * SOON, registry.wait_for(|registry| served(registry) == MANY)).await;
-    all.expect("all are compiled").unwrap();
+    drop(all.expect("all are compiled").unwrap());
+    assert_eq!(place.open_files(), 0);
     stop.cancel();
     reloading.await.unwrap();
     drop((first, registry));

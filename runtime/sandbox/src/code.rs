@@ -26,7 +26,7 @@ use super::validate::Shape;
 const HANDLER: &str = "gristmill:job/handler@0.1.0";
 const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
 
-/// Artifacts mapped at once, at most, where the process may open enough files. Each takes some four of the 65,530 mappings
+/// Artifacts mapped at once, at most, where the process may open enough files. Each takes some three of the 65,530 mappings
 /// that Linux gives to a process.
 const MAPPED_MAX: usize = 1024;
 
@@ -126,6 +126,13 @@ impl CodeSlot {
     pub(super) fn get(&self) -> Option<Arc<Code>> {
         self.code.read().clone()
     }
+
+    /// Lets go of the code. Attempts that run keep it.
+    pub(super) fn clear(&self) {
+        // Unmapped without the lock.
+        let code = self.code.write().take();
+        drop(code);
+    }
 }
 
 /// The slots of a sandbox whose code is mapped: at most so many.
@@ -189,10 +196,6 @@ impl MappedCode {
         let surplus = mapped.split_off(most.min(mapped.len()));
         *slots = mapped.iter().map(Arc::downgrade).collect();
         drop(slots);
-        // Unmapping takes time, and is done without the lock.
-        for slot in surplus {
-            let code = slot.code.write().take();
-            drop(code);
-        }
+        surplus.iter().for_each(|slot| slot.clear());
     }
 }

@@ -134,6 +134,11 @@ impl Component {
         code
     }
 
+    /// Lets go of its code, which comes back when it is needed.
+    pub(super) fn unmap(&self) {
+        self.0.slot.clear();
+    }
+
     /// What its file is, as [`super::validate::validate`] found it.
     pub(super) fn shape(&self) -> Shape {
         Shape { kind: self.0.facts.kind, is_composed: self.0.facts.is_composed }

@@ -162,17 +162,20 @@ impl Prepared {
         &self.component
     }
 
-    /// Keeps the artifact and what is known of the component, so that the same file need not be compiled and tested again. If that fails, the
-    /// log says so, and the component can be used all the same.
+    /// Keeps the artifact and what is known of the component, so that the same file need not be compiled and tested again. Its code is mapped
+    /// again for its first job. If keeping fails, the log says so, and the component can be used all the same.
     pub async fn keep(self) -> Component {
         let Self { component, noted, artifact, sandbox } = self;
         if noted == Some(component.passed_self_test()) {
             return component;
         }
-        let (key, facts) = (Arc::clone(component.artifact()), component.facts());
+        let kept = component.clone();
         let keep = move |inner: &Inner| {
-            artifact.map_or(Ok(()), |artifact| inner.loader.cache.keep(&key, artifact))?;
-            inner.loader.cache.keep_facts(&key, &facts)
+            let (cache, key) = (&inner.loader.cache, kept.artifact());
+            artifact.map_or(Ok(()), |artifact| cache.keep(key, artifact))?;
+            cache.keep_facts(key, &kept.facts())?;
+            kept.unmap();
+            Ok(())
         };
         if let Err(error) = sandbox.blocking(keep).await {
             let error = format!("{:#}", anyhow::Error::from(error));
