@@ -71,10 +71,11 @@ impl Place {
         Reloader::start(manifest, BTreeMap::new(), sandbox.clone(), Arc::default()).await.unwrap()
     }
 
-    /// The files of the cache that this process has open.
+    /// The artifacts that this process has open.
     fn open_files(&self) -> usize {
         let (files, cache) = (fs::read_dir("/proc/self/fd").unwrap().flatten(), self.cache());
-        files.filter(|file| fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&cache))).count()
+        let is_artifact = |path: PathBuf| path.starts_with(&cache) && path.extension().is_some_and(|it| it == "cwasm");
+        files.filter(|file| fs::read_link(file.path()).is_ok_and(is_artifact)).count()
     }
 
     /// Mappings of files of the cache.
