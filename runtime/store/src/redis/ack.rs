@@ -88,13 +88,6 @@ pub(super) fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
 }
 
 /// `jobs`: how many the call named.
-pub(super) fn read_lost(mut lost: Reply, jobs: usize) -> RedisResult<Vec<Settled>> {
-    let mut settled = vec![Settled::Done; jobs];
-    while !lost.is_empty() {
-        let place = usize::try_from(lost.number()?).unwrap_or(usize::MAX);
-        if let Some(answer) = settled.get_mut(place.wrapping_sub(1)) {
-            *answer = Settled::LeaseLost;
-        }
-    }
-    Ok(settled)
+pub(super) fn read_lost(lost: Reply, jobs: usize) -> RedisResult<Vec<Settled>> {
+    lost.all_but(jobs, Settled::Done, &Settled::LeaseLost)
 }

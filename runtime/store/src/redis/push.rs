@@ -1,4 +1,4 @@
-//! Push: from jobs to bounded calls of `push.lua`.
+//! Push: from jobs to bounded calls of `push_plain.lua`, where all jobs of a call are plain, or of `push.lua`.
 
 use async_trait::async_trait;
 use redis::{RedisResult, Value};
@@ -29,8 +29,13 @@ impl Push for RedisStore {
             let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
             for (part, _) in cut(packed, STEP, |(_, (job, _))| Weight::of_new(job)) {
-                let call = self.push_call(&keys, &part);
-                parts.push(Part { call, positions: positions(&part), read });
+                if part.iter().all(|(_, (job, _))| is_plain(job)) {
+                    let call = self.push_plain_call(&keys, &part);
+                    parts.push(Part { call, positions: positions(&part), read: read_known });
+                } else {
+                    let call = self.push_call(&keys, &part);
+                    parts.push(Part { call, positions: positions(&part), read });
+                }
             }
         }
         self.run_parts(DOING, parts).await
@@ -40,6 +45,26 @@ impl Push for RedisStore {
 impl RedisStore {
     pub(super) fn pack(&self, doing: &'static str, job: &NewJob) -> Result<Vec<u8>, StoreError> {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
+    }
+
+    /// `jobs` are plain.
+    fn push_plain_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
+        let mut topics: Numbered<&Name> = Numbered(Vec::new());
+        let same_topic = |(_, (one, _)): &Packed<'_>, (_, (next, _)): &Packed<'_>| one.spec.topic == next.spec.topic;
+        let mut runs = Vec::new();
+        for run in jobs.chunk_by(same_topic) {
+            runs.extend(run.first().map(|(_, (job, _))| (topics.number(&job.spec.topic.topic), run)));
+        }
+        let names = keys.with_rows([], topics.0.iter().copied());
+        let mut call = Call::new(script!("waiting.lua", "push_plain.lua"), &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
+        for (topic, run) in runs {
+            call.arg(topic).arg(run.len());
+            for (_, (job, packed)) in run {
+                call.arg(job.spec.id.as_str()).arg(packed);
+            }
+        }
+        call
     }
 
     fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
@@ -53,6 +78,12 @@ impl RedisStore {
         }
         call
     }
+}
+
+/// Whether a job is like most: due now, of normal priority, and without a unique value.
+fn is_plain(job: &NewJob) -> bool {
+    let is_due = matches!(job.due, Due::Now) || matches!(job.due, Due::After(wait) if wait.is_zero());
+    is_due && job.spec.priority == Priority::Normal && job.spec.unique.is_none()
 }
 
 /// A new job as `push.lua` and `settle.lua` take it.
@@ -81,6 +112,11 @@ pub(super) fn held(unique: &Unique) -> String {
         None => [":", &unique.value].concat(),
         Some(window) => format!("{}:{}", wait_ms(window), unique.value),
     }
+}
+
+/// Reads what `push_plain.lua` answered to so many jobs.
+fn read_known(known: Reply, jobs: usize) -> RedisResult<Vec<Pushed>> {
+    known.all_but(jobs, Pushed::Stored, &Pushed::Exists)
 }
 
 fn read(mut reply: Reply, _: usize) -> RedisResult<Vec<Pushed>> {

@@ -56,6 +56,18 @@ impl Reply {
         number.ok_or_else(|| unexpected("a script answered without a number where one belongs"))
     }
 
+    /// So many answers that are `usual`, but for the positions, counted from 1, that are left.
+    pub(super) fn all_but<A: Clone>(mut self, answers: usize, usual: A, other: &A) -> RedisResult<Vec<A>> {
+        let mut answers = vec![usual; answers];
+        while !self.is_empty() {
+            let position = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+            if let Some(answer) = answers.get_mut(position.wrapping_sub(1)) {
+                answer.clone_from(other);
+            }
+        }
+        Ok(answers)
+    }
+
     /// All that is left, as yes (1) and no (0).
     pub(super) fn yes_or_no(mut self) -> RedisResult<Vec<bool>> {
         let mut answers = Vec::with_capacity(self.0.len());

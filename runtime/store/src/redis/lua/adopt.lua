@@ -89,7 +89,8 @@ local function adopt(jobs, topics, large, topic, element, now, nth)
   local due = math.min(now, enqueued + math.floor(delay))
   local envelope = '\130\1612' .. pack_text(topic) .. '\1614' .. pack_bytes(fields['4'])
   local body = struct.pack('>I8I8', enqueued, due) .. envelope
-  store_body(jobs, large, id, body)
+  note_large(large, id, body)
+  redis.call('HSET', jobs, id, body)
   redis.call('ZADD', topics, 'GT', now, topic)
   count(topic, 'adopted')
   return id, body

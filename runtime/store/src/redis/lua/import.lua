@@ -31,7 +31,8 @@ local function import(id, topic, place, ms, priority, unique, claim, failure, ch
   if redis.call('HGET', KEYS[13], id) == enqueued then return 2 end
   if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
   redis.call('HSET', KEYS[13], id, enqueued)
-  store_body(at.jobs, at.large, id, body)
+  note_large(at.large, id, body)
+  redis.call('HSET', at.jobs, id, body)
   for key, value in pairs({ [at.priorities] = priority, [KEYS[10]] = claim, [KEYS[11]] = failure, [KEYS[12]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end
   end

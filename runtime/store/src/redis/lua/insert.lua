@@ -59,7 +59,9 @@ local function insert(at, topic, id, due, priority, unique, body)
     at.mixed = true
   end
   due = due_time(at, due)
-  store_body(at.jobs, at.large, id, struct.pack('>I8I8', at.now, due) .. body)
+  body = struct.pack('>I8I8', at.now, due) .. body
+  note_large(at.large, id, body)
+  redis.call('HSET', at.jobs, id, body)
   wait(at, topic, id, due, priority)
   count(topic.name, 'pushed')
   return 1

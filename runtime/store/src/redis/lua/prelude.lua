@@ -34,10 +34,9 @@ local function many(command, key, list)
   end
 end
 
--- Stores stamp and envelope of a job. `large` names those of more than 4 KiB: whoever reads many jobs at once reads them apart.
-local function store_body(jobs, large, id, body)
+-- Notes in `large` a job whose stamp and envelope have more than 4 KiB: scripts that read many jobs at once read these apart.
+local function note_large(large, id, body)
   if #body > 4096 then redis.call('SADD', large, id) end
-  redis.call('HSET', jobs, id, body)
 end
 
 -- Reads a value of `claims`, "deliveries:attempts:worker". A job that was never claimed has none.

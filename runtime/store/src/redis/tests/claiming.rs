@@ -1,8 +1,9 @@
-//! What a claim reads, and in how many commands.
+//! What pushes and claims read, and in how many commands.
 
 use redis::{Value, cmd};
 
 use super::server::TestRedis;
+use crate::Pushed;
 use crate::prelude::*;
 use crate::tests::{job, tenant, topic, with};
 use gristmill_core::job::{NewJob, Priority};
@@ -56,7 +57,7 @@ async fn large_jobs_are_claimed_in_their_order_and_nothing_is_left_of_them() {
 async fn long_elements_of_raw_producers_are_read_few_at_a_time() {
     let store = TestRedis::new().await;
     let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("mail").topic);
-    for n in 0..100 {
+    for n in 0..100_u8 {
         store.raw(cmd("LPUSH").arg(&ready).arg(vec![n; 1000])).await;
     }
     let before = calls(&store, "lrange").await;
@@ -66,4 +67,22 @@ async fn long_elements_of_raw_producers_are_read_few_at_a_time() {
         (0..100).collect::<Vec<u8>>()
     );
     assert_eq!(calls(&store, "lrange").await - before, 7, "sixteen at a time");
+}
+
+#[tokio::test]
+async fn a_push_of_many_plain_jobs_takes_few_commands() {
+    let store = TestRedis::new().await;
+    let known = [job("mail"), of_bytes(5_000)];
+    store.push(&known).await;
+    let jobs: Vec<NewJob> = (0..500).map(|n| job(if n % 2 == 0 { "mail" } else { "audit" })).collect();
+    let pushed = [&known[..], &jobs, &jobs[..1]].concat();
+    let before = [calls(&store, "hset").await, calls(&store, "hmget").await, calls(&store, "lpush").await];
+    let answers = store.store.push(&pushed).await.unwrap();
+    let after = [calls(&store, "hset").await, calls(&store, "hmget").await, calls(&store, "lpush").await];
+    assert_eq!([0, 1, 2].map(|n| after[n] - before[n]), [1, 1, 2]);
+    let exists: Vec<usize> = (0..pushed.len()).filter(|n| answers[*n] == Pushed::Exists).collect();
+    assert_eq!(exists, [0, 1, 502], "the known ones, and the one that comes twice");
+    let claims: Vec<_> = store.claim(1000).await.iter().map(|claim| claim.lease.job.clone()).collect();
+    let of_mail = jobs.iter().filter(|job| job.spec.topic == topic("mail"));
+    assert_eq!(claims, known.iter().chain(of_mail).map(|job| job.spec.id.clone()).collect::<Vec<_>>());
 }
