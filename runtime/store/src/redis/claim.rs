@@ -105,6 +105,7 @@ impl RedisStore {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
         }
+        names.push(keys.raw());
         let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
         call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS).arg(bytes);
         for line in part {
@@ -216,7 +217,7 @@ fn read<'a>(
     }
     while !strays.is_empty() {
         let topic = &line_at(part, strays.number()?)?.topic;
-        tracing::warn!(%topic, "set an element of the ready list aside whose job is running, delayed or dead; see the topic's `strays`");
+        tracing::warn!(%topic, "set an element of the ready list aside whose job is missing, running, delayed or dead; see the topic's `strays`");
         claimed.strays += 1;
     }
     while !jobs.is_empty() {

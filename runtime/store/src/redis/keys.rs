@@ -132,6 +132,8 @@ keys! {
         paused = "paused";
         /// SET of ids of running jobs that have been cancelled.
         cancelled = "cancelled";
+        /// ZSET topic that raw producers write to → when a runner whose manifest says so last looked at it, ms.
+        raw = "raw";
         /// SET of topics that have something that is kept for a time only.
         perishable = "perishable";
         /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.

@@ -124,6 +124,7 @@ impl RedisStore {
         for topic in topics {
             names.extend(keys.row(topic));
         }
+        names.push(keys.raw());
         let mut call = Call::new(script!("waiting.lua", "poll_raw.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for topic in topics {

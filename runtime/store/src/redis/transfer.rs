@@ -109,10 +109,11 @@ impl Transfer for RedisStore {
 }
 
 impl RedisStore {
-    /// Makes jobs of what others wrote, or it would stay behind.
+    /// Makes jobs of what raw producers wrote, or it would stay behind.
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
-        let mut call =
-            Call::new(script!("waiting.lua", "adopt.lua", "adopt_waiting.lua"), &keys.with_rows([], [topic]));
+        let mut names = keys.with_rows([], [topic]);
+        names.extend([keys.strays(topic), keys.raw()]);
+        let mut call = Call::new(script!("waiting.lua", "adopt.lua", "adopt_waiting.lua"), &names);
         call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
         self.link.run(READ, vec![call]).await.map(drop)
     }

@@ -1,6 +1,7 @@
--- Adopts what others wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only.
+-- Adopts what raw producers wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only. Sets elements
+-- without a job aside where no raw producer writes.
 --
--- KEYS  1 to 9: see waiting; 10 to 16: the topic's row
+-- KEYS  1 to 9: see waiting; 10 to 16: the topic's row; then strays and raw
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 how many elements to look at in each place, at most 1,000
 -- Returns how many elements were adopted.
 local now, up = clock(ARGV[1])
@@ -8,26 +9,41 @@ local at, limit, adopted = partition(now, up, ''), tonumber(ARGV[3]), 0
 local topic = topic_row(ARGV[2], 10)
 despite_full_memory(at.due)
 
--- Calls `replace` with the place of each element that is no known id, and with the id that it has from now on.
-local function adopt_each(elements, replace)
+-- Calls `replace` with the place of each element that is no known id, and with the id that it has from now on. Then calls
+-- `remove` with each that gets none.
+local raw = is_raw(KEYS[#KEYS], topic.name, now)
+local function adopt_each(elements, replace, remove)
   if #elements == 0 then return end
+  local strays = {}
   for i, body in ipairs(redis.call('HMGET', at.jobs, unpack(elements))) do
-    if not body then
+    if not body and not raw then
+      strays[#strays + 1] = elements[i]
+    elseif not body then
       adopted = adopted + 1
       replace(i, (adopt(at.jobs, at.topics, at.large, topic.name, elements[i], now, adopted)))
     end
+  end
+  for _, element in ipairs(strays) do
+    remove(element)
+    redis.call('LPUSH', KEYS[#KEYS - 1], element)
+    redis.call('LTRIM', KEYS[#KEYS - 1], 0, 9999)
+    note_used(at, topic)
+    count(topic.name, 'stray')
   end
 end
 
 for _, key in pairs(topic.ready) do
   local elements = redis.call('LRANGE', key, -limit, -1)
-  adopt_each(elements, function(i, id) redis.call('LSET', key, i - #elements - 1, id) end)
+  adopt_each(elements, function(i, id) redis.call('LSET', key, i - #elements - 1, id) end,
+    function(element) redis.call('LREM', key, -1, element) end)
 end
+if not has_ready(topic) then redis.call('SREM', at.active, topic.name) end
 local elements = redis.call('ZRANGE', topic.delayed, 0, limit - 1)
 adopt_each(elements, function(i, id)
   local due = whole_ms(redis.call('ZSCORE', topic.delayed, elements[i]))
   redis.call('ZREM', topic.delayed, elements[i])
   redis.call('ZADD', topic.delayed, due, id)
-end)
+end, function(element) redis.call('ZREM', topic.delayed, element) end)
+mend_due(at, topic)
 save_counts(KEYS[6])
 return adopted

@@ -5,12 +5,13 @@
 --   1. for all topics: is there a job of another priority than normal, a pause, a delayed job?
 --   2. for each topic (turns.lua): skip it if it is paused; read its ready Lists by turns of priority, with each job's stamp,
 --      envelope and history; move what was taken to the processing list; mark the topic as drained if nothing is left
---   3. for each job: adopt it if a raw producer pushed it; set it aside if it is running, delayed, dead or here twice
+--   3. for each job: adopt it if a raw producer pushed it; set it aside if it is missing, running, delayed, dead or here twice
 --   4. once: write the leases, the claims and the counts; read failures and checkpoints of jobs that were claimed before
 --
 -- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
 --       9 priorities  10 paused  11 turns  12 topics  13 large
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays
+--       last: raw
 -- ARGV  1 now, ms ('': the server's clock)  2 worker  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
 --       4 how many bytes of jobs at most, unless the first is larger
 --       then per topic: name, how many at most, lease in ms. At most 1,000 jobs in all.
@@ -55,15 +56,16 @@ for i, id in ipairs(ids) do
   local t = topic_of[i]
   local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
   local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
-  if not body then
+  if not body and is_raw(KEYS[#KEYS], ARGV[3 * t + 2], now) then
     id, body = adopt(jobs, KEYS[12], KEYS[13], ARGV[3 * t + 2], id, now, i)
     redis.call('LREM', processing, 1, ids[i])
     redis.call('LPUSH', processing, id)
-  elseif misplaced then
-    -- A job that is running, delayed or dead: set aside where a person can look at it, never dropped at once.
+  elseif not body or misplaced then
+    -- An id without a job, or a job that is running, delayed or dead: set aside where a person can look at it, never dropped at once.
     redis.call('LREM', processing, 1, id)
     redis.pcall('LPUSH', key(t, STRAYS), id)
     redis.pcall('LTRIM', key(t, STRAYS), 0, 9999)
+    redis.call('ZADD', KEYS[12], 'GT', now, ARGV[3 * t + 2])
     count(ARGV[3 * t + 2], 'stray')
     strays[#strays + 1], body = t, nil
   end

@@ -39,6 +39,9 @@ local function note_large(large, id, body)
   if #body > 4096 then redis.call('SADD', large, id) end
 end
 
+-- For how long raw producers count as writing to a topic after a runner looked at it whose manifest says so, ms.
+local RAW_FOR = 24 * 3600 * 1000
+
 -- Reads a value of `claims`, "deliveries:attempts:worker". A job that was never claimed has none.
 local function parse_claim(text)
   if not text then return 0, 0, '' end

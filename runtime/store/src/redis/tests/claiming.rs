@@ -57,6 +57,7 @@ async fn large_jobs_are_claimed_in_their_order_and_nothing_is_left_of_them() {
 async fn long_elements_of_raw_producers_are_read_few_at_a_time() {
     let store = TestRedis::new().await;
     let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("mail").topic);
+    store.poll(&[topic("mail").topic]).await;
     for n in 0..100_u8 {
         store.raw(cmd("LPUSH").arg(&ready).arg(vec![n; 1000])).await;
     }

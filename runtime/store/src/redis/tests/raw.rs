@@ -32,13 +32,20 @@ async fn adopt(store: &TestRedis, element: &[u8]) -> Claim {
     claimed.claims.into_iter().next().unwrap()
 }
 
+/// A store in which raw producers write to `mail`.
+async fn raw_store() -> TestRedis {
+    let store = TestRedis::new().await;
+    wanted(&store).await;
+    store
+}
+
 async fn wanted(store: &TestRedis) -> PendingWork {
     store.poll(&[mail()]).await
 }
 
 #[tokio::test]
 async fn any_bytes_become_the_payload_of_a_job() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let long = vec![200; 70_000];
     let middle = vec![b'x'; 300];
     for element in [&b"hello"[..], b"", b"\xff\x00", b"\x81", b"\x81\xa14\x01", &middle, &long] {
@@ -59,7 +66,7 @@ async fn any_bytes_become_the_payload_of_a_job() {
 
 #[tokio::test]
 async fn the_same_bytes_twice_are_two_jobs() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     lpush(&store, b"again").await;
     lpush(&store, b"again").await;
     let claims = store.claim(10).await;
@@ -69,7 +76,7 @@ async fn the_same_bytes_twice_are_two_jobs() {
 
 #[tokio::test]
 async fn an_adopted_job_lives_like_any_other() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let claim = adopt(&store, b"hello").await;
     store.settle(&claim, retry(10)).await;
     assert!(matches!(store.state(&claim.job.spec).await, Some(JobState::Delayed { .. })));
@@ -87,7 +94,7 @@ const FIELDS: &[u8] = b"\x85\xa11\xa5job-7\xa12\xa5other\xa13\x02\xa14\xc4\x02hi
 
 #[tokio::test]
 async fn a_map_with_the_known_keys_becomes_the_job_that_it_describes() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let claim = adopt(&store, FIELDS).await;
     assert_eq!((claim.lease.job.as_str(), claim.job.spec.body.data.as_slice()), ("job-7", &b"hi"[..]));
     assert_eq!(claim.job.spec.topic, topic("mail"), "the List decides");
@@ -101,7 +108,7 @@ async fn a_map_with_the_known_keys_becomes_the_job_that_it_describes() {
 
 #[tokio::test]
 async fn fields_that_make_no_sense_are_left_out() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let claim = adopt(&store, b"\x82\xa11\xcd\x01\x00\xa14\xa2hi").await;
     assert_eq!(claim.lease.job.as_str(), "256");
     // An id with a space, and a time in the future.
@@ -112,7 +119,7 @@ async fn fields_that_make_no_sense_are_left_out() {
 
 #[tokio::test]
 async fn raw_topics_are_found_without_a_signal() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     assert_eq!(wanted(&store).await, PendingWork::default());
     lpush(&store, b"hello").await;
     let due = (store.now().as_millis() + 500) as f64 - 0.5;
@@ -129,7 +136,7 @@ async fn raw_topics_are_found_without_a_signal() {
 
 #[tokio::test]
 async fn any_score_can_be_lived_with() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let scores = ["-inf", "-5", "0.25", "1e20", "inf"];
     for score in scores {
         store.raw(cmd("ZADD").arg(keys().delayed(&mail())).arg(score).arg(score)).await;
@@ -142,7 +149,7 @@ async fn any_score_can_be_lived_with() {
 
 #[tokio::test]
 async fn a_paused_raw_topic_is_not_wanted() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     store.store.set_paused(&topic("mail"), true).await.unwrap();
     lpush(&store, b"hello").await;
     assert!(wanted(&store).await.ready.is_empty());
@@ -153,7 +160,7 @@ async fn a_paused_raw_topic_is_not_wanted() {
 /// What `docs/redis-keys.md` tells producers to send.
 #[tokio::test]
 async fn the_recipe_for_raw_producers_starts_a_job_at_once() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     let mut signals = store.store.signals(&[tenant()]).await.unwrap();
     store.raw(cmd("LPUSH").arg("gm:{acme/0}:ready:mail").arg(r#"{"name":"Ada"}"#)).await;
     store.raw(cmd("SADD").arg("gm:{acme/0}:active").arg("mail")).await;
@@ -173,7 +180,7 @@ async fn the_recipe_for_raw_producers_starts_a_job_at_once() {
 
 #[tokio::test]
 async fn raw_elements_move_to_another_store_as_jobs() {
-    let store = TestRedis::new().await;
+    let store = raw_store().await;
     lpush(&store, b"one").await;
     lpush(&store, b"two").await;
     store.raw(cmd("ZADD").arg(keys().delayed(&mail())).arg(store.now().as_millis() + 5).arg("later")).await;
@@ -182,4 +189,31 @@ async fn raw_elements_move_to_another_store_as_jobs() {
     assert_eq!(payloads, [&b"one"[..], b"two", b"later"]);
     assert_eq!(store.total("adopted").await, 3);
     assert_eq!(store.claim(9).await.len(), 2, "they are jobs now");
+}
+
+#[tokio::test]
+async fn an_element_without_a_job_is_set_aside_where_no_raw_producer_writes() {
+    let store = TestRedis::new().await;
+    let strays = async || store.raw(cmd("LLEN").arg(keys().strays(&mail()))).await;
+    lpush(&store, b"lost").await;
+    let claimed = store.claim_as(&worker(), "mail", 10).await;
+    assert_eq!((claimed.claims.len(), claimed.strays), (0, 1));
+    assert_eq!((strays().await, store.total("adopted").await), (Value::Int(1), 0));
+    assert_eq!(store.counts("mail").await.running, 0);
+
+    // A move does the same.
+    lpush(&store, b"lost, too").await;
+    store.raw(cmd("ZADD").arg(keys().delayed(&mail())).arg(5).arg("lost and late")).await;
+    assert!(store.store.export(&topic("mail"), 100).await.unwrap().is_empty());
+    assert_eq!((strays().await, store.total("stray").await), (Value::Int(3), 3));
+    let counts = store.counts("mail").await;
+    assert_eq!((counts.ready, counts.delayed), (0, 0));
+    assert_eq!(store.poll(&[]).await, PendingWork::default());
+
+    // From the first look of a runner whose manifest names the topic, and for a day after the last.
+    wanted(&store).await;
+    adopt(&store, b"hello").await;
+    store.pass(24 * 3600 * 1000);
+    lpush(&store, b"late").await;
+    assert_eq!(store.claim_as(&worker(), "mail", 10).await.strays, 1);
 }
