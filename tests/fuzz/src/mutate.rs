@@ -1,6 +1,7 @@
 //! Makes an input of known ones.
 
 use std::iter::repeat_with;
+use std::ops::Range;
 
 use fastrand::Rng;
 
@@ -52,29 +53,70 @@ const WORDS: &[&[u8]] = &[
 ];
 
 /// One of `corpus` with one to eight changes.
+///
+/// All of them are of one kind. A format with lengths in it refuses nearly everything that was made longer or shorter, and a text of
+/// named values nearly everything that was not changed by whole words: each kind gets past what refuses the others.
 pub(crate) fn mutate(corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     let mut input = one_of(corpus, random).cloned().unwrap_or_default();
-    for _ in 0..random.usize(1..=8) {
+    let change = *one_of(&[change_anywhere, change_in_place, change_a_word], random).unwrap();
+    for _ in 0..length(random).min(8) {
         change(&mut input, corpus, random);
     }
     input.truncate(BYTES_MAX);
     input
 }
 
-fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
+fn change_anywhere(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
     let at = random.usize(0..=input.len());
     let end = (at + length(random)).min(input.len());
-    match random.u8(0..9) {
-        0 => flip_bit(input, random),
-        1 => set_byte(input, random),
-        2 => drop(input.drain(at..end)),
-        3 => insert(input, at, &noise(random)),
-        4 => insert(input, at, &input[at..end].to_vec().repeat(random.usize(1..=16))),
-        5 => insert(input, at, one_of(WORDS, random).unwrap()),
-        6 => drop(input.splice(at..end, one_of(WORDS, random).unwrap().iter().copied())),
-        7 => input.truncate(at),
+    match random.u8(0..7) {
+        0 => drop(input.drain(at..end)),
+        1 => insert(input, at, &noise(random)),
+        2 => insert(input, at, &input[at..end].to_vec().repeat(random.usize(1..=16))),
+        3 => insert(input, at, one_of(WORDS, random).unwrap()),
+        4 => drop(input.splice(at..end, one_of(WORDS, random).unwrap().iter().copied())),
+        5 => input.truncate(at),
         _ => continue_with(input, at, corpus, random),
     }
+}
+
+/// Keeps the input's length.
+fn change_in_place(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
+    match random.u8(0..3) {
+        0 => flip_bit(input, random),
+        1 => set_byte(input, random),
+        _ => {
+            let (from, to) = (one_of(corpus, random).unwrap(), random.usize(0..=input.len()));
+            let begin = random.usize(0..=from.len());
+            for (byte, other) in input[to..].iter_mut().zip(&from[begin..]).take(length(random)) {
+                *byte = *other;
+            }
+        }
+    }
+}
+
+/// Takes a word out, or puts one of the corpus or of [`WORDS`] before it or in its place.
+fn change_a_word(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
+    let word = word(input, random);
+    let other = one_of(corpus, random).unwrap();
+    let other = match random.u8(0..3) {
+        0 => one_of(WORDS, random).unwrap(),
+        _ => &other[self::word(other, random)],
+    };
+    match random.u8(0..6) {
+        0 => drop(input.drain(word)),
+        1 => insert(input, word.start, other),
+        _ => drop(input.splice(word, other.iter().copied())),
+    }
+}
+
+/// Where one of the words is. A word is a row of letters, digits, `_` and `-`, or any other byte.
+fn word(input: &[u8], random: &mut Rng) -> Range<usize> {
+    let of_a_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let at = random.usize(0..=input.len());
+    let after = input[at..].iter().take_while(|byte| of_a_word(byte)).count();
+    let before = if after == 0 { 0 } else { input[..at].iter().rev().take_while(|byte| of_a_word(byte)).count() };
+    at - before..(at + after.max(1)).min(input.len())
 }
 
 fn flip_bit(input: &mut [u8], random: &mut Rng) {

@@ -197,8 +197,18 @@ async fn a_self_test_can_fail_in_every_way() {
 fn made_up_components_are_validated_or_refused() {
     let (small, module) = (handler("", "(call $done)"), core_handler("", "(call $done)"));
     gristmill_fuzz::check("component", &[&small, &module, b"\0asm", b"(module)"], |input| {
-        let kind = validate(input, 1 << 20).map(|shape| shape.kind).map_err(|error| error.to_string());
-        let encoded = (kind == Ok(Kind::CoreModule)).then(|| core_module::into_component(input).map(|_| ()));
-        (kind, encoded)
+        validate(input, 1 << 20).map(|shape| (shape.kind, shape.is_composed)).map_err(|error| error.to_string())
+    });
+}
+
+#[test]
+fn made_up_core_modules_become_components_or_are_refused() {
+    gristmill_fuzz::check("core-module", &[&core_handler("", "(call $done)")], |input| {
+        let shape = validate(input, 1 << 20).map_err(|error| error.to_string())?;
+        if shape.kind == Kind::CoreModule {
+            core_module::into_component(input).map(drop)
+        } else {
+            Err("a component".into())
+        }
     });
 }

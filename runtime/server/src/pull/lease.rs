@@ -150,11 +150,10 @@ mod tests {
             // Both as the text itself, and as what is in it.
             let inside = read(&"acme".parse().unwrap(), &URL_SAFE_NO_PAD.encode(input));
             let outside = read(&"acme".parse().unwrap(), &String::from_utf8_lossy(input));
-            [inside, outside].map(|read| {
-                let Ok(lease) = read else { return None };
+            inside.or(outside).map(|lease| {
                 assert_eq!(lease.claim.lease.topic.tenant.as_str(), "acme");
                 assert!(lease.claim.lease.worker.pull_name().is_some());
-                Some((lease.keep_result, lease.claim.job.spec.unique.is_some()))
+                (lease.keep_result, lease.claim.job.spec.unique.is_some())
             })
         });
     }
