@@ -95,28 +95,10 @@ async fn longest_turn(component: &Component) -> Duration {
 /// A handler with two components inside, one of which passes the other a string of so many bytes with each `$take`. Runs `run`
 /// when it starts.
 fn of_components(bytes: u32, run: &str) -> Vec<u8> {
-    let pages = bytes.div_ceil(1 << 16);
-    let inside = format!(
-        r#"
-        (component $taker
-          (core module $m (memory (export "m") {pages})
-            (func (export "take") (param i32 i32))
-            (func (export "realloc") (param i32 i32 i32 i32) (result i32) i32.const 0))
-          (core instance $i (instantiate $m))
-          (func (export "take") (param "text" string)
-            (canon lift (core func $i "take") (memory (core memory $i "m")) (realloc (core func $i "realloc")))))
-        (component $giver
-          (import "take" (func $take (param "text" string)))
-          (core module $m (memory (export "m") {pages}))
-          (core instance $i (instantiate $m))
-          (core func $take (canon lower (func $take) (memory (core memory $i "m"))))
-          (core module $run (import "" "take" (func $import (param i32 i32)))
-            (func $take (call $import (i32.const 0) (i32.const {bytes})))
-            (func $start {run}) (start $start))
-          (core instance (instantiate $run (with "" (instance (export "take" (func $take)))))))
-        (instance $taken (instantiate $taker))
-        (instance (instantiate $giver (with "take" (func $taken "take"))))"#
-    );
+    let inside = include_str!("two_components.wat")
+        .replace("PAGES", &bytes.div_ceil(1 << 16).to_string())
+        .replace("BYTES", &bytes.to_string())
+        .replace("RUN", run);
     let plain = wasmprinter::print_bytes(handler("", "(call $done)")).unwrap();
     let (plain, end) = plain.trim_end().split_at(plain.trim_end().len() - 1);
     wat::parse_str(format!("{plain} {inside} {end}")).unwrap()

@@ -176,27 +176,9 @@ fn refused() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
 
 /// A handler with two components inside, one of which passes the other 16 MiB of text for ever as it starts.
 fn strings_between_components() -> Vec<u8> {
-    const BYTES: usize = 16 << 20;
-    let pages = BYTES >> 16;
-    let inside = format!(
-        r#"
-        (component $taker
-          (core module $m (memory (export "m") {pages})
-            (func (export "take") (param i32 i32))
-            (func (export "realloc") (param i32 i32 i32 i32) (result i32) i32.const 0))
-          (core instance $i (instantiate $m))
-          (func (export "take") (param "text" string)
-            (canon lift (core func $i "take") (memory (core memory $i "m")) (realloc (core func $i "realloc")))))
-        (component $giver
-          (import "take" (func $take (param "text" string)))
-          (core module $m (memory (export "m") {pages}))
-          (core instance $i (instantiate $m))
-          (core func $take (canon lower (func $take) (memory (core memory $i "m"))))
-          (core module $run (import "" "take" (func $take (param i32 i32)))
-            (func $start (loop $for_ever (call $take (i32.const 0) (i32.const {BYTES})) (br $for_ever))) (start $start))
-          (core instance (instantiate $run (with "" (instance (export "take" (func $take)))))))
-        (instance $taken (instantiate $taker))
-        (instance (instantiate $giver (with "take" (func $taken "take"))))"#
-    );
+    let inside = include_str!("../../../../runtime/sandbox/src/tests/two_components.wat")
+        .replace("PAGES", "256")
+        .replace("BYTES", "16777216")
+        .replace("RUN", &for_ever("(call $take)"));
     component_of_text(&inside)
 }
