@@ -8,7 +8,7 @@
 #   guests [SECONDS]     hostile guests and components, likewise
 #   kills [N]            kill -9 of runners, servers and commands on both stores, N in all, 1000 if not said
 #   cuts                 the connection to Redis cut at every command, the file of the embedded store at every write
-#   outages              Redis killed, stopped, full, and without permissions
+#   outages              Redis killed, stopped, full, cut off or not answering; a disk that is full or takes no writes
 #   all                  all of them; the default
 #
 # GRISTMILL_ADVERSARY_ONLY=TEXT keeps to the clients or guests whose names contain the text.

@@ -31,10 +31,14 @@ impl Process {
 
     /// The same with these options instead of those for a full log.
     pub fn run_with(manifest: &Path, options: &[&str]) -> Self {
+        Self::start(run_command(manifest, options), manifest)
+    }
+
+    /// The same by a command of the caller's, which becomes `gristmill run`.
+    pub fn start(mut command: Command, manifest: &Path) -> Self {
         let log = manifest.with_file_name("run.log");
         let file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
-        let child =
-            command(manifest).args(options).arg("run").stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+        let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         Self { child, log }
     }
 
@@ -76,6 +80,13 @@ impl Drop for Process {
 pub fn command(manifest: &Path) -> Command {
     let mut command = Command::new(program());
     command.env("XDG_CACHE_HOME", caches()).arg("--manifest").arg(manifest).stdin(Stdio::null());
+    command
+}
+
+/// `gristmill run` with these options.
+pub fn run_command(manifest: &Path, options: &[&str]) -> Command {
+    let mut command = command(manifest);
+    command.args(options).arg("run");
     command
 }
 

@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use gristmill::store::embedded::owner;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, command};
+use crate::process::{Process, command, run_command};
 use crate::redis::Redis;
 use crate::test_runner::{drop_in, with_clock};
 use crate::wait::{SOON, until};
@@ -92,12 +92,21 @@ impl TestProject {
 
     /// A runner with these options.
     pub async fn serve_with(&self, options: &[&str]) -> Process {
+        self.serve_by(run_command(&self.manifest(), options)).await
+    }
+
+    /// A runner by a command of the caller's, which becomes `gristmill run`.
+    pub async fn serve_by(&self, command: Command) -> Process {
         // Those who ran before have said so, too.
         let times = |log: &[u8]| String::from_utf8_lossy(log).matches("ready for jobs").count();
         let before = std::fs::read(self.folder.path().join("run.log")).map_or(0, |log| times(&log));
-        let process = Process::run_with(&self.manifest(), options);
-        let is_ready = || times(process.log().as_bytes()) > before;
-        until("the runner to be ready", SOON, async || is_ready().then_some(())).await;
+        let mut process = Process::start(command, &self.manifest());
+        until("the runner to be ready", SOON, async || {
+            let ended = process.ended();
+            assert!(ended.is_none(), "the runner ended: {ended:?}\n{}", process.log());
+            (times(process.log().as_bytes()) > before).then_some(())
+        })
+        .await;
         until("the handlers to be compiled", 4 * SOON, async || has_compiled(&process.log()).then_some(())).await;
         process
     }

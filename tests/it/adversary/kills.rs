@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use gristmill::job::JobId;
 use gristmill::server::RemoteStore;
@@ -13,7 +13,7 @@ use gristmill::store::redis::RedisStore;
 use gristmill::store::{JobState, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::http_client::HttpClient;
-use gristmill_tests::process::{Process, command, kills};
+use gristmill_tests::process::{Process, command, kills, run_command};
 use gristmill_tests::random::seeded;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::tenant;
@@ -33,7 +33,12 @@ const MANIFEST: &str = r#"
 
 /// Where a server of this manifest answers: the log names the address of each one that runs.
 pub(super) async fn served(project: &TestProject) -> (Process, HttpClient) {
-    let process = project.serve_with(&["--log", "gristmill=info"]).await;
+    served_by(project, run_command(&project.manifest(), &["--log", "gristmill=info"])).await
+}
+
+/// The same by a command of the caller's.
+pub(super) async fn served_by(project: &TestProject, command: Command) -> (Process, HttpClient) {
+    let process = project.serve_by(command).await;
     let log = process.log();
     let address = log.rsplit("http://").find_map(|rest| {
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != ':')?;

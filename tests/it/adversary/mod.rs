@@ -10,6 +10,7 @@ mod guests;
 mod kills;
 mod outages;
 mod probe;
+mod proxy;
 mod revoked;
 mod target;
 

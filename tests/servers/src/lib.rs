@@ -3,4 +3,5 @@
 pub mod certificates;
 pub mod redis;
 pub mod sentinels;
+pub mod shell;
 pub mod wait;

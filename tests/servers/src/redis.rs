@@ -8,6 +8,7 @@ use redis::AsyncConnectionConfig;
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
+use crate::shell::after;
 use crate::wait::{SOON, until};
 
 /// A running Redis.
@@ -122,8 +123,11 @@ impl Redis {
 
     /// SIGSTOP and SIGCONT, for a server that stands still.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(self.server.as_ref().unwrap());
-        rustix::process::kill_process(pid, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(self.server.as_ref().unwrap())
     }
 
     /// Stops it in order, its data on disk.
@@ -139,7 +143,10 @@ impl Redis {
     pub async fn resume(&mut self) {
         // Another program may take the port before the server does: then it ends, and tries another one.
         until("redis to answer", SOON, async || {
-            if self.server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
+            let ended = self.server.as_mut().and_then(|server| server.try_wait().unwrap());
+            let is_missing = ended.is_some_and(|ended| ended.code() == Some(127));
+            assert!(!is_missing, "redis-server cannot be started: install it with scripts/setup.sh --tests");
+            if self.server.is_none() || ended.is_some() {
                 if self.settings.listens && self.server.is_some() | (self.port == 0) {
                     self.port = free_port();
                 }
@@ -171,11 +178,9 @@ impl Redis {
             .arg(self.socket())
             .arg("--dir")
             .arg(self.folder.path())
-            .args(&self.settings.options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server can be started: install it with scripts/setup.sh --tests")
+            .args(&self.settings.options);
+        // A limit on the size of its files must fail its writes, and not end it.
+        after("trap '' XFSZ", &command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// One command, by hand; none if Redis does not answer, or not with that.
@@ -187,7 +192,8 @@ impl Redis {
         redis::cmd(command).arg(arguments).query_async(&mut connection).await.ok()
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
 }

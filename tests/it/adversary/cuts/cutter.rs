@@ -1,15 +1,15 @@
-//! Stands between a store and its Redis, counts commands, and ends the connection before or after one of them.
+//! Counts the commands to Redis, and ends the connection before or after one of them.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gristmill_tests::redis::Redis;
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::adversary::proxy::Proxy;
 
 /// Where a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,42 +20,29 @@ pub(super) enum Cut {
     After(u64),
 }
 
-/// What the proxy saw since it began to count.
+/// What was seen since the count began.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) commands: u64,
-    /// By their hashes.
-    pub(super) scripts: BTreeSet<Vec<u8>>,
+    /// The texts of the scripts that Redis was taught. The store teaches a script before it first calls it.
+    pub(super) taught: BTreeSet<String>,
     /// Whether a connection was cut.
     pub(super) was_cut: bool,
     cut: Option<Cut>,
 }
 
-/// Passes on one command at a time, with its reply, so that the place of a cut is exact.
+/// A proxy that passes on one command at a time, with its reply, so that the place of a cut is exact.
 #[derive(Debug)]
-pub(super) struct Proxy {
-    address: SocketAddr,
+pub(super) struct Cutter {
+    pub(super) proxy: Proxy,
     seen: Arc<Mutex<Seen>>,
-    _task: AbortOnDropHandle<()>,
 }
 
-impl Proxy {
-    pub(super) async fn start(redis: &Path) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+impl Cutter {
+    pub(super) async fn start(redis: &Redis) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
-        let (all, redis) = (Arc::clone(&seen), redis.to_owned());
-        let task = tokio::spawn(async move {
-            loop {
-                let (client, _) = listener.accept().await.unwrap();
-                tokio::spawn(pass(client, redis.clone(), Arc::clone(&all)));
-            }
-        });
-        Self { address, seen, _task: AbortOnDropHandle::new(task) }
-    }
-
-    pub(super) fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        let all = Arc::clone(&seen);
+        Self { proxy: Proxy::start(redis, move |client, server| pass(client, server, Arc::clone(&all))).await, seen }
     }
 
     /// Counts from zero again, and cuts one connection.
@@ -69,10 +56,8 @@ impl Proxy {
 }
 
 /// Ends when either side does, or at the cut.
-async fn pass(client: TcpStream, redis: PathBuf, seen: Arc<Mutex<Seen>>) -> io::Result<()> {
-    client.set_nodelay(true)?;
-    let mut client = BufReader::new(client);
-    let mut server = BufReader::new(UnixStream::connect(redis).await?);
+async fn pass(client: TcpStream, server: UnixStream, seen: Arc<Mutex<Seen>>) -> io::Result<()> {
+    let (mut client, mut server) = (BufReader::new(client), BufReader::new(server));
     loop {
         let command = read_value(&mut client).await?;
         let (number, cut) = count(&mut seen.lock(), &command);
@@ -92,9 +77,8 @@ async fn pass(client: TcpStream, redis: PathBuf, seen: Arc<Mutex<Seen>>) -> io::
 
 fn count(seen: &mut Seen, command: &[u8]) -> (u64, Option<Cut>) {
     seen.commands += 1;
-    let mut words = command.split(|byte| *byte == b'\n').skip(2).step_by(2);
-    if words.next().is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"evalsha")) {
-        seen.scripts.extend(words.next().map(|hash| hash.trim_ascii().to_vec()));
+    if let Some(script) = command.strip_prefix(b"*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n") {
+        seen.taught.insert(String::from_utf8_lossy(script).into_owned());
     }
     (seen.commands, seen.cut)
 }

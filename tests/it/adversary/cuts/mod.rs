@@ -3,7 +3,8 @@
 //! A cut connection fails the call in flight, and the scenario asks again, as a runner does. A file that was cut off is opened anew, as
 //! after a crash. Whatever was acknowledged must hold: each job that was pushed ends once, and none that ended comes back.
 
+mod cutter;
 mod file;
-mod proxy;
 mod redis;
 mod scenario;
+mod server;

@@ -1,6 +1,7 @@
 //! The connection to Redis, cut before and after every command.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -8,39 +9,51 @@ use gristmill::store::Clock;
 use gristmill::store::redis::RedisStore;
 use gristmill_tests::redis::Redis;
 
-use super::proxy::{Cut, Proxy, Seen};
+use super::cutter::{Cut, Cutter, Seen};
 use super::scenario::World;
+use super::server::Server;
 
 /// As the clock of the conformance suite.
 const BEGIN_MS: u64 = 1_800_000_000_000;
 
-/// Plays the scenario on a store of its own, and holds it to what it acknowledged. What the proxy saw of the scenario.
-async fn play(proxy: &Proxy, prefix: &str, cut: Option<Cut>) -> Seen {
+/// Plays the scenario on a store of its own, and holds it to what it acknowledged. What was seen of the scenario.
+async fn play(redis: &Arc<Redis>, cutter: &Cutter, prefix: &str, cut: Option<Cut>) -> Seen {
     let clock = Arc::new(AtomicU64::new(BEGIN_MS));
-    let store = RedisStore::connect(&proxy.url(), prefix).await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
+    let store = RedisStore::connect(&cutter.proxy.url(), prefix).await.unwrap();
+    let store = store.with_clock(Clock::Manual(Arc::clone(&clock)));
     let mut world = World::new(Arc::new(store), clock);
-    proxy.cut(cut);
+    world.server = Some(Server { redis: Arc::clone(redis), prefix: prefix.into() });
+    cutter.cut(cut);
     world.play().await;
-    let seen = proxy.seen();
+    let seen = cutter.seen();
     assert_eq!(seen.was_cut, cut.is_some(), "{cut:?} was not reached by {} commands", seen.commands);
     world.assert_all_end_once(0).await;
     seen
 }
 
+/// Files of the store's scripts of which no script has the text that Redis was taught. A script is put together from whole files.
+fn unvisited(seen: &Seen) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/store/src/redis/lua");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let is_visited = |text: &str| seen.taught.iter().any(|script| script.contains(text));
+    let unvisited = files.filter(|file| !is_visited(&fs::read_to_string(file).unwrap()));
+    unvisited.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+}
+
 #[tokio::test]
 async fn a_connection_cut_at_any_command_loses_nothing_and_repeats_nothing() {
-    let redis = Redis::start_without_log().await;
-    let socket = PathBuf::from(redis.url().trim_start_matches("redis+unix://"));
-    let proxy = Proxy::start(&socket).await;
-    let whole = play(&proxy, "whole", None).await;
+    let redis = Arc::new(Redis::start_without_log().await);
+    let cutter = Cutter::start(&redis).await;
+    let whole = play(&redis, &cutter, "whole", None).await;
+    assert_eq!(unvisited(&whole), Vec::<String>::new(), "the scenario visits every script of the store");
     for command in 1..=whole.commands {
         for cut in [Cut::Before(command), Cut::After(command)] {
-            play(&proxy, &format!("{cut:?}").replace(['(', ')'], "-"), Some(cut)).await;
+            play(&redis, &cutter, &format!("{cut:?}").replace(['(', ')'], "-"), Some(cut)).await;
         }
     }
     println!(
         "| cuts of the connection to Redis | {} commands of {} scripts, each cut before and after | 0 lost, 0 repeated | yes |",
         whole.commands,
-        whole.scripts.len()
+        whole.taught.len()
     );
 }

@@ -8,14 +8,20 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{ClaimFrom, DeadLimits, PollTenant, Settled, Settlement, StateFilter, StoreError, Transfer};
+use gristmill::store::{
+    ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, Settled, Settlement, StateFilter, StoreError,
+    Transfer,
+};
 use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_tests::test_store::{
     DEAD_AFTER, LEASE, delayed, failure, ids, job, of_priority, retry, tenant, topic, unique, worker,
 };
 
-/// The topics of the scenario. Jobs of `next` are follow-ups.
-const TOPICS: [&str; 3] = ["mail", "next", "moved"];
+use super::server::Server;
+
+/// The topics of the scenario. Jobs of `next` are follow-ups, those of `raw` are adopted.
+const TOPICS: [&str; 4] = ["mail", "next", "moved", RAW];
+const RAW: &str = "raw";
 
 /// A call fails once at most, and the connection is made anew once.
 const TRIES: usize = 5;
@@ -28,21 +34,28 @@ pub(super) struct Acknowledged {
     pub(super) ended: BTreeMap<JobId, u64>,
 }
 
+/// All that a store can do.
+pub(super) trait Whole: Transfer + PlacementRegistry {}
+
+impl<S: Transfer + PlacementRegistry> Whole for S {}
+
 /// A store, the clock that it goes by, and what it acknowledged.
 pub(super) struct World {
-    pub(super) store: Arc<dyn Transfer>,
+    pub(super) store: Arc<dyn Whole>,
     pub(super) clock: Arc<AtomicU64>,
     pub(super) log: Option<PathBuf>,
+    /// Where the store is in Redis.
+    pub(super) server: Option<Server>,
     pub(super) acknowledged: Acknowledged,
 }
 
 impl World {
-    pub(super) fn new(store: Arc<dyn Transfer>, clock: Arc<AtomicU64>) -> Self {
-        Self { store, clock, log: None, acknowledged: Acknowledged::default() }
+    pub(super) fn new(store: Arc<dyn Whole>, clock: Arc<AtomicU64>) -> Self {
+        Self { store, clock, log: None, server: None, acknowledged: Acknowledged::default() }
     }
 
     /// Asks again while the store is unavailable.
-    async fn ask<T>(&self, question: impl AsyncFn(&dyn Transfer) -> Result<T, StoreError>) -> T {
+    async fn ask<T>(&self, question: impl AsyncFn(&dyn Whole) -> Result<T, StoreError>) -> T {
         for _ in 0..TRIES {
             match question(&*self.store).await {
                 Err(StoreError::Unavailable { .. }) => {}
@@ -122,7 +135,10 @@ impl World {
         self.cancels().await;
         self.workers().await;
         self.moves().await;
+        self.raw_jobs().await;
+        self.looks().await;
         self.topics_and_tokens().await;
+        self.placements().await;
     }
 
     async fn attempts(&mut self) {
@@ -184,6 +200,11 @@ impl World {
         self.push(&[job("mail"), job("mail")]).await;
         let other = WorkerId::new("host-2-def");
         self.ask(async |store| store.heartbeat(&other).await).await;
+        if let Some(server) = &self.server {
+            server.set_memory(1).await;
+            self.ask(async |store| store.heartbeat(&other).await).await;
+            server.set_memory(0).await;
+        }
         self.claim(&other, "mail", 1).await;
         // What a runner does after an outage: it gives back what it does not know of.
         let unknown = self.ask(async |store| store.claims_of(&tenant(), &worker(), &HashSet::new()).await).await;
@@ -209,6 +230,54 @@ impl World {
         // In between only the caller has them, as if they came from another store.
         self.note_pushed(moved.clone());
         self.ask(async |store| store.clear_move_marks(&tenant(), &moved).await).await;
+    }
+
+    /// Jobs of which the store learns when it looks at the topic: by a claim, and where they are to be exported.
+    async fn raw_jobs(&mut self) {
+        let Some(server) = &self.server else { return };
+        let ids = server.write_raw(&topic(RAW)).await;
+        self.note_pushed(ids);
+        let polled = [PollTenant { tenant: tenant(), raw: vec![topic(RAW).topic] }];
+        self.ask(async |store| store.poll_work(&polled).await).await;
+        for (number, claim) in self.claim(&worker(), RAW, 2).await.into_iter().enumerate() {
+            match number {
+                0 => self.ack(&claim, Vec::new()).await,
+                _ => _ = self.end(&claim, retry(5)).await,
+            }
+        }
+        self.ask(async |store| store.export(&topic(RAW), 10).await).await;
+        self.ask(async |store| store.migrate(&tenant(), 100).await).await;
+        if let Some(claim) = self.claim(&worker(), RAW, 1).await.first() {
+            self.ack(claim, Vec::new()).await;
+        }
+    }
+
+    /// What operators and metrics ask, while a job runs.
+    async fn looks(&mut self) {
+        self.push(&[job("mail")]).await;
+        let running = self.claim(&worker(), "mail", 1).await;
+        for of in TOPICS {
+            for place in [StateFilter::Ready, StateFilter::Delayed, StateFilter::Running, StateFilter::Dead] {
+                self.ask(async |store| store.jobs(&topic(of), place, None, 100).await).await;
+            }
+        }
+        self.ask(async |store| store.counts(&tenant()).await).await;
+        self.ask(async |store| store.sweepable(&tenant(), Duration::ZERO).await).await;
+        self.ask(async |store| store.stored_bytes(&tenant()).await).await;
+        self.ask(async |store| store.probe().await).await;
+        for claim in running {
+            self.ack(&claim, Vec::new()).await;
+        }
+    }
+
+    async fn placements(&self) {
+        let other = "other".parse().unwrap();
+        let placement = Placement { store: other, from: None, formerly: Vec::new(), generation: 1 };
+        // The reply may have been lost: then it is written, and not once more.
+        self.ask(async |store| store.write_placement(&tenant(), &placement).await).await;
+        let written = self.ask(async |store| store.placements().await).await;
+        assert_eq!(written.get(&tenant()), Some(&placement));
+        assert!(self.ask(async |store| store.lock_move(&tenant(), &worker(), LEASE).await).await);
     }
 
     /// Those of the jobs that wait in the topic.

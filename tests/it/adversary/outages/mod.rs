@@ -1,78 +1,90 @@
-//! A Redis that stands still, dies or is full while jobs run and producers push.
+//! A store that is unavailable while jobs run and producers push.
+
+mod outage;
+mod wire;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gristmill::server::RemoteStore;
 use gristmill::store::prelude::*;
-use gristmill_tests::guests;
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::tenant;
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
+use outage::{Outage, Rig};
 use puppet::{End, Script, Step};
-use rustix::process::Signal;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
+use wire::Passes;
 
-use super::{is_long, kills::served};
+use super::is_long;
 
-/// A lease is ten seconds longer than the timeout.
+/// A lease is ten seconds longer than the timeout of the topic.
 const LEASE: Duration = Duration::from_secs(11);
-const MANIFEST: &str = r#"
-    [journal]
-    path = "journal.jsonl"
-    [topics.puppet]
-    timeout = "1s"
-    attempts = 2
-"#;
-
-#[derive(Debug, Clone, Copy)]
-enum Outage {
-    StandsStill,
-    Dies,
-    HasNoMemory,
-}
 
 /// Pushed in a second; each runs for a fifth of a second.
 const RATE: u32 = 50;
 
+/// How soon after the outage work is to go on, or after it was noticed, if that is later.
+const GOAL: Duration = Duration::from_secs(2);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_of_redis_loses_nothing_and_repeats_nothing() {
+    use Outage::{RedisCannotWrite, RedisDies, RedisHasNoMemory, RedisStandsStill};
+    table(&[RedisStandsStill, RedisDies, RedisHasNoMemory, RedisCannotWrite]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_connection_to_redis_loses_nothing_and_repeats_nothing() {
+    let kinds = [Passes::Closed, Passes::Nothing, Passes::OnlyRequests, Passes::OnlyReplies];
+    table(&kinds.map(Outage::Connections)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_takes_no_writes_loses_nothing_and_repeats_nothing() {
+    table(&[Outage::DiskFails, Outage::DiskIsFull]).await;
+}
+
+async fn table(outages: &[Outage]) {
     let mut lengths = vec![LEASE / 100, LEASE / 10];
     if is_long() {
         lengths.extend([LEASE, 3 * LEASE]);
     }
-    println!("| outage | pushed | lost | run again though finished | first job done after | goal | holds |");
-    println!("|---|---|---|---|---|---|---|");
-    for outage in [Outage::StandsStill, Outage::Dies, Outage::HasNoMemory] {
+    println!(
+        "| outage | pushed | lost | run again though finished | first refusal after | first job done after | goal | holds |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for outage in outages {
         for length in &lengths {
-            row(outage, *length).await;
+            row(*outage, *length).await;
         }
     }
 }
 
 async fn row(outage: Outage, length: Duration) {
-    let mut project = TestProject::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    let (_process, client) = served(&project).await;
-    done(&client).await;
+    let mut rig = Rig::start(outage).await;
+    done(&rig.client).await;
     let mut pushed = JoinSet::new();
     let mut tick = interval(Duration::from_secs(1) / RATE);
+    let refused = Arc::<OnceLock<Instant>>::default();
+    let client = rig.client.clone();
     let producer = async {
         for number in 0.. {
             tick.tick().await;
-            let client = client.clone();
-            pushed.spawn(async move { push(&client, number).await });
+            let (client, refused) = (client.clone(), Arc::clone(&refused));
+            pushed.spawn(async move { push(&client, number, &refused).await });
         }
     };
-    let recovery = tokio::select! {
+    let (began, back, done) = tokio::select! {
         () = producer => unreachable!("it pushes for ever"),
-        recovery = interrupt(&mut project, outage, length) => recovery,
+        times = interrupt(&mut rig, outage, length) => times,
     };
     let pushed = pushed.join_all().await;
-    let store = RemoteStore::connect(client.address).await.unwrap();
+    let store = RemoteStore::connect(rig.client.address).await.unwrap();
     let counts = until("all to be over", 4 * SOON, async || {
         let counts = store.counts(&tenant()).await.ok()?.into_iter().next()?;
         (counts.ready + counts.delayed + counts.running == 0).then_some(counts)
@@ -81,17 +93,19 @@ async fn row(outage: Outage, length: Duration) {
     assert_eq!(counts.dead, 0, "{outage:?} for {length:?}: {counts:?}");
     // A line is written after its job is settled.
     let completed = until("the lines of all jobs", SOON, async || {
-        let completed = completed(&project);
+        let completed = completed(&rig.project);
         pushed.iter().all(|id| completed.contains_key(id)).then_some(completed)
     })
     .await;
     let again = completed.values().filter(|times| **times > 1).count();
-    let holds = if recovery <= Duration::from_secs(2) { "yes" } else { "no" };
+    let refused = refused.get().copied();
+    let noticed = refused.map_or_else(|| "-".into(), |at| format!("{:.2} s", (at - began).as_secs_f64()));
+    let holds = if done <= back.max(refused.unwrap_or(back)) + GOAL { "yes" } else { "no" };
     println!(
-        "| {outage:?} for {:.1} s | {} | 0 | {again} | {:.2} s | 0, 0, at most 2 s | {holds} |",
+        "| {outage:?} for {:.1} s | {} | 0 | {again} | {noticed} | {:.2} s | 0, 0, at most 2 s | {holds} |",
         length.as_secs_f64(),
         pushed.len(),
-        recovery.as_secs_f64(),
+        (done - back).as_secs_f64(),
     );
     assert_eq!(again, 0, "{outage:?} for {length:?}");
 }
@@ -109,42 +123,37 @@ fn completed(project: &TestProject) -> BTreeMap<String, u32> {
     completed
 }
 
-/// Interrupts Redis in the middle of the load. How long it took, once Redis was back, until the next job was done: the first of
-/// those that waited.
-async fn interrupt(project: &mut TestProject, outage: Outage, length: Duration) -> Duration {
-    let redis = project.redis.as_mut().unwrap();
+/// Interrupts the store in the middle of the load: when that began, when the store was back, and when the next job was done, the
+/// first of those that waited.
+async fn interrupt(rig: &mut Rig, outage: Outage, length: Duration) -> (Instant, Instant, Instant) {
     // The load before the outage and the outage itself: nothing is waited for.
     sleep(Duration::from_millis(500)).await;
-    match outage {
-        Outage::StandsStill => redis.signal(Signal::STOP),
-        Outage::Dies => redis.kill(),
-        Outage::HasNoMemory => _ = redis.ask::<String>("CONFIG", &["SET", "maxmemory", "1"]).await.unwrap(),
-    }
+    let began = Instant::now();
+    rig.begin(outage).await;
     sleep(length).await;
-    match outage {
-        Outage::StandsStill => redis.signal(Signal::CONT),
-        Outage::Dies => redis.resume().await,
-        Outage::HasNoMemory => _ = redis.ask::<String>("CONFIG", &["SET", "maxmemory", "0"]).await.unwrap(),
-    }
-    let (back, before) = (Instant::now(), completed(project).len());
-    until("work to go on", 4 * SOON, async || (completed(project).len() > before).then_some(())).await;
-    back.elapsed()
+    rig.end(outage).await;
+    let (back, before) = (Instant::now(), completed(&rig.project).len());
+    until("work to go on", 4 * SOON, async || (completed(&rig.project).len() > before).then_some(())).await;
+    (began, back, Instant::now())
 }
 
 fn body() -> Vec<u8> {
     Script::new([Step::SleepMs(200), Step::End(End::Complete)]).to_json()
 }
 
-/// Pushes a job, again and again until the server acknowledges it. Its id makes that safe.
-async fn push(client: &HttpClient, number: u32) -> String {
-    let id = format!("outage-{number}");
+/// Pushes a job, again and again until the server acknowledges it. The key makes that safe, also when an earlier try was stored, was
+/// not answered, and the job is over by now. Notes when it was first refused.
+async fn push(client: &HttpClient, number: u32, refused: &OnceLock<Instant>) -> String {
     let begun = Instant::now();
     loop {
-        let request = Request::post(format!("/v1/tenants/default/topics/puppet/jobs?id={id}"));
-        let answer = client.try_send(request.header("content-type", "application/octet-stream"), body()).await;
-        if answer.is_some_and(|answer| answer.status < 300) {
-            return id;
+        let request = Request::post("/v1/tenants/default/topics/puppet/jobs");
+        let request = request.header("content-type", "application/octet-stream").header("idempotency-key", number);
+        if let Some(answer) = client.try_send(request, body()).await
+            && answer.status < 300
+        {
+            return answer.json()["id"].as_str().unwrap().to_owned();
         }
+        refused.get_or_init(Instant::now);
         assert!(begun.elapsed() < 4 * SOON, "a push is not acknowledged");
         sleep(Duration::from_millis(20)).await;
     }
