@@ -289,7 +289,7 @@ impl TestStore {
             Home::File(folder) => {
                 let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
                 file.busy_timeout(SOON).unwrap();
-                file.execute("UPDATE jobs SET metadata = 'no JSON' WHERE id = ?1", [id.as_str()]).unwrap();
+                file.execute("UPDATE job_rows SET metadata = 'no JSON' WHERE id = ?1", [id.as_str()]).unwrap();
             }
             home => panic!("nothing can be written past {home:?}"),
         }

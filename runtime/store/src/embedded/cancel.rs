@@ -17,12 +17,11 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
-const FIND: &str = "SELECT number, topic_number, state = 'running' AS running, delayed_until, attempts, unique_value,
-                        unique_window_ms, keep_result_ms
-                    FROM jobs WHERE id = ?1 AND tenant = ?2 AND state <> 'dead'";
+const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms
+                    FROM job_rows WHERE id = ?1 AND tenant = ?2 AND dead_since IS NULL";
 
 /// Marks a running job.
-const MARK: &str = "UPDATE jobs SET cancelled = 1 WHERE number = ?1";
+const MARK: &str = "UPDATE job_rows SET cancelled = 1 WHERE number = ?1";
 
 #[async_trait]
 impl Control for EmbeddedStore {
@@ -52,8 +51,6 @@ impl Control for EmbeddedStore {
 /// A job that can still be cancelled.
 struct Alive {
     number: i64,
-    topic: i64,
-    running: bool,
     until: Option<Timestamp>,
     attempts: u32,
     /// The value that the end of the job sets free.
@@ -64,12 +61,13 @@ struct Alive {
 impl Work<'_> {
     fn cancel(&mut self, tenant: &Name, id: &JobId) -> Done<Cancelled> {
         let Some(job) = self.find_alive(tenant, id)? else { return Ok(Cancelled::TooLate) };
-        if job.running {
+        let topic = self.topics.of_job(job.number, id)?;
+        if self.topics.get(topic).held.get(id).is_some() {
             self.connection.prepare_cached(MARK)?.execute([job.number])?;
+            self.topics.held_mut(topic).get_mut(id).into_iter().for_each(|held| held.cancelled = true);
             self.signals.push(Signal::Cancelled { tenant: tenant.clone(), id: id.clone() });
             return Ok(Cancelled::Stopping);
         }
-        let topic = self.topics.of_job(job.topic, id)?;
         let asked = Asked {
             job: id,
             unique: job.unique.as_deref(),
@@ -94,8 +92,6 @@ impl Work<'_> {
             let keep_result = row.get::<_, Option<i64>>("keep_result_ms")?;
             Ok(Alive {
                 number: row.get("number")?,
-                topic: row.get("topic_number")?,
-                running: row.get("running")?,
                 until: row.get::<_, Option<i64>>("delayed_until")?.map(at),
                 attempts: attempts(row.get("attempts")?),
                 unique: unique_until_done(row),

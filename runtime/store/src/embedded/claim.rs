@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::params;
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
+use rusqlite::{CachedStatement, Row, Rows};
 
-use super::fault::Done;
+use super::fault::{Done, Fault};
 use super::finish::How;
+use super::place::Line;
 use super::request::Weight;
-use super::row::{Known, job_columns, limit, ms, read_id, read_job, stored_bytes};
+use super::row::{Known, job_columns, read_id, read_job, stored_bytes};
+use super::running::{Claiming, Held};
 use super::store::EmbeddedStore;
+use super::topic::Topic;
 use super::topics::Number;
 use super::work::Work;
 use crate::batch::{ByteBudget, CLAIM_BYTES};
@@ -19,204 +23,287 @@ use crate::clock::wait_ms;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
+use gristmill_core::time::Timestamp;
 
-/// The first of a topic's ready jobs of one priority: those behind the last one that was claimed.
-const FIRST: &str = "SELECT number, seq FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3
-                     ORDER BY seq LIMIT ?4";
+/// The ready jobs of a line: those behind the last one that was claimed. A text for each priority, because the three statements
+/// are under way at once.
+macro_rules! ready {
+    ($priority:literal) => {
+        concat!(
+            "SELECT ",
+            job_columns!(),
+            ", number, large FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number -- ",
+            $priority
+        )
+    };
+}
+const READY: [(Priority, &str); 3] =
+    [(Priority::High, ready!("high")), (Priority::Normal, ready!("normal")), (Priority::Low, ready!("low"))];
 
-/// Everything about one job.
-const READ: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE number = ?1");
-
-/// Leases a ready job, which keeps its place in line. Changes no column of an index.
-const LEASE: &str = "UPDATE jobs SET state = 'running', claimed_seq = ?2, worker = ?3, lease_until = ?4,
-                         attempts = attempts + 1, deliveries = deliveries + 1, room = NULL
-                     WHERE number = ?1";
+const DOING: &str = "claim jobs";
 
 #[async_trait]
 impl Claims for EmbeddedStore {
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
-        let (worker, from) = (worker.clone(), from.to_vec());
-        let weight = Weight { jobs: from.iter().fold(0, |sum, line| sum.saturating_add(line.max)), bytes: 0 };
-        self.write("claim jobs", weight, move |work| work.claim(&worker, &from)).await
+        let (mut from, mut refused) = (from.to_vec(), Vec::new());
+        loop {
+            let weight = Weight { jobs: from.iter().fold(0, |sum, line| sum.saturating_add(line.max)), bytes: 0 };
+            let (worker, lines) = (worker.clone(), from.clone());
+            let answer = self.ask(weight, move |work| work.claim(&worker, &lines)).await;
+            match answer.await.unwrap_or(Err(Fault::Closed)) {
+                Ok(claimed) => return Ok(Claimed { refused, ..claimed }),
+                // After a damaged page SQLite commits nothing: the others once more, without this one.
+                Err(Fault::Damaged { topic, fault }) => {
+                    from.retain(|line| line.topic != topic);
+                    refused.push((topic, self.told(*fault, DOING)));
+                }
+                Err(fault) => return Err(self.told(fault, DOING)),
+            }
+        }
     }
 }
 
 impl Work<'_> {
     fn claim(&mut self, worker: &WorkerId, from: &[ClaimFrom]) -> Done<Claimed> {
-        let (mut claims, mut room) = (Vec::new(), ByteBudget::of(CLAIM_BYTES));
+        let claim = self.sequence.next_claim(self.now());
+        let (mut claimed, mut room) = (Claimed::default(), ByteBudget::of(CLAIM_BYTES));
         let mut drained = BTreeSet::new();
         for line in from.iter().filter(|line| line.max > 0) {
-            if self.claim_line(worker, line, &mut room, &mut claims)? {
+            let Some(topic) = self.topics.find(self.connection, &line.topic)? else {
+                drained.insert(&line.topic);
+                continue;
+            };
+            let next = self.read_next(topic, line, &mut room).map_err(|fault| fault.of_topic(&line.topic))?;
+            if next.is_drained {
                 drained.insert(&line.topic);
             }
+            let lease_until = self.now().plus(Duration::from_millis(wait_ms(line.lease)));
+            claimed.claims.extend(self.lease(topic, next, Claiming { worker, claim, lease_until })?);
         }
-        Ok(Claimed { claims, drained: drained.into_iter().cloned().collect(), ..Claimed::default() })
+        Ok(Claimed { drained: drained.into_iter().cloned().collect(), ..claimed })
     }
 
-    /// Leases jobs of a topic until there are no more, or no room for the next. Returns whether there are no more.
-    fn claim_line(
-        &mut self,
-        worker: &WorkerId,
-        line: &ClaimFrom,
-        room: &mut ByteBudget,
-        claims: &mut Vec<Claim>,
-    ) -> Done<bool> {
-        let Some(topic) = self.topics.find(self.connection, &line.topic)? else { return Ok(true) };
-        let mut lines = self.lines(topic, line.max)?;
-        // Where all topics are alike, no topic loses its turn.
-        let alike = lines.len() == lines.normal.len();
-        let state = self.topics.get(topic);
-        let (mut turn, mut claimed, active) = (state.turn, state.claimed, state.active);
-        let (mut taken, mut unreadable) = (0, Vec::new());
-        let is_drained = loop {
-            if taken == line.max {
-                break false;
-            }
-            let Some((priority, place)) = lines.take(turn) else { break true };
-            match self.take(place.number, worker, line, room)? {
-                Some(Taken::Claim(claim)) => claims.push(*claim),
-                Some(Taken::Unreadable { id, problem }) => unreadable.push((place.number, id, problem)),
-                None => break false,
-            }
-            taken += 1;
-            claimed.set(priority, place.seq);
-            if !alike {
-                turn = (turn + 1) % Priority::TURNS.len();
-            }
-        };
-        if taken > 0 || is_drained && active {
+    /// Leases the jobs that are next in a topic.
+    fn lease(&mut self, topic: Number, next: Next, by: Claiming<'_>) -> Done<Vec<Claim>> {
+        let Next { jobs, turn, is_drained } = next;
+        let count = jobs.len();
+        if count > 0 || is_drained && self.topics.get(topic).active {
             let changed = self.topics.change(topic);
-            (changed.turn, changed.claimed) = (turn, claimed);
-            changed.ready = changed.ready.saturating_sub(taken as u64);
-            changed.running += taken as u64;
+            changed.turn = turn;
+            changed.ready = changed.ready.saturating_sub(count as u64);
+            changed.running += count as u64;
             // From here on the next job to arrive is told: no wake-up can be lost.
             changed.active &= !is_drained;
         }
-        for (number, id, problem) in unreadable {
-            self.bury_unreadable(topic, number, id, problem)?;
+        let of = self.topics.get(topic).id.clone();
+        let (mut claims, mut unreadable) = (Vec::with_capacity(count), Vec::new());
+        let mut lines: [Vec<(JobId, Held)>; 3] = Default::default();
+        for Ready { priority, id, job, known, held } in jobs {
+            match job {
+                Ok(job) => claims.push(Claim {
+                    job: Arc::new(job),
+                    lease: Lease {
+                        job: id.clone(),
+                        topic: of.clone(),
+                        worker: by.worker.clone(),
+                        delivery: held.deliveries,
+                    },
+                    attempt: held.attempts,
+                    claimed_at: self.time.now,
+                    lease_until: by.lease_until,
+                    previous: known.failure.map(|failure| failure.reason),
+                    checkpoint: known.checkpoint,
+                }),
+                Err(problem) => unreadable.push((id.clone(), problem)),
+            }
+            if let Some(line) = lines.get_mut(priority as usize) {
+                line.push((id, Held { lease_until: by.lease_until, ..held }));
+            }
         }
-        Ok(is_drained)
+        for ((priority, _), jobs) in READY.into_iter().zip(lines) {
+            let Some((_, last)) = jobs.last() else { continue };
+            let last = last.number;
+            let changed = self.topics.change(topic);
+            changed.claimed.set(priority, last);
+            changed.held.add(&mut self.statements, by, jobs)?;
+        }
+        for (id, problem) in unreadable {
+            self.bury_unreadable(topic, &id, problem)?;
+        }
+        Ok(claims)
     }
 
-    /// The first `max` ready jobs of each priority; none of a paused topic.
-    fn lines(&mut self, topic: Number, max: usize) -> Done<Lines> {
-        let max = if self.topics.get(topic).paused { 0 } else { max };
-        Ok(Lines {
-            high: self.first(topic, Priority::High, max)?.into_iter(),
-            normal: self.first(topic, Priority::Normal, max)?.into_iter(),
-            low: self.first(topic, Priority::Low, max)?.into_iter(),
-        })
-    }
-
-    fn first(&mut self, topic: Number, priority: Priority, max: usize) -> Done<Vec<Place>> {
+    /// Reads the jobs that are next by turns, as many as are asked for and as there is room for; none of a paused topic. Changes
+    /// nothing.
+    fn read_next(&self, topic: Number, from: &ClaimFrom, room: &mut ByteBudget) -> Done<Next> {
         let topic = self.topics.get(topic);
-        let first = self.statements.get(FIRST)?;
-        let places = first
-            .query_map(params![topic.number, priority.as_str(), topic.claimed.get(priority), limit(max)], |row| {
-                Ok(Place { number: row.get(0)?, seq: row.get(1)? })
-            })?;
-        Ok(places.collect::<Result<_, _>>()?)
-    }
-
-    /// Leases a job, if there is room for it.
-    fn take(&mut self, number: i64, worker: &WorkerId, line: &ClaimFrom, room: &mut ByteBudget) -> Done<Option<Taken>> {
-        let now = self.now();
-        let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
-        let taken = self.statements.get(READ)?.query_row([number], |row| Ok(read(row, &line.topic, room)))??;
-        let Some((id, job, known)) = taken else { return Ok(None) };
-        let lease = self.statements.get(LEASE)?;
-        lease.execute(params![number, self.sequence.next(), worker.as_str(), ms(lease_until)])?;
-        Ok(Some(match job {
-            Ok(job) => Taken::Claim(Box::new(Claim {
-                job: Arc::new(job),
-                lease: Lease {
-                    job: id,
-                    topic: line.topic.clone(),
-                    worker: worker.clone(),
-                    delivery: known.deliveries + 1,
-                },
-                attempt: known.attempts.saturating_add(1),
-                claimed_at: now,
-                lease_until,
-                previous: known.failure.map(|failure| failure.reason),
-                checkpoint: known.checkpoint,
-            })),
-            Err(problem) => Taken::Unreadable { id, problem },
-        }))
+        let waits = |priority| !topic.paused && topic.last.get(priority) > topic.claimed.get(priority);
+        let prepare = |(priority, sql)| waits(priority).then(|| self.connection.prepare_cached(sql)).transpose();
+        let [high, normal, low] = READY.map(prepare);
+        let (mut high, mut normal, mut low) = (high?, normal?, low?);
+        let mut lines = Lines {
+            high: open(high.as_mut(), topic, Priority::High)?,
+            normal: open(normal.as_mut(), topic, Priority::Normal)?,
+            low: open(low.as_mut(), topic, Priority::Low)?,
+        };
+        // Where all jobs are alike, no priority loses its turn.
+        let alike = lines.high.head().is_none() && lines.low.head().is_none();
+        let mut next = Next { jobs: Vec::new(), turn: topic.turn, is_drained: false };
+        while next.jobs.len() < from.max {
+            let Some((priority, line)) = lines.next(next.turn) else {
+                next.is_drained = true;
+                break;
+            };
+            let Some(row) = line.head() else { break };
+            let Some(job) = read(row, priority, &from.topic, room)? else { break };
+            next.jobs.push(job);
+            line.advance()?;
+            if !alike {
+                next.turn = (next.turn + 1) % Priority::TURNS.len();
+            }
+        }
+        Ok(next)
     }
 
     /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
-    pub(super) fn bury_unreadable(&mut self, topic: Number, number: i64, id: JobId, problem: String) -> Done<()> {
+    fn bury_unreadable(&mut self, topic: Number, id: &JobId, problem: String) -> Done<()> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
         let failure = Failure::unreadable(problem);
-        self.free_all(topic, &id)?;
+        self.free_all(topic, id)?;
         let changed = self.topics.change(topic);
         changed.running = changed.running.saturating_sub(1);
-        self.finish(topic, Some(number), &How::Dead(&failure), None)
+        let Some(held) = changed.held.remove(&mut self.statements, id)? else { return Ok(()) };
+        self.finish(topic, Some(held.number), &How::Dead(&failure), None)
     }
 }
 
-enum Taken {
-    Claim(Box<Claim>),
-    Unreadable { id: JobId, problem: String },
+/// What a claim takes from a topic.
+struct Next {
+    jobs: Vec<Ready>,
+    /// Whose turn it is then.
+    turn: usize,
+    /// There are no more.
+    is_drained: bool,
 }
 
-type Row = (JobId, Result<Job, String>, Known);
+/// A ready job that a claim takes.
+struct Ready {
+    priority: Priority,
+    id: JobId,
+    /// Or why it cannot be read.
+    job: Result<Job, String>,
+    known: Known,
+    held: Held,
+}
 
 /// Returns `None` if there is no room for the job.
-fn read(row: &rusqlite::Row<'_>, topic: &TopicId, room: &mut ByteBudget) -> Done<Option<Row>> {
+fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudget) -> Done<Option<Ready>> {
     if !room.take(stored_bytes(row)?) {
         return Ok(None);
     }
-    Ok(Some((read_id(row)?, read_job(row, topic), Known::read(row)?)))
+    let (job, known) = (read_job(row, topic), Known::read(row)?.claimed());
+    let unique = match &job {
+        Ok(job) => job.spec.unique.as_ref().filter(|unique| unique.window.is_none() && !unique.value.is_empty()),
+        Err(_) => None,
+    };
+    let held = Held {
+        number: row.get("number")?,
+        attempts: known.attempts,
+        deliveries: known.deliveries,
+        lease_until: Timestamp::default(),
+        cancelled: false,
+        unique: unique.map(|unique| unique.value.clone()),
+        large: row.get("large")?,
+    };
+    let id = match &job {
+        Ok(job) => job.spec.id.clone(),
+        Err(_) => read_id(row)?,
+    };
+    Ok(Some(Ready { priority, id, job, known, held }))
 }
 
-/// Where a ready job is: its row, and its place in line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    number: i64,
-    seq: i64,
+/// The ready jobs of one priority, in the order in which they became ready. One that is not open has none.
+struct OpenLine<'a>(Option<Rows<'a>>);
+
+fn open<'a>(statement: Option<&'a mut CachedStatement<'_>>, topic: &Topic, priority: Priority) -> Done<OpenLine<'a>> {
+    let (_, last) = Line::Of(priority).bounds(topic.number);
+    let rows = statement.map(|statement| statement.query([topic.claimed.get(priority), last])).transpose()?;
+    let mut line = OpenLine(rows);
+    line.advance()?;
+    Ok(line)
 }
 
-/// A topic's ready jobs, each priority in the order in which they became ready.
-struct Lines {
-    high: std::vec::IntoIter<Place>,
-    normal: std::vec::IntoIter<Place>,
-    low: std::vec::IntoIter<Place>,
-}
-
-impl Lines {
-    fn len(&self) -> usize {
-        self.high.len() + self.normal.len() + self.low.len()
+impl OpenLine<'_> {
+    fn head(&self) -> Option<&Row<'_>> {
+        self.0.as_ref()?.get()
     }
 
-    /// The next job by turns; where nobody waits whose turn it is, the highest that waits.
-    fn take(&mut self, turn: usize) -> Option<(Priority, Place)> {
+    fn advance(&mut self) -> Done<()> {
+        Ok(self.0.iter_mut().try_for_each(Rows::advance)?)
+    }
+}
+
+/// Something that waits in line, or not.
+trait Waits {
+    fn waits(&self) -> bool;
+}
+
+impl Waits for OpenLine<'_> {
+    fn waits(&self) -> bool {
+        self.head().is_some()
+    }
+}
+
+/// A topic's ready jobs.
+struct Lines<L> {
+    high: L,
+    normal: L,
+    low: L,
+}
+
+impl<L: Waits> Lines<L> {
+    /// The line whose job is next by turns; where nobody waits whose turn it is, the highest that waits.
+    fn next(&mut self, turn: usize) -> Option<(Priority, &mut L)> {
         let whose = Priority::TURNS.get(turn % Priority::TURNS.len()).copied().unwrap_or_default();
-        self.next(whose).or_else(|| Priority::ALL.into_iter().find_map(|priority| self.next(priority)))
+        let mut waiting = [whose].into_iter().chain(Priority::ALL).filter(|priority| self.line(*priority).waits());
+        let priority = waiting.next()?;
+        Some((priority, self.line_mut(priority)))
     }
 
-    fn next(&mut self, priority: Priority) -> Option<(Priority, Place)> {
-        let line = match priority {
+    const fn line(&self, priority: Priority) -> &L {
+        match priority {
+            Priority::High => &self.high,
+            Priority::Normal => &self.normal,
+            Priority::Low => &self.low,
+        }
+    }
+
+    const fn line_mut(&mut self, priority: Priority) -> &mut L {
+        match priority {
             Priority::High => &mut self.high,
             Priority::Normal => &mut self.normal,
             Priority::Low => &mut self.low,
-        };
-        line.next().map(|place| (priority, place))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
+
+    impl Waits for VecDeque<i64> {
+        fn waits(&self) -> bool {
+            !self.is_empty()
+        }
+    }
 
     #[test]
     fn turns_are_taken_and_gaps_are_filled_from_above() {
-        let line = |numbers: &[i64]| {
-            numbers.iter().map(|&number| Place { number, seq: number }).collect::<Vec<_>>().into_iter()
-        };
-        let mut lines = Lines { high: line(&[1, 2, 3]), normal: line(&[10, 11]), low: line(&[20, 21]) };
-        let order: Vec<i64> = (0..).map_while(|turn| Some(lines.take(turn)?.1.number)).collect();
+        let mut lines =
+            Lines { high: VecDeque::from([1, 2, 3]), normal: VecDeque::from([10, 11]), low: VecDeque::from([20, 21]) };
+        let order: Vec<i64> = (0..).map_while(|turn| lines.next(turn)?.1.pop_front()).collect();
         // High, normal, high, high, normal; then high's turns go to low, the highest that is left.
         assert_eq!(order, [1, 10, 2, 3, 11, 20, 21]);
     }

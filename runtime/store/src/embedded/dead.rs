@@ -10,7 +10,7 @@ use super::finish::How;
 use super::request::Weight;
 use super::result;
 use super::row::{
-    Known, at, job_columns, limit as limited, ms, show_job, stored_bytes, topic, unique_until_done, wait,
+    Known, at, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done, wait,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -18,7 +18,7 @@ use super::work::Work;
 use crate::batch::ByteBudget;
 use crate::list::PAGE_BYTES;
 use crate::{DeadJob, DeadJobs, DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
-use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
 
 /// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
 const SWEEP: i64 = 1000;
@@ -33,31 +33,31 @@ const PERISHABLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND dead > 
 const IDLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND used = 1 AND paused = 0
                         AND ready + delayed + running + dead = 0 AND changed_at <= ?2 LIMIT ?3";
 
-/// Dead jobs of a topic, the latest first.
+/// Dead jobs of a topic, the latest first. Without the plus, the topic's number would be compared as that of a column, and not be looked
+/// for in the index.
 const LIST: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", dead_since FROM jobs
-     WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND dead_since IS NOT NULL
+    ", dead_since FROM job_rows
+     WHERE number >> 43 = (SELECT +number FROM topics WHERE tenant = ?1 AND topic = ?2) AND dead_since IS NOT NULL
      ORDER BY dead_since DESC, id DESC LIMIT ?3 OFFSET ?4"
 );
 
 /// A dead job of a topic, by its id.
-const FIND: &str = "SELECT number, unique_value, unique_window_ms FROM jobs
-                    WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state = 'dead'";
+const FIND: &str = "SELECT number, priority, unique_value, unique_window_ms FROM job_rows
+                    WHERE id = ?1 AND tenant = ?2 AND number >> 43 = ?3 AND dead_since IS NOT NULL";
 
 /// Makes a dead job ready, with all its attempts before it.
 const RESPAWN: &str =
-    "UPDATE jobs SET state = 'ready', seq = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3
-                       WHERE number = ?1";
+    "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3 WHERE number = ?1";
 
 /// The oldest dead jobs of a topic.
 const OLDEST: &str =
-    "SELECT number FROM jobs WHERE topic_number = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
+    "SELECT number FROM job_rows WHERE number >> 43 = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
 
 /// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
-const AGED: &str = "SELECT count(*) FROM (SELECT 1 FROM jobs
-                        WHERE topic_number = ?1 AND state = 'dead' AND dead_since <= ?2 LIMIT ?3)";
+const AGED: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM job_rows WHERE number >> 43 = ?1 AND dead_since <= ?2 LIMIT ?3)";
 
 #[async_trait]
 impl Sweep for EmbeddedStore {
@@ -164,6 +164,7 @@ fn read(row: &Row<'_>, topic: &TopicId) -> Done<DeadJob> {
 /// A dead job.
 struct Dead {
     number: i64,
+    priority: Priority,
     /// The value that it held until it died.
     unique: Option<String>,
 }
@@ -172,12 +173,13 @@ impl Work<'_> {
     fn find_dead(&self, topic: Number, id: &JobId) -> Done<Option<Dead>> {
         let TopicId { tenant, .. } = &self.topics.get(topic).id;
         let mut find = self.connection.prepare_cached(FIND)?;
-        let found = find
+        let found: Option<(_, Done<_>, _)> = find
             .query_row(params![id.as_str(), tenant.as_str(), self.topics.get(topic).number], |row| {
-                Ok(Dead { number: row.get("number")?, unique: unique_until_done(row) })
+                Ok((row.get("number")?, priority(row), unique_until_done(row)))
             })
             .optional()?;
-        Ok(found)
+        let dead = |(number, priority, unique)| Ok(Dead { number, priority: priority?, unique });
+        found.map(dead).transpose()
     }
 
     fn respawn(&mut self, topic: Number, id: &JobId) -> Done<bool> {
@@ -189,8 +191,8 @@ impl Work<'_> {
             self.hold(topic, value, id, None)?;
         }
         let tenant = self.topics.get(topic).id.tenant.clone();
-        let seq = self.line_up(topic).seq();
-        self.connection.prepare_cached(RESPAWN)?.execute(params![dead.number, seq, ms(self.now())])?;
+        let place = self.line_up(topic, dead.priority)?;
+        self.connection.prepare_cached(RESPAWN)?.execute(params![dead.number, place.number, ms(self.now())])?;
         self.count_dead_out(topic);
         result::forget(self.connection, &tenant, id)?;
         Ok(true)

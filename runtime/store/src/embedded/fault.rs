@@ -3,6 +3,7 @@
 use rusqlite::ErrorCode;
 
 use crate::StoreError;
+use gristmill_core::job::TopicId;
 
 /// Why a request was not carried out. Cloned where one failed commit is many requests' failure.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,6 +12,8 @@ pub(super) enum Fault {
     Sqlite { code: ErrorCode, extended: i32, message: String },
     #[error("job {job} cannot be read: {problem}")]
     Unreadable { job: String, problem: String },
+    #[error("topic {topic}: {fault}")]
+    Damaged { topic: TopicId, fault: Box<Self> },
     #[error("{0}")]
     Refused(String),
     #[error("the store is closed")]
@@ -52,11 +55,22 @@ fn remedy(code: ErrorCode) -> Option<(bool, &'static str)> {
 }
 
 impl Fault {
+    /// The fault of a topic, if what is stored of it is at fault and would be again.
+    pub(super) fn of_topic(self, topic: &TopicId) -> Self {
+        match self {
+            Self::Sqlite { code: ErrorCode::DatabaseCorrupt, .. } | Self::Unreadable { .. } => {
+                Self::Damaged { topic: topic.clone(), fault: Box::new(self) }
+            }
+            fault => fault,
+        }
+    }
+
     /// As the contract says it, for the store at `store`.
     pub(super) fn told(self, store: &str, doing: &'static str) -> StoreError {
         let store = store.to_owned();
         match self {
             Self::Unreadable { job, problem } => StoreError::Unreadable { store, job, problem },
+            Self::Damaged { fault, .. } => fault.told(&store, doing),
             Self::Closed => StoreError::Unavailable { store, source: anyhow::anyhow!("it is closed") },
             Self::Refused(problem) => StoreError::Refused { store, doing, source: anyhow::anyhow!(problem) },
             Self::Sqlite { code, .. } => match remedy(code) {

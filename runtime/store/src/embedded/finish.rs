@@ -15,9 +15,9 @@ use crate::clock::wait_ms;
 use gristmill_core::job::{JobId, Payload};
 use gristmill_core::outcome::Failure;
 
-/// To the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
-const BURY: &str = "UPDATE jobs SET state = 'dead', dead_since = ?2, failure = ?3, seq = NULL, worker = NULL,
-                        lease_until = NULL, claimed_seq = NULL, cancelled = 0
+/// A running job goes to the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
+const BURY: &str = "UPDATE job_rows SET number = ?2, dead_since = ?3, failure = ?4, lease_until = NULL, cancelled = 0,
+                        attempts = attempts + 1, deliveries = deliveries + 1
                     WHERE number = ?1";
 
 /// What the producer of a job asked for at its end.
@@ -100,7 +100,8 @@ impl Work<'_> {
 
     fn bury(&mut self, row: i64, topic: Number, failure: &Failure) -> Done<()> {
         let stored = write_failure(failure)?;
-        self.connection.prepare_cached(BURY)?.execute(params![row, ms(self.now()), stored])?;
+        let place = self.place_beside(topic)?;
+        self.connection.prepare_cached(BURY)?.execute(params![row, place, ms(self.now()), stored])?;
         self.topics.change(topic).dead += 1;
         Ok(())
     }

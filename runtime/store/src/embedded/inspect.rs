@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::place::Line;
 use super::result;
-use super::row::{Known, at, job_columns, read_job, text, topic, whole};
+use super::row::{Known, at, job_columns, lease_until, read_job, shown_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
-use super::topics::Lines;
+use super::topic::Lines;
 use super::work::Work;
 use crate::{JobState, JobView, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
@@ -21,8 +22,7 @@ const TOPICS: &str =
                       FROM topics WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
 
 /// When the job at the head of a line became due.
-const HEAD: &str =
-    "SELECT due_at FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3 ORDER BY seq LIMIT 1";
+const HEAD: &str = "SELECT due_at FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT 1";
 
 /// What became of a tenant's jobs.
 const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
@@ -31,12 +31,7 @@ const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_num
 const TENANTS: &str = "SELECT DISTINCT tenant FROM topics WHERE used = 1 ORDER BY tenant";
 
 /// A job and where it is.
-const JOB: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    ", topic, state, delayed_until, worker, lease_until, cancelled, dead_since
-     FROM jobs WHERE id = ?1 AND tenant = ?2"
-);
+const JOB: &str = shown_jobs!("id = ?1 AND job_rows.tenant = ?2");
 
 #[async_trait]
 impl Query for EmbeddedStore {
@@ -119,7 +114,8 @@ fn oldest(connection: &Connection, topic: i64, claimed: Lines) -> Done<Option<Ti
     let mut head = connection.prepare_cached(HEAD)?;
     let mut oldest: Option<i64> = None;
     for line in Priority::ALL {
-        let due = head.query_row(params![topic, line.as_str(), claimed.get(line)], |row| row.get(0)).optional()?;
+        let (_, last) = Line::Of(line).bounds(topic);
+        let due = head.query_row([claimed.get(line), last], |row| row.get(0)).optional()?;
         oldest = oldest.into_iter().chain(due).min();
     }
     Ok(oldest.map(at))
@@ -141,10 +137,10 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     };
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
-    let known = Known::read(row)?;
+    let (state, known) = state(row)?;
     Ok(Some(JobView {
         id: id.clone(),
-        state: state(row, &known)?,
+        state,
         job: Some(job),
         attempts: known.attempts,
         last_failure: known.failure,
@@ -152,17 +148,22 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     }))
 }
 
-/// Where a job is, given a row with its state and with what belongs to each state.
-pub(super) fn state(row: &Row<'_>, known: &Known) -> Done<JobState> {
-    Ok(match text(row, "state")?.unwrap_or_default() {
-        "delayed" => JobState::Delayed { until: at(row.get("delayed_until")?) },
-        "running" => JobState::Running {
-            worker: row.get("worker")?,
-            delivery: known.deliveries,
-            lease_until: at(row.get("lease_until")?),
-            cancelled: row.get("cancelled")?,
-        },
-        "dead" => JobState::Dead { since: at(row.get("dead_since")?) },
-        _ => JobState::Ready,
-    })
+/// Where a job is, and what is known of it, given a row of [`shown_jobs`].
+pub(super) fn state(row: &Row<'_>) -> Done<(JobState, Known)> {
+    let known = Known::read(row)?;
+    if let Some(until) = row.get::<_, Option<i64>>("delayed_until")? {
+        return Ok((JobState::Delayed { until: at(until) }, known));
+    }
+    if let Some(since) = row.get::<_, Option<i64>>("dead_since")? {
+        return Ok((JobState::Dead { since: at(since) }, known));
+    }
+    let Some(worker) = row.get("worker")? else { return Ok((JobState::Ready, known)) };
+    let known = known.claimed();
+    let running = JobState::Running {
+        worker,
+        delivery: known.deliveries,
+        lease_until: at(row.get("lease_until")?),
+        cancelled: row.get("cancelled")?,
+    };
+    Ok((running, known))
 }

@@ -8,11 +8,15 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Done;
+use super::place::of_topic;
 use super::request::Weight;
 use super::row::{
-    Known, at, job_columns, limit as limited, ms, read_id, read_job, running_jobs, stored_bytes, text, topic, whole,
+    Known, at, job_columns, lease_until, limit as limited, ms, read_id, read_job, running_jobs, stored_bytes, text,
+    topic, whole,
 };
+use super::running::Held;
 use super::store::EmbeddedStore;
+use super::topics::Number;
 use super::work::Work;
 use crate::batch::{ByteBudget, CLAIM_BYTES};
 use crate::clock::wait_ms;
@@ -32,13 +36,11 @@ const PRESUMED_SILENT: Duration = Duration::from_secs(60);
 /// How many jobs one look finds at most.
 const JOBS: usize = 1000;
 
-/// Prolongs a lease, if that very delivery is running on that very worker.
-const EXTEND: &str = "UPDATE jobs SET lease_until = ?5
-                      WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+/// Prolongs the lease of a running job.
+const EXTEND: &str = "UPDATE job_rows SET lease_until = ?2 WHERE number = ?1";
 
-/// Saves a checkpoint under a lease.
-const CHECKPOINT: &str = "UPDATE jobs SET checkpoint = ?5
-                          WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+/// Saves a checkpoint of a running job.
+const CHECKPOINT: &str = "UPDATE job_rows SET checkpoint = ?2 WHERE number = ?1";
 
 /// Notes that a worker is alive.
 const BEAT: &str = "INSERT INTO workers (worker, seen) VALUES (?1, ?2)
@@ -59,26 +61,31 @@ const SEEN: &str = "SELECT seen FROM workers WHERE worker = ?1";
 /// Workers that are silent, and not forgotten.
 const SILENT: &str = "SELECT worker FROM workers WHERE seen > ?1 AND seen <= ?2 ORDER BY seen DESC LIMIT 1000";
 
-/// Running jobs that a worker holds, the last one claimed first.
+/// Running jobs that a worker holds, the last claim first. The plus keeps SQLite from making an index of all batches for each look.
 const HELD: &str =
-    concat!("SELECT id, jobs.topic AS topic, deliveries", running_jobs!(), "worker = ?2 ORDER BY claimed_seq DESC");
+    concat!("SELECT id, topic, deliveries", running_jobs!(), "+worker = ?2 ORDER BY claim DESC, job_rows.number DESC");
 
-/// Running jobs that a worker holds, the first one claimed first.
+/// Running jobs that a worker holds, the first claim first.
 const HELD_BY_DEAD: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", jobs.topic AS topic, worker, lease_until",
+    ", topic, worker, ",
+    lease_until!(),
+    " AS lease_until",
     running_jobs!(),
-    "worker = ?2 ORDER BY claimed_seq LIMIT ?3"
+    "+worker = ?2 ORDER BY claim, job_rows.number LIMIT ?3"
 );
 
 /// Running jobs whose lease ran out.
 const RAN_OUT: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", jobs.topic AS topic, worker, lease_until",
+    ", topic, worker, ",
+    lease_until!(),
+    " AS lease_until",
     running_jobs!(),
-    "lease_until <= ?2 ORDER BY lease_until, id LIMIT ?3"
+    lease_until!(),
+    " <= ?2 ORDER BY lease_until, id LIMIT ?3"
 );
 
 #[async_trait]
@@ -87,8 +94,8 @@ impl Leases for EmbeddedStore {
         let leases = leases.to_vec();
         let weight = Weight { jobs: leases.len(), bytes: 0 };
         self.write("extend leases", weight, move |work| {
-            let until = ms(work.now().plus(Duration::from_millis(wait_ms(lease))));
-            leases.iter().map(|lease| work.change_running(EXTEND, lease, &until)).collect()
+            let until = work.now().plus(Duration::from_millis(wait_ms(lease)));
+            leases.iter().map(|lease| work.extend(lease, until)).collect()
         })
         .await
     }
@@ -96,7 +103,7 @@ impl Leases for EmbeddedStore {
     async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let (lease, state) = (lease.clone(), state.to_vec());
         let weight = Weight { jobs: 1, bytes: state.len() };
-        self.write("save a checkpoint", weight, move |work| work.change_running(CHECKPOINT, &lease, &state)).await
+        self.write("save a checkpoint", weight, move |work| work.save_checkpoint(&lease, &state)).await
     }
 
     async fn claims_of(
@@ -178,12 +185,32 @@ impl EmbeddedStore {
 }
 
 impl Work<'_> {
-    /// Changes a running job, if the lease holds.
-    fn change_running(&self, change: &str, lease: &Lease, to: &dyn rusqlite::ToSql) -> Done<bool> {
-        let delivery = i64::try_from(lease.delivery).unwrap_or(i64::MAX);
-        let (job, tenant, worker) = (lease.job.as_str(), lease.topic.tenant.as_str(), lease.worker.as_str());
-        let changed = self.connection.prepare_cached(change)?.execute(params![job, tenant, delivery, worker, to])?;
-        Ok(changed == 1)
+    /// The running job of a lease, and its topic: nothing, if that very delivery is not running on that very worker.
+    pub(super) fn running(&mut self, lease: &Lease) -> Done<Option<(Number, &mut Held)>> {
+        let Some(topic) = self.topics.find(self.connection, &lease.topic)? else { return Ok(None) };
+        let running = &self.topics.get(topic).held;
+        let is_held = running.get(&lease.job).is_some_and(|held| {
+            held.deliveries == lease.delivery && running.worker(held.number) == Some(&lease.worker)
+        });
+        if !is_held {
+            return Ok(None);
+        }
+        Ok(self.topics.held_mut(topic).get_mut(&lease.job).map(|held| (topic, held)))
+    }
+
+    fn extend(&mut self, lease: &Lease, until: Timestamp) -> Done<bool> {
+        let Some((_, held)) = self.running(lease)? else { return Ok(false) };
+        held.lease_until = until;
+        let number = held.number;
+        self.statements.get(EXTEND)?.execute([number, ms(until)])?;
+        Ok(true)
+    }
+
+    fn save_checkpoint(&mut self, lease: &Lease, state: &[u8]) -> Done<bool> {
+        let Some((_, held)) = self.running(lease)? else { return Ok(false) };
+        let number = held.number;
+        self.statements.get(CHECKPOINT)?.execute(params![number, state])?;
+        Ok(true)
     }
 
     pub(super) fn is_dead(&self, worker: &WorkerId, dead_after: Duration) -> Done<bool> {
@@ -271,7 +298,7 @@ fn find_overdue(
 }
 
 fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool) -> Done<Result<Overdue, Broken>> {
-    let known = Known::read(row)?;
+    let known = Known::read(row)?.claimed();
     let topic = topic(row, tenant)?;
     let worker = WorkerId::new(text(row, "worker")?.unwrap_or_default());
     let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries };
@@ -297,7 +324,7 @@ fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<L
     let mut rows = select.query([tenant.as_str(), worker.as_str()])?;
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
-        let delivery = whole(row.get("deliveries")?);
+        let delivery = whole(row.get("deliveries")?) + 1;
         leases.push(Lease { job: read_id(row)?, topic: topic(row, tenant)?, worker: worker.clone(), delivery });
     }
     Ok(leases)

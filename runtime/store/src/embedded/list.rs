@@ -5,9 +5,10 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::{Done, Fault};
 use super::inspect::state;
-use super::row::{Known, job_columns, limit as limited, running_jobs, show_job, stored_bytes};
+use super::place::{LAST_PLACE, Line, of_topic, place_of};
+use super::row::{job_columns, lease_until, limit as limited, running_jobs, show_job, shown_jobs, stored_bytes};
 use super::store::EmbeddedStore;
-use super::topics::Lines;
+use super::topic::Lines;
 use crate::batch::ByteBudget;
 use crate::list::{PAGE_BYTES, PAGE_JOBS};
 use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
@@ -19,37 +20,24 @@ const DOING: &str = "list jobs";
 const TOPIC: &str =
     "SELECT number, claimed_high, claimed_normal, claimed_low FROM topics WHERE tenant = ?1 AND topic = ?2";
 
-/// What is read of each job: itself, its [`state`] and its place in line.
-macro_rules! listed {
-    ($($rest:expr),+) => {
-        concat!(
-            "SELECT ",
-            job_columns!(),
-            ", state, delayed_until, worker, lease_until, cancelled, dead_since, seq FROM ",
-            $($rest),+
-        )
-    };
-}
-
 /// A line of ready jobs, behind a place in it.
-const READY: &str =
-    listed!("jobs WHERE topic_number = ?1 AND priority = ?2 AND seq > ?3 AND state = 'ready' ORDER BY seq LIMIT ?4");
+const READY: &str = shown_jobs!("job_rows.number > ?1 AND job_rows.number <= ?2 ORDER BY job_rows.number LIMIT ?3");
 
-const DELAYED: &str = listed!(
-    "jobs WHERE topic_number = ?1 AND delayed_until IS NOT NULL AND (delayed_until, id) > (?2, ?3)
+const DELAYED: &str = shown_jobs!(
+    "job_rows.number >> 43 = ?1 AND delayed_until IS NOT NULL AND (delayed_until, id) > (?2, ?3)
      ORDER BY delayed_until, id LIMIT ?4"
 );
 
-const DEAD: &str = listed!(
-    "jobs WHERE topic_number = ?1 AND dead_since IS NOT NULL AND (dead_since, id) < (?2, ?3)
+const DEAD: &str = shown_jobs!(
+    "job_rows.number >> 43 = ?1 AND dead_since IS NOT NULL AND (dead_since, id) < (?2, ?3)
      ORDER BY dead_since DESC, id DESC LIMIT ?4"
 );
 
 /// Sorts numbers and ids, and reads only the jobs of the page.
-const RUNNING: &str = listed!(
-    "(SELECT jobs.number AS chosen",
+const RUNNING: &str = shown_jobs!(
+    "job_rows.number IN (SELECT job_rows.number",
     running_jobs!(),
-    "topics.number = ?2 AND jobs.id > ?3 ORDER BY jobs.id LIMIT ?4) JOIN jobs ON jobs.number = chosen ORDER BY id"
+    "topics.number = ?2 AND id > ?3 ORDER BY id LIMIT ?4) ORDER BY id"
 );
 
 #[async_trait]
@@ -77,8 +65,8 @@ struct Filling<'a> {
     jobs: Vec<JobView>,
     /// There are jobs that had no room.
     more: bool,
-    /// Of the last job, if it is ready: its place in line.
-    seq: Option<i64>,
+    /// The row of the last job.
+    last: Option<i64>,
 }
 
 fn list(
@@ -103,7 +91,7 @@ fn list(
         room: ByteBudget::of(PAGE_BYTES),
         jobs: Vec::new(),
         more: false,
-        seq: None,
+        last: None,
     };
     let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
     // One more than there is room for tells whether there are more.
@@ -128,11 +116,12 @@ impl Filling<'_> {
                 self.more = true;
                 return Ok(());
             }
-            let (job, known) = (show_job(row, self.topic)?, Known::read(row)?);
-            self.seq = row.get("seq")?;
+            let job = show_job(row, self.topic)?;
+            let (state, known) = state(row)?;
+            self.last = row.get("number")?;
             self.jobs.push(JobView {
                 id: job.spec.id.clone(),
-                state: state(row, &known)?,
+                state,
                 job: Some(job),
                 attempts: known.attempts,
                 last_failure: known.failure,
@@ -146,14 +135,16 @@ impl Filling<'_> {
     fn list_ready(mut self, number: i64, claimed: Lines, after: Option<&Cursor>) -> Done<Page> {
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
-            let after = after.filter(|after| after.line == line).map_or(i64::MIN, |after| after.number as i64);
-            self.seq = None;
+            let (first, last) = Line::Of(line).bounds(number);
+            let after =
+                after.filter(|after| after.line == line).map_or(0, |after| (after.number as i64).clamp(0, LAST_PLACE));
+            self.last = None;
             let left = limited(self.limit - self.jobs.len() + 1);
-            self.fill(READY, params![number, line.as_str(), after.max(claimed.get(line)), left])?;
+            self.fill(READY, params![claimed.get(line).max(first + after), last, left])?;
             if self.more {
                 // If none of this line had room, it begins in the next page where it would have begun in this one.
-                let seq = self.seq.unwrap_or(after);
-                return Ok(Page { jobs: self.jobs, next: Some(Cursor::in_line(line, seq as f64, Vec::new())) });
+                let place = self.last.map_or(after, place_of);
+                return Ok(Page { jobs: self.jobs, next: Some(Cursor::in_line(line, place as f64, Vec::new())) });
             }
         }
         Ok(Page { jobs: self.jobs, next: None })

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{at, limit as limited, ms, text};
+use super::row::{at, limit as limited, ms, priority, text};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -23,14 +23,14 @@ const JOBS: usize = 1000;
 const TOPICS: usize = 64;
 
 /// The due jobs of a topic, in the order in which they become ready.
-const DUE: &str = "SELECT number FROM jobs WHERE topic_number = ?1 AND state = 'delayed' AND delayed_until <= ?2
+const DUE: &str = "SELECT number, priority FROM job_rows WHERE number >> 43 = ?1 AND delayed_until <= ?2
                    ORDER BY delayed_until, id LIMIT ?3";
 
-/// Puts a delayed job at the tail of the line.
-const READY: &str = "UPDATE jobs SET state = 'ready', seq = ?2, delayed_until = NULL WHERE number = ?1";
+/// Puts a delayed job at the tail of a line.
+const READY: &str = "UPDATE job_rows SET number = ?2, delayed_until = NULL WHERE number = ?1";
 
 /// When the first of a topic's delayed jobs is due.
-const NEXT: &str = "SELECT min(delayed_until) FROM jobs WHERE topic_number = ?1 AND delayed_until IS NOT NULL";
+const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 = ?1 AND delayed_until IS NOT NULL";
 
 /// Topics of a tenant with ready jobs.
 const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0 ORDER BY topic";
@@ -39,7 +39,7 @@ const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 
 const NEXT_OF_TENANT: &str = "SELECT min(next_due) FROM topics WHERE tenant = ?1";
 
 /// Running jobs of a tenant that were cancelled.
-const CANCELLED: &str = "SELECT id FROM jobs WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
+const CANCELLED: &str = "SELECT id FROM job_rows WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
 
 #[async_trait]
 impl Schedule for EmbeddedStore {
@@ -88,18 +88,20 @@ impl Work<'_> {
 
     fn migrate_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {
         let mut due = self.connection.prepare_cached(DUE)?;
-        let numbers = due
-            .query_map(params![self.topics.get(topic).number, ms(self.now()), limited(limit)], |row| row.get(0))?
-            .collect::<Result<Vec<i64>, _>>()?;
+        let jobs = due
+            .query_map(params![self.topics.get(topic).number, ms(self.now()), limited(limit)], |row| {
+                Ok((row.get("number")?, priority(row)))
+            })?
+            .collect::<Result<Vec<(i64, _)>, _>>()?;
         let mut ready = self.connection.prepare_cached(READY)?;
-        for number in &numbers {
-            let seq = self.line_up(topic).seq();
-            ready.execute(params![number, seq])?;
+        let moved = jobs.len();
+        for (number, priority) in jobs {
+            ready.execute([number, self.line_up(topic, priority?)?.number])?;
         }
         let changed = self.topics.change(topic);
-        changed.delayed = changed.delayed.saturating_sub(numbers.len() as u64);
+        changed.delayed = changed.delayed.saturating_sub(moved as u64);
         self.find_next_due(topic)?;
-        Ok(numbers.len())
+        Ok(moved)
     }
 
     /// Looks when the topic's first delayed job is due.

@@ -2,7 +2,8 @@
 //!
 //! `schema/` is what is in the file, and each SQL statement stands where it is used, under what it does. A call becomes a
 //! `request`, the `writer` carries it out together with whatever else has queued up, and answers once that is
-//! committed; the `reader` looks beside it. `docs/embedded-store.md` describes the file.
+//! committed; the `reader` looks beside it. `place` says where in the table a job stands, `running` remembers what runs.
+//! `docs/embedded-store.md` describes the file.
 
 mod cancel;
 mod checkpoint;
@@ -17,12 +18,14 @@ mod list;
 mod migrate;
 mod open;
 mod owner;
+mod place;
 mod placement;
 mod push;
 mod reader;
 mod request;
 mod result;
 mod row;
+mod running;
 mod schema;
 mod settle;
 mod signals;
@@ -30,6 +33,7 @@ mod start;
 mod statements;
 mod store;
 mod tokens;
+mod topic;
 mod topics;
 mod transfer;
 mod unique;

@@ -73,7 +73,7 @@ impl Work<'_> {
         let stored = Stored {
             id: &spec.id,
             columns: Columns::of(spec, metadata.as_deref(), (self.now(), due_at)),
-            place: Place::Waiting(self.wait(topic, due_at)),
+            place: Place::Waiting(self.wait(topic, spec.priority, due_at)?),
             attempts: 0,
             deliveries: 0,
             failure: None,

@@ -46,7 +46,7 @@ define_job_columns! {
     MaxAttempts = "max_attempts",
     Ttl = "ttl_ms",
     KeepResult = "keep_result_ms",
-    Body = "coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = jobs.number))",
+    Body = "coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = large))",
     Attempts = "attempts",
     Deliveries = "deliveries",
     Failure = "failure",
@@ -65,30 +65,59 @@ impl Column {
     }
 }
 
-/// The running jobs of a tenant, `?1`, with a condition of their own: they stand at the head of each line, in front of
-/// the ready ones.
+/// The running jobs of a tenant, `?1`, with a condition of their own. Their rows have the counts of before they were claimed; see
+/// [`Known::claimed`].
 macro_rules! running_jobs {
     () => {
-        " FROM topics
-          CROSS JOIN (SELECT 'high' AS line UNION ALL SELECT 'normal' UNION ALL SELECT 'low')
-          CROSS JOIN jobs ON topic_number = topics.number AND priority = line
-              AND seq <= CASE line WHEN 'high' THEN claimed_high WHEN 'normal' THEN claimed_normal ELSE claimed_low END
-          WHERE topics.tenant = ?1 AND topics.running > 0 AND state = 'running' AND "
+        concat!(
+            " FROM topics CROSS JOIN batches ON ",
+            of_topic!("first"),
+            " CROSS JOIN job_rows ON job_rows.number BETWEEN first AND last
+              WHERE topics.tenant = ?1 AND topics.running > 0 AND "
+        )
     };
 }
 pub(super) use running_jobs;
+
+/// Until when a running job is leased.
+macro_rules! lease_until {
+    () => {
+        "coalesce(job_rows.lease_until, batches.lease_until)"
+    };
+}
+pub(super) use lease_until;
+
+/// Jobs, each with its topic, and with its batch if it is running: first their condition, then the order. For what
+/// [`state`](super::inspect::state) reads.
+macro_rules! shown_jobs {
+    ($($rest:expr),+) => {
+        concat!(
+            "SELECT ",
+            job_columns!(),
+            ", job_rows.number AS number, topics.topic AS topic, delayed_until, dead_since, worker, cancelled, ",
+            lease_until!(),
+            " AS lease_until
+             FROM job_rows CROSS JOIN topics ON topics.number = job_rows.number >> 43
+                 LEFT JOIN batches ON first = (SELECT max(first) FROM batches WHERE first <= job_rows.number)
+                     AND last >= job_rows.number
+             WHERE ",
+            $($rest),+
+        )
+    };
+}
+pub(super) use shown_jobs;
 
 /// Stores a large body.
 const INSERT_BODY: &str = "INSERT INTO bodies (number, body) VALUES (?1, ?2)";
 
 /// Whether there is a job with this id.
-const EXISTS: &str = "SELECT 1 FROM jobs WHERE id = ?1 AND tenant = ?2";
+const EXISTS: &str = "SELECT 1 FROM job_rows WHERE id = ?1 AND tenant = ?2";
 
 /// Removes a job's row, by its number.
-const DELETE: &str = "DELETE FROM jobs WHERE number = ?1";
+const DELETE: &str = "DELETE FROM job_rows WHERE number = ?1";
 
-/// Removes a large body.
-const DELETE_BODY: &str = "DELETE FROM bodies WHERE number = ?1";
+/// Removes the large body of a job that is still there.
+const DELETE_BODY_OF: &str = "DELETE FROM bodies WHERE number = (SELECT large FROM job_rows WHERE number = ?1)";
 
 /// A time as it is written.
 pub(super) fn ms(at: Timestamp) -> i64 {
@@ -203,6 +232,11 @@ impl<'a> Columns<'a> {
         Some((value, self.unique_window_ms.is_some()))
     }
 
+    /// The priority in whose line the job stands. If they say none, it cannot be read, wherever it stands.
+    pub(super) fn priority(&self) -> Priority {
+        Priority::parse(&self.priority).unwrap_or_default()
+    }
+
     /// The job that they describe.
     ///
     /// # Errors
@@ -266,6 +300,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Of a running job, whose row has the counts of before it was claimed.
+    pub(super) fn claimed(self) -> Self {
+        Self { attempts: self.attempts.saturating_add(1), deliveries: self.deliveries + 1, ..self }
+    }
+
     /// Reads it from a row that begins with [`job_columns`].
     pub(super) fn read(row: &Row<'_>) -> Done<Self> {
         let failure = row.get_ref(Column::Failure as usize)?.as_str_or_null().unwrap_or_default();
@@ -305,6 +344,11 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: &str) -> Done<Option<&'a str>> 
     row.get_ref(column)?.as_str_or_null().map_err(no_text)
 }
 
+/// The priority that a row says. If it says none, its job cannot be read, wherever it stands.
+pub(super) fn priority(row: &Row<'_>) -> Done<Priority> {
+    Ok(text(row, "priority")?.and_then(Priority::parse).unwrap_or_default())
+}
+
 /// The value that the end of a row's job sets free, if there is one.
 pub(super) fn unique_until_done(row: &Row<'_>) -> Option<String> {
     let until_done = row.get::<_, Option<i64>>("unique_window_ms").is_ok_and(|window| window.is_none());
@@ -337,14 +381,13 @@ pub(super) enum Place {
     Dead { since: Timestamp },
 }
 
-/// Inserts a job's row: each column beside its value. It leaves the room that a claim needs for worker and lease: a page is
-/// full of jobs, and one that grows has to be split.
+/// Inserts a job's row: each column beside its value.
 macro_rules! insert_job {
     ($statements:expr, $($column:ident = $value:expr),+ $(,)?) => {
         $statements
             .get(concat!(
-                "INSERT INTO jobs (cancelled, room", $(", ", stringify!($column)),+,
-                ") VALUES (0, zeroblob(40)", $(value_of!($column)),+, ")"
+                "INSERT INTO job_rows (cancelled", $(", ", stringify!($column)),+,
+                ") VALUES (0", $(value_of!($column)),+, ")"
             ))?
             .execute(params![$($value),+])
     };
@@ -362,11 +405,10 @@ impl Work<'_> {
     }
 
     pub(super) fn insert(&mut self, topic: Number, job: &Stored<'_>) -> Done<()> {
-        let (state, seq, until, dead_since) = match job.place {
-            Place::Waiting(waiting) => (waiting.state(), waiting.seq(), waiting.until(), None),
-            Place::Dead { since } => ("dead", None, None, Some(since)),
+        let (number, until, dead_since) = match job.place {
+            Place::Waiting(Waiting { number, until }) => (number, until, None),
+            Place::Dead { since } => (self.place_beside(topic)?, None, Some(since)),
         };
-        let number = seq.unwrap_or_else(|| self.sequence.next());
         let Columns { body, .. } = &job.columns;
         let (small, large) = match body {
             Some(body) if body.len() > SMALL => (None, Some(body)),
@@ -377,11 +419,7 @@ impl Work<'_> {
             self.statements,
             number = number,
             tenant = topic.id.tenant.as_str(),
-            topic = topic.id.topic.as_str(),
-            topic_number = topic.number,
             id = job.id.as_str(),
-            state = state,
-            seq = seq,
             delayed_until = until.map(ms),
             dead_since = dead_since.map(ms),
             attempts = job.attempts,
@@ -400,6 +438,7 @@ impl Work<'_> {
             ttl_ms = job.columns.ttl_ms,
             keep_result_ms = job.columns.keep_result_ms,
             body = small,
+            large = large.map(|_| number),
         )?;
         if let Some(body) = large {
             self.statements.get(INSERT_BODY)?.execute(params![number, body])?;
@@ -409,8 +448,8 @@ impl Work<'_> {
 
     /// Removes a job, wherever it is. The caller counts it out.
     pub(super) fn delete(&mut self, number: i64) -> Done<()> {
+        self.statements.get(DELETE_BODY_OF)?.execute([number])?;
         self.statements.get(DELETE)?.execute([number])?;
-        self.statements.get(DELETE_BODY)?.execute([number])?;
         Ok(())
     }
 

@@ -5,22 +5,24 @@ use rusqlite::{Connection, TransactionBehavior};
 /// What the SQLite header says of our files, in `PRAGMA application_id`: "Gmil".
 pub(super) const APPLICATION: i32 = 0x476d_696c;
 
+/// The format that the first step makes of an empty file. Those before it were in no release.
+const FIRST: usize = 5;
+
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
 /// continued. A step of one statement needs no file.
-const STEPS: &[&str] = &[
-    include_str!("schema/1.sql"),
-    include_str!("schema/2.sql"),
-    include_str!("schema/3.sql"),
-    include_str!("schema/4.sql"),
-];
+const STEPS: &[&str] = &[include_str!("schema/5.sql")];
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error("it is a SQLite file of another application; name another file")]
     Foreign,
-    #[error("it is in format {0}, and this version knows formats up to {known}; use a later version", known = STEPS.len())]
+    #[error("it is in format {0}, and this version knows formats up to {known}; use a later version", known = FIRST + STEPS.len() - 1)]
     Newer(usize),
+    #[error(
+        "it is in format {0}, which was in no release; name another file, or move its jobs with the version that wrote it"
+    )]
+    Older(usize),
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -34,7 +36,11 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Unfit> {
     // At once, so that nobody else begins the same.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let format = format(&transaction)?;
-    let missing = steps.get(format..).ok_or(Unfit::Newer(format))?;
+    let taken = match format {
+        0 => 0,
+        format => (format + 1).checked_sub(FIRST).filter(|taken| *taken > 0).ok_or(Unfit::Older(format))?,
+    };
+    let missing = steps.get(taken..).ok_or(Unfit::Newer(format))?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -42,7 +48,7 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Unfit> {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", i64::try_from(steps.len()).unwrap_or(i64::MAX))?;
+    transaction.pragma_update(None, "user_version", i64::try_from(FIRST + steps.len() - 1).unwrap_or(i64::MAX))?;
     Ok(transaction.commit()?)
 }
 
@@ -70,11 +76,11 @@ mod tests {
 
     #[test]
     fn an_empty_file_and_every_older_one_become_the_present_one() {
-        for first in 0..=CHAIN.len() {
+        for first in 1..=CHAIN.len() {
             let mut connection = Connection::open_in_memory().unwrap();
             migrate(&mut connection, &CHAIN[..first]).unwrap();
             migrate(&mut connection, CHAIN).unwrap();
-            assert_eq!((rows(&connection), format(&connection).unwrap()), (1, 3), "from format {first}");
+            assert_eq!((rows(&connection), format(&connection).unwrap()), (1, FIRST + 2), "from step {first}");
             migrate(&mut connection, CHAIN).unwrap();
             assert_eq!(rows(&connection), 1, "each step is taken once");
         }
@@ -85,7 +91,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, &CHAIN[..1]).unwrap();
         assert!(matches!(migrate(&mut connection, &[CHAIN[0], CHAIN[1], "no SQL"]), Err(Unfit::Sqlite(_))));
-        assert_eq!(format(&connection).unwrap(), 1);
+        assert_eq!(format(&connection).unwrap(), FIRST);
         assert!(connection.prepare("SELECT y FROM a").is_err());
     }
 
@@ -93,7 +99,16 @@ mod tests {
     fn a_newer_file_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, CHAIN).unwrap();
-        assert!(matches!(migrate(&mut connection, &CHAIN[..2]), Err(Unfit::Newer(3))));
+        assert!(matches!(migrate(&mut connection, &CHAIN[..2]), Err(Unfit::Newer(newer)) if newer == FIRST + 2));
+        assert_eq!(rows(&connection), 1);
+    }
+
+    #[test]
+    fn a_file_from_before_the_first_release_is_refused() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, CHAIN).unwrap();
+        connection.pragma_update(None, "user_version", 4).unwrap();
+        assert!(matches!(migrate(&mut connection, CHAIN), Err(Unfit::Older(4))));
         assert_eq!(rows(&connection), 1);
     }
 

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::fault::{Done, Fault};
 use super::finish::{Asked, How};
+use super::place::priority_of;
 use super::push::{CHUNK, Packed, pack};
 use super::request::Weight;
-use super::row::{at, attempts, ms, unique_until_done, write_failure};
+use super::row::{ms, write_failure};
+use super::running::Held;
 use super::store::EmbeddedStore;
-use super::topics::Number;
+use super::topics::{Number, Topics};
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::wait_ms;
@@ -26,19 +28,16 @@ const DOING: &str = "settle attempts";
 /// Attempts whose answers are kept, at most: those of one outage.
 const KEPT_MAX: usize = 1 << 16;
 
-/// The running job of a lease: nothing, if that very delivery is not running on that very worker.
-const FENCE: &str = "SELECT number, topic_number, attempts, lease_until, cancelled, unique_value, unique_window_ms
-                     FROM jobs
-                     WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3 AND worker = ?4";
+/// Removes the rows of jobs that ended, which stand one behind the other.
+const DELETE: &str = "DELETE FROM job_rows WHERE number BETWEEN ?1 AND ?2";
 
-/// Ends the running job of a lease whose end leaves nothing to tidy up but its row: what most acks are. Changes nothing
-/// otherwise, whatever the reason.
-const ACK: &str = "DELETE FROM jobs WHERE id = ?1 AND tenant = ?2 AND state = 'running' AND deliveries = ?3
-                   AND worker = ?4 AND topic_number = ?5 AND unique_value IS NULL AND body IS NOT NULL";
+/// Removes a large body.
+const DELETE_BODY: &str = "DELETE FROM bodies WHERE number = ?1";
 
-/// Back to waiting. What is known of an earlier failure stays, unless there is a new one.
-const PUT_BACK: &str = "UPDATE jobs SET state = ?2, seq = ?3, delayed_until = ?4, attempts = ?5,
-                            failure = coalesce(?6, failure), worker = NULL, lease_until = NULL, claimed_seq = NULL
+/// Back to waiting, in another place. What is known of an earlier failure stays, unless there is a new one.
+const PUT_BACK: &str =
+    "UPDATE job_rows SET number = ?2, delayed_until = ?3, attempts = ?4, deliveries = deliveries + 1,
+                            failure = coalesce(?5, failure), lease_until = NULL
                         WHERE number = ?1";
 
 #[async_trait]
@@ -58,7 +57,7 @@ impl Settle for EmbeddedStore {
             let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
             let endings = endings.map_err(|fault| self.told(fault, DOING))?;
             let count = endings.len();
-            let settle = move |work: &mut Work<'_>| endings.iter().map(|ending| work.settle(ending)).collect();
+            let settle = move |work: &mut Work<'_>| work.settle_all(&endings);
             asked.push((self.ask(weight, settle).await, count));
         }
         let (mut answers, mut failed) = (Vec::with_capacity(settlements.len()), None);
@@ -135,55 +134,61 @@ impl Ending {
     }
 }
 
-/// A running job that a lease still names.
-struct Running {
-    number: i64,
-    topic: Number,
-    attempts: u32,
-    lease_until: gristmill_core::time::Timestamp,
-    cancelled: bool,
-    /// The value that the end of the job sets free.
-    unique: Option<String>,
-}
+/// Jobs that have ended, whose rows are still there.
+type Ended = Vec<(Number, i64)>;
 
 impl Work<'_> {
-    fn settle(&mut self, Ending { settlement, follow_ups }: &Ending) -> Done<Settled> {
-        if self.settle_plain_ack(settlement)? {
-            for job in follow_ups {
-                self.push(job)?;
-            }
-            return Ok(Settled::Done);
-        }
-        let Some(running) = self.running(settlement)? else { return Ok(Settled::LeaseLost) };
+    fn settle_all(&mut self, endings: &[Ending]) -> Done<Vec<Settled>> {
+        let mut ended = Ended::new();
+        let settled = endings.iter().map(|ending| self.settle(ending, &mut ended)).collect::<Done<_>>()?;
+        self.delete_ended(&mut ended)?;
+        Ok(settled)
+    }
+
+    fn settle(&mut self, Ending { settlement, follow_ups }: &Ending, ended: &mut Ended) -> Done<Settled> {
+        let lease = &settlement.lease;
+        let Some((topic, held)) = self.running(lease)? else { return Ok(Settled::LeaseLost) };
+        let lease_until = held.lease_until;
         if let Some(dead_after) = settlement.only_if_overdue
-            && running.lease_until > self.now()
-            && !self.is_dead(&settlement.lease.worker, dead_after)?
+            && lease_until > self.now()
+            && !self.is_dead(&lease.worker, dead_after)?
         {
             return Ok(Settled::LeaseLost);
         }
-        let changed = self.topics.change(running.topic);
+        let changed = self.topics.change(topic);
         changed.running = changed.running.saturating_sub(1);
+        let Some(held) = changed.held.remove(&mut self.statements, &lease.job)? else { return Ok(Settled::LeaseLost) };
         let asked = Asked {
-            job: &settlement.lease.job,
-            unique: running.unique.as_deref(),
-            attempts: running.attempts,
+            job: &lease.job,
+            unique: held.unique.as_deref(),
+            attempts: held.attempts,
             keep_result: settlement.keep_result,
             notify: settlement.notify,
         };
-        let mut finish = |how: How<'_>| self.finish(running.topic, Some(running.number), &how, Some(&asked));
-        if running.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
-            finish(How::Cancelled)?;
+        if held.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
+            self.finish(topic, Some(held.number), &How::Cancelled, Some(&asked))?;
             return Ok(Settled::Cancelled);
         }
         match &settlement.verdict {
-            Verdict::Ack(payload) => finish(How::Acked(payload.as_ref()))?,
-            Verdict::Expire => finish(How::Expired)?,
-            Verdict::Bury(failure) => finish(How::Dead(failure))?,
-            Verdict::Retry { after, failure } => {
-                self.put_back(&running, running.attempts, *after, Some(failure), "retried")?;
+            Verdict::Ack(payload) => {
+                // Those of a batch go together.
+                ended.push((topic, held.number));
+                if let Some(body) = held.large {
+                    self.statements.get(DELETE_BODY)?.execute([body])?;
+                }
+                self.finish(topic, None, &How::Acked(payload.as_ref()), Some(&asked))?;
             }
-            Verdict::Snooze(after) => self.put_back(&running, less_one(&running), *after, None, "snoozed")?,
-            Verdict::Release(after) => self.put_back(&running, less_one(&running), *after, None, "released")?,
+            Verdict::Expire => self.finish(topic, Some(held.number), &How::Expired, Some(&asked))?,
+            Verdict::Bury(failure) => self.finish(topic, Some(held.number), &How::Dead(failure), Some(&asked))?,
+            Verdict::Retry { after, failure } => {
+                self.put_back(topic, &held, held.attempts, *after, Some(failure), "retried")?;
+            }
+            Verdict::Snooze(after) => self.put_back(topic, &held, less_one(&held), *after, None, "snoozed")?,
+            Verdict::Release(after) => self.put_back(topic, &held, less_one(&held), *after, None, "released")?,
+        }
+        if !follow_ups.is_empty() {
+            // One of them may have the id of a job that has ended.
+            self.delete_ended(ended)?;
         }
         for job in follow_ups {
             self.push(job)?;
@@ -191,89 +196,43 @@ impl Work<'_> {
         Ok(Settled::Done)
     }
 
-    /// Settles an ack in one statement, if it is one like most. False: nothing is done yet.
-    fn settle_plain_ack(&mut self, settlement: &Settlement) -> Done<bool> {
-        let Settlement { lease, verdict: Verdict::Ack(payload), attempts, only_if_overdue: None, .. } = settlement
-        else {
-            return Ok(false);
-        };
-        let Some(topic) = self.topics.find(self.connection, &lease.topic)? else { return Ok(false) };
-        let ended = self.statements.get(ACK)?.execute(params![
-            lease.job.as_str(),
-            lease.topic.tenant.as_str(),
-            i64::try_from(lease.delivery).unwrap_or(i64::MAX),
-            lease.worker.as_str(),
-            self.topics.get(topic).number
-        ])?;
-        if ended == 0 {
-            return Ok(false);
+    /// Deletes rows of jobs that are neither running nor waiting any more, by as few statements as there are runs of them.
+    fn delete_ended(&mut self, ended: &mut Ended) -> Done<()> {
+        ended.sort_unstable_by_key(|(_, number)| *number);
+        let one_run = |topics: &Topics, a: &(Number, i64), b: &(Number, i64)| topics.get(a.0).held.is_one_run(a.1, b.1);
+        for run in ended.chunk_by(|a, b| one_run(self.topics, a, b)) {
+            if let ([(_, first), ..], [.., (_, last)]) = (run, run) {
+                self.statements.get(DELETE)?.execute([first, last])?;
+            }
         }
-        let changed = self.topics.change(topic);
-        changed.running = changed.running.saturating_sub(1);
-        let asked = Asked {
-            job: &lease.job,
-            unique: None,
-            attempts: *attempts,
-            keep_result: settlement.keep_result,
-            notify: settlement.notify,
-        };
-        self.finish(topic, None, &How::Acked(payload.as_ref()), Some(&asked))?;
-        Ok(true)
-    }
-
-    fn running(&mut self, settlement: &Settlement) -> Done<Option<Running>> {
-        let lease = &settlement.lease;
-        let fence = self.statements.get(FENCE)?;
-        let delivery = i64::try_from(lease.delivery).unwrap_or(i64::MAX);
-        let found = fence
-            .query_row(
-                params![lease.job.as_str(), lease.topic.tenant.as_str(), delivery, lease.worker.as_str()],
-                |row| {
-                    let running = Running {
-                        number: row.get("number")?,
-                        topic: 0,
-                        attempts: attempts(row.get("attempts")?),
-                        lease_until: at(row.get("lease_until")?),
-                        cancelled: row.get("cancelled")?,
-                        unique: unique_until_done(row),
-                    };
-                    Ok((running, row.get::<_, i64>("topic_number")?))
-                },
-            )
-            .optional()?;
-        let of_topic = |(running, number)| Ok(Running { topic: self.topics.of_job(number, &lease.job)?, ..running });
-        found.map(of_topic).transpose()
+        ended.clear();
+        Ok(())
     }
 
     /// Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
     fn put_back(
         &mut self,
-        running: &Running,
+        topic: Number,
+        held: &Held,
         attempts: u32,
         after: Duration,
         failure: Option<&Failure>,
         counted: &'static str,
     ) -> Done<()> {
+        let priority = priority_of(held.number).unwrap_or_default();
         let place = if after.is_zero() {
-            self.line_up(running.topic)
+            self.line_up(topic, priority)?
         } else {
-            self.wait(running.topic, self.time.up.plus(Duration::from_millis(wait_ms(after))))
+            self.wait(topic, priority, self.time.up.plus(Duration::from_millis(wait_ms(after))))?
         };
         let failure = failure.map(write_failure).transpose()?;
         let mut put_back = self.connection.prepare_cached(PUT_BACK)?;
-        put_back.execute(params![
-            running.number,
-            place.state(),
-            place.seq(),
-            place.until().map(ms),
-            attempts,
-            failure
-        ])?;
-        self.topics.count(running.topic, counted, 1);
+        put_back.execute(params![held.number, place.number, place.until.map(ms), attempts, failure])?;
+        self.topics.count(topic, counted, 1);
         Ok(())
     }
 }
 
-fn less_one(running: &Running) -> u32 {
-    running.attempts.saturating_sub(1)
+fn less_one(held: &Held) -> u32 {
+    held.attempts.saturating_sub(1)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::mpsc;
 
 use super::checkpoint::Checkpoints;
@@ -12,26 +12,23 @@ use super::clock::OwnClock;
 use super::fault::Done;
 use super::open::Opened;
 use super::owner::Lock;
+use super::place::{LAST_PLACE, Line, place_of};
 use super::reader::{self, Question};
 use super::request::Request;
 use super::row::at;
 use super::signals::Listeners;
+use super::topic::LAST_OF_LINE;
 use super::topics::Topics;
 use super::work::Sequence;
 use super::writer::Writer;
 use crate::StoreError;
-use gristmill_core::job::Priority;
 
-/// The latest number that a job in a topic's line of one priority has got: as its place, or when it was claimed.
-const LAST_IN_LINE: &str =
-    "SELECT max(coalesce((SELECT max(seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq IS NOT NULL), 0),
-                coalesce((SELECT max(claimed_seq) FROM jobs WHERE topic_number = ?1 AND priority = ?2 AND seq <= ?3), 0))";
+/// The row in any line that was claimed last.
+const LAST_CLAIMED: &str = "SELECT max(claimed_high & ?1, claimed_normal & ?1, claimed_low & ?1) AS place FROM topics
+                            ORDER BY place DESC LIMIT 1";
 
-/// The place in any line that was claimed last.
-const LAST_CLAIMED: &str = "SELECT coalesce(max(max(claimed_high, claimed_normal, claimed_low)), 0) FROM topics";
-
-/// The latest number of any job.
-const LAST: &str = "SELECT coalesce(max(number), 0) FROM jobs";
+/// The last claim that left something in the file.
+const LAST_CLAIM: &str = "SELECT coalesce(max(claim), 0) FROM batches";
 
 /// When anything was last written.
 const WRITTEN: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
@@ -146,13 +143,15 @@ fn remember(connection: &Connection) -> Done<(Topics, Sequence, OwnClock)> {
     let topics = Topics::load(connection)?;
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     // Never before what was claimed, were it gone long since: ready jobs are not looked for there.
-    let mut last = number(LAST)?.max(number(LAST_CLAIMED)?);
-    let mut last_in_line = connection.prepare(LAST_IN_LINE)?;
-    for (number, claimed) in topics.lines() {
-        for priority in Priority::ALL {
-            let line = (number, priority.as_str(), claimed.get(priority));
-            last = last.max(last_in_line.query_row(line, |row| row.get(0))?);
+    let claimed = connection.query_row(LAST_CLAIMED, [LAST_PLACE], |row| row.get(0)).optional()?;
+    let mut last = claimed.unwrap_or(0);
+    let mut last_of = connection.prepare(LAST_OF_LINE)?;
+    for number in topics.numbers() {
+        for line in Line::ALL {
+            let row: Option<i64> = last_of.query_row(line.bounds(number), |row| row.get(0))?;
+            last = last.max(row.map_or(0, place_of));
         }
     }
-    Ok((topics, Sequence::after(last), OwnClock::starting_at(at(number(WRITTEN)?))))
+    let sequence = Sequence::after(last, number(LAST_CLAIM)?);
+    Ok((topics, sequence, OwnClock::starting_at(at(number(WRITTEN)?))))
 }

@@ -7,11 +7,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::{Done, Fault};
-use super::row::{at, ms, text, whole};
-use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use super::place::{LAST_TOPIC, topic_of};
+use super::running::Running;
+use super::topic::{Topic, row_count};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// How many topics without jobs stay in memory. Those that are used now and then need not be read each time.
@@ -29,16 +31,9 @@ const READ: &str = "SELECT * FROM topics WHERE number = ?1";
 /// The number that was given out last.
 const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
 
-/// Writes a topic down.
-const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
-                        running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                    ON CONFLICT (number) DO UPDATE SET used = excluded.used, active = excluded.active,
-                        paused = excluded.paused, turn = excluded.turn, next_due = excluded.next_due,
-                        ready = excluded.ready, delayed = excluded.delayed, running = excluded.running,
-                        dead = excluded.dead, claimed_high = excluded.claimed_high,
-                        claimed_normal = excluded.claimed_normal, claimed_low = excluded.claimed_low,
-                        changed_at = max(changed_at, excluded.changed_at)";
+/// A number that a forgotten topic had.
+const UNUSED: &str = "SELECT min(number) + 1 FROM topics
+                      WHERE NOT EXISTS (SELECT 1 FROM topics AS next WHERE next.number = topics.number + 1)";
 
 /// Adds to a total.
 const ADD: &str = "INSERT INTO totals (topic_number, name, n) VALUES (?1, ?2, ?3)
@@ -53,130 +48,6 @@ const FORGET: &str = "DELETE FROM topics WHERE number = ?1
 
 /// A topic's place in the memory. Good until the end of the transaction.
 pub(super) type Number = usize;
-
-#[derive(Debug, Clone)]
-pub(super) struct Topic {
-    /// In the file.
-    pub(super) number: i64,
-    pub(super) id: TopicId,
-    /// It has held a job.
-    pub(super) used: bool,
-    /// Jobs became ready, and no claim has found it empty since. Never of a paused topic.
-    pub(super) active: bool,
-    pub(super) paused: bool,
-    pub(super) turn: usize,
-    /// See [`Topics::set_next_due`].
-    next_due: Option<Timestamp>,
-    /// How many of its jobs are where.
-    pub(super) ready: u64,
-    pub(super) delayed: u64,
-    pub(super) running: u64,
-    pub(super) dead: u64,
-    pub(super) claimed: Lines,
-    /// It is in [`Topics::empty`].
-    listed: bool,
-}
-
-/// The place in line that was claimed last, of each priority. A job that becomes ready gets a later one, so ready jobs
-/// stand behind it; running jobs keep theirs, at it or before.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lines {
-    high: i64,
-    normal: i64,
-    low: i64,
-}
-
-impl Lines {
-    /// Reads them from a row of `topics`.
-    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { high: row.get("claimed_high")?, normal: row.get("claimed_normal")?, low: row.get("claimed_low")? })
-    }
-
-    pub(super) fn get(self, priority: Priority) -> i64 {
-        match priority {
-            Priority::High => self.high,
-            Priority::Normal => self.normal,
-            Priority::Low => self.low,
-        }
-    }
-
-    pub(super) fn set(&mut self, priority: Priority, seq: i64) {
-        *match priority {
-            Priority::High => &mut self.high,
-            Priority::Normal => &mut self.normal,
-            Priority::Low => &mut self.low,
-        } = seq;
-    }
-}
-
-impl Topic {
-    fn new(number: i64, id: TopicId) -> Self {
-        Self {
-            number,
-            id,
-            used: false,
-            active: false,
-            paused: false,
-            turn: 0,
-            next_due: None,
-            ready: 0,
-            delayed: 0,
-            running: 0,
-            dead: 0,
-            claimed: Lines::default(),
-            listed: false,
-        }
-    }
-
-    /// Returns `None` for a name that is none: this program did not write it, and no caller can ask for it.
-    fn read(row: &Row<'_>) -> Done<Option<Self>> {
-        let name = |column| Ok::<_, Fault>(text(row, column)?.and_then(|name| name.parse::<Name>().ok()));
-        let count = |column: &str| row.get(column).map(whole);
-        let (Some(tenant), Some(topic)) = (name("tenant")?, name("topic")?) else { return Ok(None) };
-        Ok(Some(Self {
-            number: row.get("number")?,
-            id: TopicId { tenant, topic },
-            used: row.get("used")?,
-            active: row.get("active")?,
-            paused: row.get("paused")?,
-            turn: usize::try_from(row.get::<_, i64>("turn")?).unwrap_or(0),
-            next_due: row.get::<_, Option<i64>>("next_due")?.map(at),
-            ready: count("ready")?,
-            delayed: count("delayed")?,
-            running: count("running")?,
-            dead: count("dead")?,
-            claimed: Lines::read(row)?,
-            listed: false,
-        }))
-    }
-
-    fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
-        // By place: looking for sixteen names took longer than the rest of it.
-        save.execute(params![
-            self.number,
-            self.id.tenant.as_str(),
-            self.id.topic.as_str(),
-            self.used,
-            self.active,
-            self.paused,
-            i64::try_from(self.turn).unwrap_or(0),
-            self.next_due.map(ms),
-            row_count(self.ready),
-            row_count(self.delayed),
-            row_count(self.running),
-            row_count(self.dead),
-            self.claimed.high,
-            self.claimed.normal,
-            self.claimed.low,
-            ms(now),
-        ])?;
-        Ok(())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.ready == 0 && self.delayed == 0 && self.running == 0 && self.dead == 0
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Topics {
@@ -200,10 +71,13 @@ pub(super) struct Topics {
 impl Topics {
     pub(super) fn load(connection: &Connection) -> Done<Self> {
         let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, ..Self::default() };
+        let mut held = Running::load(connection)?;
         let mut select = connection.prepare(LOAD)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            if let Some(topic) = Topic::read(row)? {
+            if let Some(mut topic) = Topic::read(row)? {
+                topic.held = held.remove(&topic.number).unwrap_or_default();
+                topic.find_last(connection)?;
                 all.add(topic);
             }
         }
@@ -237,23 +111,36 @@ impl Topics {
         Ok(found.transpose()?.flatten().map(|topic| self.add(topic)))
     }
 
-    /// The topic that the row of a job names.
-    pub(super) fn of_job(&self, number: i64, job: &JobId) -> Done<Number> {
+    /// The topic that the row of a job belongs to.
+    pub(super) fn of_job(&self, row: i64, job: &JobId) -> Done<Number> {
+        let number = topic_of(row);
         let lost = || Fault::Unreadable { job: job.to_string(), problem: format!("its topic {number} is missing") };
         self.by_number.get(&number).copied().ok_or_else(lost)
     }
 
-    /// The number in the file of every topic with jobs, and how far its lines were claimed.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (i64, Lines)> {
-        self.topics.iter().map(|topic| (topic.number, topic.claimed))
+    /// The number in the file of every topic with jobs.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i64> {
+        self.topics.iter().map(|topic| topic.number)
     }
 
     pub(super) fn find_or_add(&mut self, connection: &Connection, id: &TopicId) -> Done<Number> {
         if let Some(place) = self.find(connection, id)? {
             return Ok(place);
         }
-        self.last += 1;
-        Ok(self.add(Topic::new(self.last, id.clone())))
+        let number = self.next_number(connection)?;
+        Ok(self.add(Topic::new(number, id.clone())))
+    }
+
+    fn next_number(&mut self, connection: &Connection) -> Done<i64> {
+        if self.last < LAST_TOPIC {
+            self.last += 1;
+            return Ok(self.last);
+        }
+        // All those of this memory that are not in the file yet are at the end, which was reached.
+        let unused: i64 = connection.query_row(UNUSED, [], |row| row.get(0))?;
+        let is_free = unused <= LAST_TOPIC && !self.by_number.contains_key(&unused);
+        let full = || Fault::Refused(format!("the file has {LAST_TOPIC} topics, and no room for more"));
+        is_free.then_some(unused).ok_or_else(full)
     }
 
     #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
@@ -266,6 +153,13 @@ impl Topics {
     pub(super) fn change(&mut self, topic: Number) -> &mut Topic {
         self.changed.insert(topic, true);
         &mut self.topics[topic]
+    }
+
+    /// The topic's running jobs, to be changed: they are written down as they change.
+    #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
+    pub(super) fn held_mut(&mut self, topic: Number) -> &mut Running {
+        self.changed.entry(topic).or_insert(false);
+        &mut self.topics[topic].held
     }
 
     pub(super) fn count(&mut self, topic: Number, what: impl Into<Cow<'static, str>>, n: u64) {
@@ -358,9 +252,12 @@ impl Topics {
         self.tally.clear();
         let mut read = connection.prepare_cached(READ)?;
         for (place, _) in std::mem::take(&mut self.changed) {
-            let Topic { number, id, listed, .. } = self.get(place).clone();
+            let Topic { number, ref id, listed, .. } = *self.get(place);
+            let id = id.clone();
             let found = read.query_row([number], |row| Ok(Topic::read(row))).optional()?;
-            let topic = found.transpose()?.flatten().unwrap_or_else(|| Topic::new(number, id));
+            let mut topic = found.transpose()?.flatten().unwrap_or_else(|| Topic::new(number, id));
+            topic.held = Running::load_of(connection, number)?;
+            topic.find_last(connection)?;
             self.move_due(place, topic.next_due);
             self.topics[place] = Topic { listed, ..topic };
             self.list_empty(place);
@@ -387,10 +284,6 @@ impl Topics {
             self.free.push(place);
         }
     }
-}
-
-fn row_count(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

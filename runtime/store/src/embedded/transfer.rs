@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::place::topic_of;
 use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
-    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, text, write_failure, write_metadata,
+    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, write_failure, write_metadata,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -24,27 +25,45 @@ use gristmill_core::time::Timestamp;
 /// What a sealed job is known by that this store can keep: its [`Columns`] as JSON.
 const KIND: &str = "sqlite";
 
-/// Jobs of one state: first what all share, then the order.
+/// Jobs of a topic, `?1` and `?2`: first what all share, then the condition and the order.
 macro_rules! exported {
-    ($which:literal) => {
+    ($which:expr) => {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", topic_number, state, delayed_until, dead_since FROM jobs
-             WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND ",
+            ", job_rows.number AS number, delayed_until, dead_since FROM topics CROSS JOIN job_rows ON ",
             $which,
             " LIMIT ?3"
         )
     };
 }
 
-/// Waiting and dead jobs of a topic, place by place.
+/// The ready jobs of a line, given its number and what was claimed of it.
+macro_rules! ready {
+    ($line:literal, $claimed:literal) => {
+        exported!(concat!(
+            "job_rows.number > ",
+            $claimed,
+            " AND job_rows.number < (topics.number << 43) + ((",
+            $line,
+            " + 1) << 41) WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY job_rows.number"
+        ))
+    };
+}
+
+/// Waiting and dead jobs of a topic, place by place. The plus is for the index, see `dead`.
 const OUTGOING: [&str; 5] = [
-    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'high' ORDER BY seq"),
-    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'normal' ORDER BY seq"),
-    exported!("state = 'ready' AND seq IS NOT NULL AND priority = 'low' ORDER BY seq"),
-    exported!("delayed_until IS NOT NULL ORDER BY delayed_until, id"),
-    exported!("dead_since IS NOT NULL ORDER BY dead_since, id"),
+    ready!("0", "claimed_high"),
+    ready!("1", "claimed_normal"),
+    ready!("2", "claimed_low"),
+    exported!(
+        "job_rows.number >> 43 = +topics.number AND delayed_until IS NOT NULL
+         WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY delayed_until, id"
+    ),
+    exported!(
+        "job_rows.number >> 43 = +topics.number AND dead_since IS NOT NULL
+         WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY dead_since, id"
+    ),
 ];
 
 /// Marks a job as moved.
@@ -56,9 +75,9 @@ const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2 AND enqu
 /// Takes the mark off a job.
 const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
 
-/// A job of a topic that is not running.
-const FIND: &str = "SELECT number, state = 'dead' AS dead, delayed_until, unique_value FROM jobs
-                    WHERE id = ?1 AND tenant = ?2 AND topic_number = ?3 AND state <> 'running'";
+/// A job of a topic.
+const FIND: &str = "SELECT number, dead_since IS NOT NULL AS dead, delayed_until, unique_value FROM job_rows
+                    WHERE id = ?1 AND tenant = ?2 AND number >> 43 = ?3";
 
 #[async_trait]
 impl Transfer for EmbeddedStore {
@@ -116,13 +135,13 @@ fn export(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp
 
 fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp) -> Done<StoredJob> {
     let (id, columns, known) = (read_id(row)?, Columns::read(row)?, Known::read(row)?);
-    let place = match text(row, "state")?.unwrap_or_default() {
-        "delayed" => StoredPlace::Delayed { until: at(row.get("delayed_until")?) },
-        "dead" => StoredPlace::Dead { since: at(row.get("dead_since")?) },
-        _ => StoredPlace::Ready,
+    let place = match (row.get::<_, Option<i64>>("delayed_until")?, row.get::<_, Option<i64>>("dead_since")?) {
+        (Some(until), _) => StoredPlace::Delayed { until: at(until) },
+        (_, Some(since)) => StoredPlace::Dead { since: at(since) },
+        (None, None) => StoredPlace::Ready,
     };
     let held = match columns.unique() {
-        Some((value, _)) => held_until(connection, row.get("topic_number")?, value, &id)?,
+        Some((value, _)) => held_until(connection, topic_of(row.get("number")?), value, &id)?,
         None => None,
     };
     let (job, sealed) = match columns.clone().job(id.clone(), topic) {
@@ -167,9 +186,9 @@ impl Work<'_> {
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
         self.take_unique(topic, &columns, stored)?;
         let place = match stored.place {
-            StoredPlace::Ready => Place::Waiting(self.line_up(topic)),
+            StoredPlace::Ready => Place::Waiting(self.line_up(topic, columns.priority())?),
             StoredPlace::Delayed { until } => {
-                Place::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until))))
+                Place::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until)))?)
             }
             StoredPlace::Dead { since } => {
                 let changed = self.topics.change(topic);
@@ -209,6 +228,9 @@ impl Work<'_> {
 
     fn remove_exported(&mut self, topic: Number, id: &JobId) -> Done<bool> {
         let found = self.topics.get(topic);
+        if found.held.get(id).is_some() {
+            return Ok(false);
+        }
         let tenant = found.id.tenant.as_str();
         let mut find = self.connection.prepare_cached(FIND)?;
         let row = find

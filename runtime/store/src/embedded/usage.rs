@@ -2,37 +2,24 @@
 
 use async_trait::async_trait;
 
+use super::place::of_topic;
 use super::row::whole;
 use super::store::EmbeddedStore;
 use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
 
-/// The bytes of a tenant's jobs of which this column is not null: there is an index for each of the three.
-macro_rules! bytes_of_jobs {
-    ($column:literal) => {
-        concat!(
-            "(SELECT coalesce(sum(
-                  coalesce(octet_length(body),
-                           (SELECT octet_length(bodies.body) FROM bodies WHERE bodies.number = jobs.number), 0)
-                  + coalesce(octet_length(metadata), 0) + coalesce(octet_length(key), 0)
-                  + coalesce(octet_length(content_type), 0) + coalesce(octet_length(unique_value), 0)
-                  + coalesce(octet_length(failure), 0) + coalesce(octet_length(checkpoint), 0)), 0)
-              FROM topics CROSS JOIN jobs ON topic_number = topics.number AND ",
-            $column,
-            " IS NOT NULL WHERE topics.tenant = ?1)"
-        )
-    };
-}
-
-/// Every job is in one of the three places.
+/// Of jobs, unique values and results.
 const BYTES: &str = concat!(
-    "SELECT ",
-    bytes_of_jobs!("seq"),
-    " + ",
-    bytes_of_jobs!("delayed_until"),
-    " + ",
-    bytes_of_jobs!("dead_since"),
-    " + (SELECT coalesce(sum(octet_length(value)), 0)
+    "SELECT (SELECT coalesce(sum(
+             coalesce(octet_length(body),
+                      (SELECT octet_length(bodies.body) FROM bodies WHERE bodies.number = large), 0)
+             + coalesce(octet_length(metadata), 0) + coalesce(octet_length(key), 0)
+             + coalesce(octet_length(content_type), 0) + coalesce(octet_length(unique_value), 0)
+             + coalesce(octet_length(failure), 0) + coalesce(octet_length(checkpoint), 0)), 0)
+         FROM topics CROSS JOIN job_rows ON ",
+    of_topic!("job_rows.number"),
+    " WHERE topics.tenant = ?1)
+      + (SELECT coalesce(sum(octet_length(value)), 0)
          FROM topics CROSS JOIN uniques ON topic_number = topics.number WHERE tenant = ?1)
       + (SELECT coalesce(sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(content_type), 0)
                              + coalesce(octet_length(failure), 0)), 0)

@@ -5,24 +5,38 @@ use std::cell::Cell;
 use rusqlite::Connection;
 
 use super::clock::Moment;
+use super::fault::Done;
+use super::place::{Line, checked};
+use super::row::ms;
 use super::statements::Statements;
 use super::topics::{Number, Topics};
 use crate::Signal;
+use gristmill_core::job::Priority;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
-/// Numbers that only grow: of jobs, and of places in line.
+/// Numbers that only grow.
 #[derive(Debug, Default)]
-pub(super) struct Sequence(Cell<i64>);
+pub(super) struct Sequence {
+    place: Cell<i64>,
+    claim: Cell<i64>,
+}
 
 impl Sequence {
-    pub(super) fn after(last: i64) -> Self {
-        Self(Cell::new(last))
+    /// After the last place and the last claim that were given out.
+    pub(super) fn after(place: i64, claim: i64) -> Self {
+        Self { place: Cell::new(place), claim: Cell::new(claim) }
     }
 
-    pub(super) fn next(&self) -> i64 {
-        self.0.set(self.0.get() + 1);
-        self.0.get()
+    pub(super) fn next_place(&self) -> Done<i64> {
+        self.place.set(checked(self.place.get() + 1)?);
+        Ok(self.place.get())
+    }
+
+    /// Greater than any before, also than those of which nothing is left in the file: it follows the time.
+    pub(super) fn next_claim(&self, now: Timestamp) -> i64 {
+        self.claim.set((self.claim.get() + 1).max(ms(now) << 10));
+        self.claim.get()
     }
 }
 
@@ -44,34 +58,12 @@ pub(super) struct Work<'a> {
     pub(super) later: Vec<(Number, Timestamp)>,
 }
 
-/// Where a waiting job is.
+/// Where a waiting job stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Waiting {
-    Ready { seq: i64 },
-    Delayed { until: Timestamp },
-}
-
-impl Waiting {
-    pub(super) fn state(self) -> &'static str {
-        match self {
-            Self::Ready { .. } => "ready",
-            Self::Delayed { .. } => "delayed",
-        }
-    }
-
-    pub(super) fn seq(self) -> Option<i64> {
-        match self {
-            Self::Ready { seq } => Some(seq),
-            Self::Delayed { .. } => None,
-        }
-    }
-
-    pub(super) fn until(self) -> Option<Timestamp> {
-        match self {
-            Self::Ready { .. } => None,
-            Self::Delayed { until } => Some(until),
-        }
-    }
+pub(super) struct Waiting {
+    pub(super) number: i64,
+    /// Of a delayed one.
+    pub(super) until: Option<Timestamp>,
 }
 
 impl<'a> Work<'a> {
@@ -85,13 +77,14 @@ impl<'a> Work<'a> {
         self.time.now
     }
 
-    /// The place of a job that waits until `due`: the tail of the line if that is now.
-    pub(super) fn wait(&mut self, topic: Number, due: Timestamp) -> Waiting {
-        if due <= self.time.now { self.line_up(topic) } else { self.delay(topic, due) }
+    /// The place of a job that waits until `due`: the tail of its line if that is now.
+    pub(super) fn wait(&mut self, topic: Number, priority: Priority, due: Timestamp) -> Done<Waiting> {
+        if due <= self.time.now { self.line_up(topic, priority) } else { self.delay(topic, due) }
     }
 
     /// The tail of the line. Signals that the topic has ready jobs, unless that is known, or the topic is paused.
-    pub(super) fn line_up(&mut self, topic: Number) -> Waiting {
+    pub(super) fn line_up(&mut self, topic: Number, priority: Priority) -> Done<Waiting> {
+        let place = self.sequence.next_place()?;
         let changed = self.topics.change(topic);
         changed.ready += 1;
         changed.used = true;
@@ -99,10 +92,13 @@ impl<'a> Work<'a> {
             changed.active = true;
             self.signals.push(Signal::Ready(changed.id.clone()));
         }
-        Waiting::Ready { seq: self.sequence.next() }
+        let number = Line::Of(priority).number(changed.number, place);
+        changed.last.set(priority, number);
+        Ok(Waiting { number, until: None })
     }
 
-    pub(super) fn delay(&mut self, topic: Number, until: Timestamp) -> Waiting {
+    pub(super) fn delay(&mut self, topic: Number, until: Timestamp) -> Done<Waiting> {
+        let number = self.place_beside(topic)?;
         let changed = self.topics.change(topic);
         changed.delayed += 1;
         changed.used = true;
@@ -110,7 +106,12 @@ impl<'a> Work<'a> {
             Some((_, earliest)) => *earliest = until.min(*earliest),
             None => self.later.push((topic, until)),
         }
-        Waiting::Delayed { until }
+        Ok(Waiting { number, until: Some(until) })
+    }
+
+    /// A place beside the lines, for a delayed or a dead job.
+    pub(super) fn place_beside(&self, topic: Number) -> Done<i64> {
+        Ok(Line::Beside.number(self.topics.get(topic).number, self.sequence.next_place()?))
     }
 
     /// A waiting job is taken from its place. `until`: of a delayed one.

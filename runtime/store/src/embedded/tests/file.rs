@@ -60,6 +60,20 @@ impl TestFile {
         self.folder
     }
 
+    /// Overwrites a page of the file under the open store, which finds out when it reads that page next. `page` asks for its
+    /// number.
+    pub(super) async fn with_page_changed(self, page: &'static str) -> Self {
+        const PAGE: usize = 4096;
+        let page = usize::try_from(self.number(page).await).unwrap();
+        let path = self.file();
+        let store = self.reopen().await;
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[(page - 1) * PAGE..page * PAGE].fill(0xff);
+        std::fs::write(&path, &bytes).unwrap();
+        store.raw("PRAGMA shrink_memory").await;
+        store
+    }
+
     /// Changes the file as an accident or a person does.
     pub(super) async fn raw(&self, sql: &'static str) {
         self.inner

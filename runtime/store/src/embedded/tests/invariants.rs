@@ -4,31 +4,42 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 /// Each finds what is wrong; the schema's own checks are not repeated.
-const NEVER: [(&str, &str); 13] = [
+const NEVER: [(&str, &str); 15] = [
     (
         "a job without a body, or with two",
-        "SELECT id FROM jobs WHERE (body IS NULL) IS NOT (number IN (SELECT number FROM bodies))",
+        "SELECT id FROM job_rows WHERE (body IS NULL) IS NOT (large IS NOT NULL AND large IN (SELECT number FROM bodies))",
     ),
-    ("a body without a job", "SELECT number FROM bodies WHERE number NOT IN (SELECT number FROM jobs)"),
+    (
+        "a body without a job",
+        "SELECT number FROM bodies WHERE number NOT IN (SELECT large FROM job_rows WHERE large > 0)",
+    ),
     (
         "a ready job that was passed over, or a running one behind those that were claimed",
         "SELECT id FROM jobs JOIN topics ON topic_number = topics.number
-         WHERE seq IS NOT NULL AND (state = 'running') IS NOT
-             (seq <= CASE priority WHEN 'high' THEN claimed_high WHEN 'normal' THEN claimed_normal ELSE claimed_low END)",
+         WHERE state IN ('ready', 'running') AND (state = 'running') IS NOT
+             (jobs.number <= CASE priority WHEN 'high' THEN claimed_high WHEN 'normal' THEN claimed_normal
+                                  ELSE claimed_low END)",
     ),
     (
-        "two running jobs that were claimed at once",
-        "SELECT claimed_seq FROM jobs WHERE state = 'running' GROUP BY claimed_seq HAVING count(*) > 1",
+        "two batches with one job",
+        "SELECT a.first FROM batches AS a JOIN batches AS b ON a.first < b.first AND b.first <= a.last",
     ),
     (
-        "a job whose topic is another one",
-        "SELECT id FROM jobs LEFT JOIN topics ON topic_number = topics.number
-         WHERE (topics.tenant, topics.topic) IS NOT (jobs.tenant, jobs.topic)",
+        "a batch without a job, or of two lines",
+        "SELECT first FROM batches WHERE first >> 41 <> last >> 41
+             OR NOT EXISTS (SELECT 1 FROM job_rows WHERE number BETWEEN first AND last)",
     ),
     (
-        "two jobs in one place in line",
-        "SELECT seq FROM jobs WHERE state = 'ready' GROUP BY topic_number, seq HAVING count(*) > 1",
+        "a job whose topic is missing or another tenant's",
+        "SELECT id FROM job_rows LEFT JOIN topics ON job_rows.number >> 43 = topics.number
+         WHERE topics.tenant IS NOT job_rows.tenant",
     ),
+    (
+        "a job in the line of another priority",
+        "SELECT id FROM job_rows WHERE (number >> 41 & 3) NOT IN
+             (3, CASE priority WHEN 'high' THEN 0 WHEN 'normal' THEN 1 ELSE 2 END)",
+    ),
+    ("two jobs in one place", "SELECT number FROM job_rows GROUP BY number & ((1 << 41) - 1) HAVING count(*) > 1"),
     (
         "a topic that counts its jobs wrong",
         "SELECT topic FROM topics WHERE (ready, delayed, running, dead) IS NOT (

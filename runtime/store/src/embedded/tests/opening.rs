@@ -116,6 +116,16 @@ async fn a_newer_file_is_refused() {
 }
 
 #[tokio::test]
+async fn a_file_from_before_the_first_release_is_refused() {
+    let store = TestFile::on_disk(Durability::Process).await;
+    let file = store.file();
+    store.raw("PRAGMA user_version = 4").await;
+    let closed = store.close();
+    assert_says(&refusal(&file).await, &["jobs.db", "format 4", "in no release", "name another file"]);
+    drop(closed);
+}
+
+#[tokio::test]
 async fn a_damaged_file_is_refused_with_a_way_out_and_left_as_it_is() {
     let store = TestFile::on_disk(Durability::Process).await;
     store.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
@@ -162,7 +172,7 @@ async fn an_empty_file_is_a_new_one() {
         let connection = Connection::open(&path).unwrap();
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap()
     };
-    assert_eq!((format("user_version"), format("application_id")), (4, 0x476d_696c));
+    assert_eq!((format("user_version"), format("application_id")), (5, 0x476d_696c));
 }
 
 #[tokio::test]

@@ -1,0 +1,176 @@
+//! A topic as the writer remembers it, and its row.
+
+use rusqlite::{Connection, Row, Statement, params};
+
+use super::fault::{Done, Fault};
+use super::place::Line;
+use super::row::{at, ms, text, whole};
+use super::running::Running;
+use gristmill_core::job::{Name, Priority, TopicId};
+use gristmill_core::time::Timestamp;
+
+/// The last row of a line.
+pub(super) const LAST_OF_LINE: &str = "SELECT max(number) FROM job_rows WHERE number > ?1 AND number <= ?2";
+
+/// Writes a topic down.
+const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
+                        running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    ON CONFLICT (number) DO UPDATE SET used = excluded.used, active = excluded.active,
+                        paused = excluded.paused, turn = excluded.turn, next_due = excluded.next_due,
+                        ready = excluded.ready, delayed = excluded.delayed, running = excluded.running,
+                        dead = excluded.dead, claimed_high = excluded.claimed_high,
+                        claimed_normal = excluded.claimed_normal, claimed_low = excluded.claimed_low,
+                        changed_at = max(changed_at, excluded.changed_at)";
+
+#[derive(Debug)]
+pub(super) struct Topic {
+    /// In the file.
+    pub(super) number: i64,
+    pub(super) id: TopicId,
+    /// It has held a job.
+    pub(super) used: bool,
+    /// Jobs became ready, and no claim has found it empty since. Never of a paused topic.
+    pub(super) active: bool,
+    pub(super) paused: bool,
+    pub(super) turn: usize,
+    /// See [`Topics::set_next_due`](super::topics::Topics::set_next_due).
+    pub(super) next_due: Option<Timestamp>,
+    /// How many of its jobs are where.
+    pub(super) ready: u64,
+    pub(super) delayed: u64,
+    pub(super) running: u64,
+    pub(super) dead: u64,
+    /// The row that was claimed last. A job that becomes ready gets a later one, so ready jobs stand behind it; running jobs
+    /// keep theirs, at it or before.
+    pub(super) claimed: Lines,
+    /// No ready job stands behind this row.
+    pub(super) last: Lines,
+    pub(super) held: Running,
+    /// It is in the list of topics without jobs.
+    pub(super) listed: bool,
+}
+
+/// A row of each priority's line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lines {
+    high: i64,
+    normal: i64,
+    low: i64,
+}
+
+impl Lines {
+    /// Reads them from a row of `topics`.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { high: row.get("claimed_high")?, normal: row.get("claimed_normal")?, low: row.get("claimed_low")? })
+    }
+
+    /// What stands before the first row of each line.
+    fn beginning(topic: i64) -> Self {
+        let before = |priority| Line::Of(priority).bounds(topic).0;
+        Self { high: before(Priority::High), normal: before(Priority::Normal), low: before(Priority::Low) }
+    }
+
+    pub(super) fn get(self, priority: Priority) -> i64 {
+        match priority {
+            Priority::High => self.high,
+            Priority::Normal => self.normal,
+            Priority::Low => self.low,
+        }
+    }
+
+    pub(super) fn set(&mut self, priority: Priority, number: i64) {
+        *match priority {
+            Priority::High => &mut self.high,
+            Priority::Normal => &mut self.normal,
+            Priority::Low => &mut self.low,
+        } = number;
+    }
+}
+
+impl Topic {
+    pub(super) fn new(number: i64, id: TopicId) -> Self {
+        Self {
+            number,
+            id,
+            used: false,
+            active: false,
+            paused: false,
+            turn: 0,
+            next_due: None,
+            ready: 0,
+            delayed: 0,
+            running: 0,
+            dead: 0,
+            claimed: Lines::beginning(number),
+            last: Lines::beginning(number),
+            held: Running::default(),
+            listed: false,
+        }
+    }
+
+    /// Returns `None` for a name that is none: this program did not write it, and no caller can ask for it.
+    pub(super) fn read(row: &Row<'_>) -> Done<Option<Self>> {
+        let name = |column| Ok::<_, Fault>(text(row, column)?.and_then(|name| name.parse::<Name>().ok()));
+        let count = |column: &str| row.get(column).map(whole);
+        let (Some(tenant), Some(topic)) = (name("tenant")?, name("topic")?) else { return Ok(None) };
+        Ok(Some(Self {
+            number: row.get("number")?,
+            id: TopicId { tenant, topic },
+            used: row.get("used")?,
+            active: row.get("active")?,
+            paused: row.get("paused")?,
+            turn: usize::try_from(row.get::<_, i64>("turn")?).unwrap_or(0),
+            next_due: row.get::<_, Option<i64>>("next_due")?.map(at),
+            ready: count("ready")?,
+            delayed: count("delayed")?,
+            running: count("running")?,
+            dead: count("dead")?,
+            claimed: Lines::read(row)?,
+            last: Lines::read(row)?,
+            held: Running::default(),
+            listed: false,
+        }))
+    }
+
+    pub(super) fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
+        // By place: looking for sixteen names took longer than the rest of it.
+        save.execute(params![
+            self.number,
+            self.id.tenant.as_str(),
+            self.id.topic.as_str(),
+            self.used,
+            self.active,
+            self.paused,
+            i64::try_from(self.turn).unwrap_or(0),
+            self.next_due.map(ms),
+            row_count(self.ready),
+            row_count(self.delayed),
+            row_count(self.running),
+            row_count(self.dead),
+            self.claimed.high,
+            self.claimed.normal,
+            self.claimed.low,
+            ms(now),
+        ])?;
+        Ok(())
+    }
+
+    /// Looks for the last row of each line.
+    pub(super) fn find_last(&mut self, connection: &Connection) -> Done<()> {
+        let mut find = connection.prepare_cached(LAST_OF_LINE)?;
+        for priority in Priority::ALL {
+            let last: Option<i64> = find.query_row(Line::Of(priority).bounds(self.number), |row| row.get(0))?;
+            self.last.set(priority, last.unwrap_or(0).max(self.claimed.get(priority)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready == 0 && self.delayed == 0 && self.running == 0 && self.dead == 0
+    }
+}
+
+pub(super) fn row_count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
