@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::fault::{Done, Fault};
 use super::place::{LAST_TOPIC, topic_of};
 use super::running::Running;
-use super::topic::{Topic, row_count};
+use super::topic::{SAVE, Topic, row_count};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
