@@ -33,6 +33,12 @@ pub struct Figure {
     /// CPU time of the store for each job, in microseconds, where the store is a process of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_cpu_us_per_job: Option<f64>,
+    /// Commands that the store carried out for each job, those of its scripts included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_commands_per_job: Option<f64>,
+    /// The same in a second for each runner, while nothing is to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_commands_per_second: Option<f64>,
     /// From push, due or rename to the start of the handler; the case says which.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Spread>,
@@ -91,6 +97,13 @@ impl Figure {
     pub fn p99_of(self, other: &Self, of: &str) -> Self {
         let p99 = |figure: &Self| figure.delay.map(|delay| delay.p99_us as f64);
         let ratio = p99(&self).zip(p99(other)).map(|(own, others)| own / others);
+        self.with_ratio(ratio, of)
+    }
+
+    /// This CPU time of the store as a multiple of another's.
+    #[must_use]
+    pub fn store_cpu_of(self, other: &Self, of: &str) -> Self {
+        let ratio = self.store_cpu_us_per_job.zip(other.store_cpu_us_per_job).map(|(own, others)| own / others);
         self.with_ratio(ratio, of)
     }
 

@@ -6,6 +6,7 @@
 mod baseline;
 mod components;
 mod figure;
+mod herd;
 mod http;
 mod isolation;
 mod load;
@@ -25,6 +26,7 @@ mod variant;
 pub use baseline::{redis_floor, sandbox_floor};
 pub use components::{ComponentFigure, ComponentRun, component};
 pub use figure::{Figure, Ratio, Spread};
+pub use herd::{HERDS, herd, idle};
 pub use http::pushes_over_http;
 pub use isolation::{Neighbour, isolation};
 pub use memory::{runner_memory, store_memory};

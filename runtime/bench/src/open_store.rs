@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use tempfile::TempDir;
 
 use super::redis_server::{PREFIX, PrivateServer};
@@ -73,6 +74,18 @@ impl OpenStore {
                 Ok(Self { store: Arc::new(store), redis: Some((url.clone(), prefix)), server: None, folder: None })
             }
         }
+    }
+
+    /// The same Redis over another connection, as another process would see it.
+    pub(super) async fn connect_again(&self) -> anyhow::Result<Arc<dyn Store>> {
+        let (url, prefix) = self.redis()?;
+        Ok(Arc::new(RedisStore::connect(url, prefix).await?))
+    }
+
+    /// The address of the Redis, and what its keys begin with.
+    pub(super) fn redis(&self) -> anyhow::Result<(&str, &str)> {
+        let (url, prefix) = self.redis.as_ref().context("this measurement needs a store on Redis; see --on")?;
+        Ok((url, prefix))
     }
 
     /// CPU time of the store's process so far; none if it is not ours, or this one.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::figure::{Figure, Spread};
@@ -11,6 +12,7 @@ use super::stopwatch::figure;
 use super::test_bed::TestBed;
 use gristmill_core::job::{Due, JobId, NewJob};
 use gristmill_core::time::Timestamp;
+use gristmill_runner::AttemptRecord;
 
 /// A full queue is worked off: claim, run in a fresh sandbox, settle.
 ///
@@ -36,6 +38,20 @@ pub async fn latency(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
 /// start, each.
 pub(super) async fn one_by_one(bed: &TestBed, period: Option<Duration>, jobs: usize) -> anyhow::Result<Option<Spread>> {
     let (runner, mut records) = bed.run()?;
+    let delay = push_to_start(bed, &mut records, Due::Now, period, jobs).await?;
+    runner.end().await;
+    Ok(delay)
+}
+
+/// The same on runners that run already. Of delayed jobs, from when each is due.
+pub(super) async fn push_to_start(
+    bed: &TestBed,
+    records: &mut UnboundedReceiver<AttemptRecord>,
+    due: Due,
+    period: Option<Duration>,
+    jobs: usize,
+) -> anyhow::Result<Option<Spread>> {
+    let wait = if let Due::After(wait) = due { wait } else { Duration::ZERO };
     let mut ticks = period.map(interval);
     if let Some(ticks) = &mut ticks {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -46,17 +62,16 @@ pub(super) async fn one_by_one(bed: &TestBed, period: Option<Duration>, jobs: us
             ticks.tick().await;
         }
         let pushed = Instant::now();
-        bed.store.store.push(&[job(bed, Due::Now)]).await?;
+        bed.store.store.push(&[job(bed, due)]).await?;
         // What other topics' attempts settle meanwhile is passed over.
         while let Some(record) = records.recv().await {
             if let (true, Some(run)) = (record.claim.lease.topic == bed.topic, record.run) {
-                delays.push(run.started.saturating_duration_since(pushed));
+                delays.push(run.started.saturating_duration_since(pushed + wait));
                 break;
             }
         }
         bed.settings.progress.add(1);
     }
-    runner.end().await;
     Ok(Spread::of(delays))
 }
 

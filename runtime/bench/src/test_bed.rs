@@ -21,6 +21,7 @@ use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
+use gristmill_store::Store;
 
 /// What the scenarios have in common.
 #[derive(Debug, Clone)]
@@ -115,7 +116,31 @@ impl TestBed {
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         observer: Observer,
     ) -> anyhow::Result<Running> {
-        let worker = WorkerId::new("bench");
+        self.start(WorkerId::new("bench"), self.store.store.clone(), registry, observer)
+    }
+
+    /// Starts so many runners, each with a connection of its own to the Redis of the bed.
+    pub(super) async fn run_herd(
+        &self,
+        runners: usize,
+    ) -> anyhow::Result<(Vec<Running>, mpsc::UnboundedReceiver<AttemptRecord>)> {
+        let (sender, records) = mpsc::unbounded_channel();
+        let observer: Observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
+        let mut herd = Vec::with_capacity(runners);
+        for number in 0..runners {
+            let (worker, store) = (WorkerId::new(&format!("bench-{number}")), self.store.connect_again().await?);
+            herd.push(self.start(worker, store, self.registry.subscribe(), Arc::clone(&observer))?);
+        }
+        Ok((herd, records))
+    }
+
+    fn start(
+        &self,
+        worker: WorkerId,
+        store: Arc<dyn Store>,
+        registry: watch::Receiver<Arc<HandlerRegistry>>,
+        observer: Observer,
+    ) -> anyhow::Result<Running> {
         let journal = self
             .journals
             .as_ref()
@@ -131,7 +156,7 @@ impl TestBed {
             tenants: Tenants::default(),
             journal: journal.clone(),
         };
-        let runner = Runner::start(self.store.store.clone(), registry, settings);
+        let runner = Runner::start(store, registry, settings);
         Ok(Running { runner: runner.context("failed to start a runner")?, journal })
     }
 
@@ -199,6 +224,7 @@ fn registry(setups: Vec<TopicSetup>) -> HandlerRegistry {
     for TopicSetup { topic, component, concurrency, reuse } in setups {
         let name: Name = topic.topic.clone();
         let mut settings = manifest.auto_topic(&name);
+        settings.id = topic.clone();
         settings.concurrency = u32::try_from(concurrency).unwrap_or(u32::MAX);
         settings.reuse = reuse;
         // The operator who measures a component trusts it.

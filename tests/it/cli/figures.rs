@@ -72,6 +72,16 @@ async fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn idle_runners_are_measured_on_a_redis() {
+    let figures = bench(&["herd", "--on", "redis", "--jobs", "100"]).await;
+    for how in ["due at once", "delayed"] {
+        assert!(positive(&case(&figures, "herd", &format!("{how}, 1 runners"))["store_commands_per_job"]));
+        assert_eq!(case(&figures, "herd", &format!("{how}, 50 runners"))["ratio"]["of"], "1 runner");
+    }
+    assert!(positive(&case(&figures, "herd", "idle: 1 runners, 50 tenants")["store_commands_per_second"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn components_are_measured_by_themselves() {
     let project = TestProject::new("[topics.echo]\nmemory = \"8MiB\"\n", &[]).await;
     let measured = ["bench", "components", guests::ECHO, guests::SIMULATE, "--topic", "echo", "--data", "{}"];

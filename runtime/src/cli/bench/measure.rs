@@ -79,6 +79,7 @@ impl Measure<'_> {
             Scenario::Lateness => self.lateness().await?,
             Scenario::Scaling => self.scaling().await?,
             Scenario::Isolation => self.isolation().await?,
+            Scenario::Herd => self.herd().await?,
             Scenario::Reload => {
                 let (bed, sandbox) = (self.bed().await?, self.sandbox()?);
                 for compiled in [true, false] {
@@ -187,6 +188,28 @@ impl Measure<'_> {
                 None => figure,
             })?;
             alone.get_or_insert(figure);
+        }
+        Ok(())
+    }
+
+    /// Runners that share a process, on a Redis.
+    async fn herd(&mut self) -> anyhow::Result<()> {
+        let store = if self.settings.store.is_redis() { self.settings.store.clone() } else { On::Redis.into() };
+        let settings = BenchSettings { store, concurrency: 10, threads: 1, ..self.settings.clone() };
+        let bed = TestBed::new(settings, &self.sandbox()?).await?;
+        let jobs = self.args.some() / 2;
+        let mut one: Vec<Figure> = Vec::new();
+        for runners in bench::HERDS {
+            for (case, figure) in bench::herd(&bed, runners, jobs).await?.into_iter().enumerate() {
+                match one.get(case) {
+                    Some(of) => drop(self.add(figure.store_cpu_of(of, "1 runner"))?),
+                    None => one.push(self.add(figure)?),
+                }
+            }
+        }
+        for tenants in [1, jobs] {
+            let figure = bench::idle(&bed, 1, tenants, Duration::from_millis(10 * jobs as u64)).await?;
+            self.add(figure)?;
         }
         Ok(())
     }

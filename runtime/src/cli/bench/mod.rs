@@ -100,6 +100,8 @@ enum Scenario {
     Scaling,
     /// A fast topic's latency alone, beside handlers that wait, and beside handlers that keep a CPU busy
     Isolation,
+    /// What 1, 10 and 50 idle runners cost a Redis: by themselves, and with each single job
+    Herd,
     /// From the rename of a new component to its first job
     Reload,
     /// From nothing to a runner with many components, and what it holds for them

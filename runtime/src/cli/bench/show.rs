@@ -46,7 +46,7 @@ fn table(figures: &[Figure]) -> Table {
 
 type Column = (&'static str, fn(&Figure) -> String);
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 16] = [
     ("SCENARIO", |figure| figure.scenario.to_owned()),
     ("CASE", |figure| figure.case.clone()),
     ("STORE", |figure| figure.store.clone()),
@@ -54,6 +54,8 @@ const COLUMNS: [Column; 14] = [
     (">JOBS/S", |figure| figure.jobs_per_second.map(|rate| format!("{rate:.0}")).unwrap_or_default()),
     (">RUNNER CPU/JOB", |figure| micros(figure.runner_cpu_us_per_job)),
     (">STORE CPU/JOB", |figure| micros(figure.store_cpu_us_per_job)),
+    (">COMMANDS/JOB", |figure| one_decimal(figure.store_commands_per_job)),
+    (">COMMANDS/S", |figure| one_decimal(figure.store_commands_per_second)),
     (">P50", |figure| millis(figure, |delay| delay.p50_us)),
     (">P99", |figure| millis(figure, |delay| delay.p99_us)),
     (">MAX", |figure| millis(figure, |delay| delay.max_us)),
@@ -64,6 +66,10 @@ const COLUMNS: [Column; 14] = [
         figure.ratio.as_ref().map(|ratio| format!("{:.2} of {}", ratio.value, ratio.of)).unwrap_or_default()
     }),
 ];
+
+fn one_decimal(value: Option<f64>) -> String {
+    value.map(|value| format!("{value:.1}")).unwrap_or_default()
+}
 
 fn micros(value: Option<f64>) -> String {
     value.map(|us| format!("{us:.1} µs")).unwrap_or_default()
