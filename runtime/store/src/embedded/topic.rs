@@ -13,7 +13,8 @@ use gristmill_core::time::Timestamp;
 pub(super) const LAST_OF_LINE: &str = "SELECT max(number) FROM job_rows WHERE number > ?1 AND number <= ?2";
 
 /// Writes a topic down.
-pub(super) const SAVE: &str = "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
+pub(super) const SAVE: &str =
+    "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
                         running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
                     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                     ON CONFLICT (number) DO UPDATE SET used = excluded.used, active = excluded.active,
