@@ -90,7 +90,7 @@ impl Deployment {
 
     /// The settings of a store whose keys begin with the prefix. The documented rights are for keys below `gm:`.
     pub fn settings(&self, prefix: &str) -> RedisSettings {
-        RedisSettings { prefix: prefix.to_owned(), tls: self.tls.clone() }
+        RedisSettings { prefix: prefix.to_owned(), tls: self.tls.clone(), ..RedisSettings::default() }
     }
 }
 

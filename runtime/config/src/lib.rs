@@ -33,7 +33,7 @@ pub use limits::TenantLimits;
 pub use line_file::LineFileSettings;
 pub use lmstfy::{LmstfySettings, Password};
 pub use manifest::{Manifest, ManifestError};
-pub use redis::{RedisSettings, RedisTls};
+pub use redis::{AcknowledgedBy, Acknowledgement, RedisSettings, RedisTls};
 pub use server::{HandlerSettings, Server};
 pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};
 pub use stores::HOME;

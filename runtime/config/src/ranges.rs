@@ -36,6 +36,11 @@ ranges! {
     THREADS = "threads", NUMBER, 1 to 1024;
     SHUTDOWN_GRACE = "shutdown-grace", DURATION, 0 to HOUR;
 
+    // [store]
+    REPLICAS = "replicas", NUMBER, 0 to 10;
+    /// Less than a store waits for any answer.
+    ACKNOWLEDGED_WITHIN = "acknowledged-within", DURATION, 10 to (4 * SECOND);
+
     // [handlers]
     RESCAN = "rescan", DURATION, 100 to HOUR;
     COMPONENT_LIMIT = "component-limit", SIZE, KIB to GIB;

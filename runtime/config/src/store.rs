@@ -151,6 +151,8 @@ pub(super) fn settings(section: &mut Section<'_>, folder: &Path) -> StoreSetting
     if matches!(store.address, StoreAddress::Redis(_)) {
         // To ignore it would be to promise what the server's own settings decide.
         section.misplaced("durability", "it is for SQLite files; what Redis keeps is set in Redis (`appendfsync`)");
+    } else {
+        section.misplaced("acknowledged-by", "it is for Redis; what a SQLite file keeps is set by `durability`");
     }
     store
 }

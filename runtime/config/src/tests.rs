@@ -276,6 +276,7 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
         let section = match bounds.key {
             "threads" | "shutdown-grace" => "server",
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
+            "replicas" | "acknowledged-within" => "store",
             "rotate-at" | "keep" => "journal",
             "base" | "max" | "jitter" => "topics.a.backoff",
             "request-limit" | "response-limit" | "requests" => "topics.a.http",
@@ -295,6 +296,7 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             // So that cross-checks and what is required stay out of the way.
             let other = match bounds.key {
                 "rotate-at" | "keep" => "path = \"a\"",
+                "replicas" | "acknowledged-within" => "url = \"redis://db\"\nacknowledged-by = \"disks\"",
                 "base" => "max = \"30d\"",
                 "max" => "base = \"0s\"",
                 _ if section == "topics.a.http" => "allow = [\"*\"]",

@@ -51,6 +51,8 @@ pub(super) enum Code {
     JobUnknown,
     Timeout,
     StoreAway,
+    /// The store has what was pushed, and did not confirm in time that it outlives a failover.
+    Unconfirmed,
     StoreRefused,
     Unreadable,
     Starting,
@@ -121,9 +123,13 @@ impl Code {
                 StatusCode::CONFLICT
             }
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Timeout | Self::StoreAway | Self::Starting | Self::Ending | Self::Busy | Self::TooManyStreams => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Timeout
+            | Self::StoreAway
+            | Self::Unconfirmed
+            | Self::Starting
+            | Self::Ending
+            | Self::Busy
+            | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
             Self::StoreRefused | Self::Unreadable | Self::HandlersFolder | Self::Other => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -147,7 +153,8 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (code, retry_after) = (self.code, self.retry_after);
         let status = code.status();
-        let passes_soon = matches!(code, Code::Busy | Code::Starting | Code::StoreAway).then_some(COME_AGAIN);
+        let passes_soon =
+            matches!(code, Code::Busy | Code::Starting | Code::StoreAway | Code::Unconfirmed).then_some(COME_AGAIN);
         let mut response = (status, Json(self)).into_response();
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
@@ -171,6 +178,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let (code, store) = match &error {
             StoreError::Unavailable { store, .. } | StoreError::Full { store, .. } => (Code::StoreAway, store),
+            StoreError::Unconfirmed { store, .. } => (Code::Unconfirmed, store),
             StoreError::Refused { store, .. } | StoreError::Owned { store, .. } => (Code::StoreRefused, store),
             StoreError::Unreadable { store, .. } => (Code::Unreadable, store),
             StoreError::BadAddress { address, .. } => (Code::StoreRefused, address),
@@ -181,6 +189,9 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable { source, .. }
             | StoreError::Full { source, .. }
             | StoreError::Refused { source, .. } => format!("{source:#}"),
+            StoreError::Unconfirmed { source, .. } => {
+                format!("the jobs are stored, but a failover may lose them: {source:#}")
+            }
             other => other.to_string(),
         };
         Self { store, ..Self::new(code, detail) }

@@ -58,7 +58,10 @@ impl Exit {
 
     const fn of_store(error: &StoreError) -> Self {
         match error {
-            StoreError::Unavailable { .. } | StoreError::Full { .. } | StoreError::Owned { .. } => Self::StoreAway,
+            StoreError::Unavailable { .. }
+            | StoreError::Full { .. }
+            | StoreError::Unconfirmed { .. }
+            | StoreError::Owned { .. } => Self::StoreAway,
             StoreError::BadAddress { .. } => Self::Usage,
             StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
         }

@@ -29,6 +29,14 @@ pub enum StoreError {
         #[source]
         source: anyhow::Error,
     },
+    /// It has stored the jobs, and did not confirm in time that the replicas or the disks have them that must: a failover may lose
+    /// them. To push the same jobs again, with the same ids, is safe, and is confirmed or not by itself.
+    #[error("the store at {store} has stored the jobs, but did not confirm in time that they outlive a failover")]
+    Unconfirmed {
+        store: String,
+        #[source]
+        source: anyhow::Error,
+    },
     /// A store that has one owner at a time has another one.
     #[error("the store at {store} belongs to process {owner}: ask that process, or end it")]
     Owned { store: String, owner: u32 },

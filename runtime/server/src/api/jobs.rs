@@ -18,7 +18,7 @@ pub(crate) const PUSH_BYTES: usize = 96 << 20;
 pub(crate) fn routes() -> Routes {
     Routes::of("commands")
         .post("/jobs", push, "Push jobs as the commands do")
-        .problems(&[Code::TopicUnknown, Code::TooManyJobs, Code::TooManyBytes, Code::TooManyTopics])
+        .problems(&[Code::TopicUnknown, Code::TooManyJobs, Code::TooManyBytes, Code::TooManyTopics, Code::Unconfirmed])
         .body_bytes(PUSH_BYTES)
         .merge(Routes::of("jobs").post("/tenants/{tenant}/cancel", cancel, "Cancel many jobs"))
 }

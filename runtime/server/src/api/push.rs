@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Routes {
         .answer("One job is answered by an `Accepted`, many by an `AcceptedAll`. 200: nothing was stored, the jobs were there.")
         .header("Location", "The job's path. For one job only.")
         .header("Idempotency-Replayed", "`true`: answered as the first time, and nothing was stored.")
-        .problems(&[Code::TopicUnknown, Code::IdempotencyKeyReused, Code::TooManyJobs, Code::TooManyBytes, Code::TooManyTopics, Code::Busy])
+        .problems(&[Code::TopicUnknown, Code::IdempotencyKeyReused, Code::TooManyJobs, Code::TooManyBytes, Code::TooManyTopics, Code::Busy, Code::Unconfirmed])
         .body_bytes(PUSH_BYTES)
 }
 

@@ -149,6 +149,10 @@ impl Server {
                 let store = problem.store.unwrap_or_else(|| self.name.clone());
                 Err(StoreError::Unavailable { store, source: anyhow!(problem.detail) })
             }
+            Code::Unconfirmed => {
+                let store = problem.store.unwrap_or_else(|| self.name.clone());
+                Err(StoreError::Unconfirmed { store, source: anyhow!(problem.detail) })
+            }
             _ => Ok(Err(problem)),
         }
     }

@@ -15,6 +15,8 @@ pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError)
     let store = address.to_owned();
     if let Some(remedy) = remedy(&error) {
         StoreError::Unavailable { store, source: remedy }
+    } else if lacks_rights(&error) {
+        StoreError::Unavailable { store, source: anyhow::Error::from(error).context(RIGHTS) }
     } else if is_unavailable(&error) {
         StoreError::Unavailable { store, source: error.into() }
     } else if is_full(&error) {
@@ -38,6 +40,21 @@ pub(super) fn remedy(error: &RedisError) -> Option<anyhow::Error> {
 /// What an operator can do about a server without memory.
 const FULL: &str = "its memory is full (`maxmemory`): it takes jobs again when there is room";
 
+/// What an operator can do about a Redis user who may not do this. The server's error names the command, or says that it is about a key
+/// or a channel.
+const RIGHTS: &str = "give the Redis user all commands that docs/operating.md lists for it, the keys `~gm:*` and the channels `&gm:*` \
+    (with your `prefix` in place of `gm`)";
+
+fn lacks_rights(error: &RedisError) -> bool {
+    from_server(error).is_some_and(|error| {
+        let of_script = |text: &str| IN_A_SCRIPT.iter().any(|refusal| text.contains(refusal));
+        error.kind() == Some(ServerErrorKind::NoPerm) || error.details().is_some_and(of_script)
+    })
+}
+
+/// How servers refuse a command within a script: without a code.
+const IN_A_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+
 /// Before version 7, the code comes as text, as in [`is_of_the_server`].
 fn is_full(error: &RedisError) -> bool {
     from_server(error).is_some_and(|error| {
@@ -47,7 +64,7 @@ fn is_full(error: &RedisError) -> bool {
 }
 
 pub(super) fn is_unavailable(error: &RedisError) -> bool {
-    if matches!(error.kind(), ErrorKind::Io | ErrorKind::AuthenticationFailed) {
+    if matches!(error.kind(), ErrorKind::Io | ErrorKind::AuthenticationFailed) || lacks_rights(error) {
         return true;
     }
     from_server(error).is_some_and(|error| match error.kind() {
@@ -56,8 +73,7 @@ pub(super) fn is_unavailable(error: &RedisError) -> bool {
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly
-            | ServerErrorKind::NoPerm,
+            | ServerErrorKind::ReadOnly,
         ) => true,
         Some(ServerErrorKind::ResponseError) => error.details().is_some_and(is_of_the_server),
         Some(_) => false,
@@ -120,6 +136,8 @@ mod tests {
             "NOAUTH Authentication required.",
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR The user executing the script can't run this command or subcommand script: c420, on @user_script:33.",
+            "ERR ACL failure in script: User gm has no permissions to run the 'lpush' command script: c420, on @user_script:33.",
             "ERR max number of clients reached",
             "ERR Error running script (call to f_0): @user_script:1: -MISCONF Redis is configured to save RDB snapshots",
             "ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write against a read only replica.",

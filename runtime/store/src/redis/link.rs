@@ -16,12 +16,14 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
+use super::confirm::Confirmation;
 use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
+use super::keys;
 use super::script::{Call, Script};
 use super::server::{CONNECT_TIMEOUT, Connection};
 use super::topology::Topology;
 use crate::StoreError;
-use gristmill_config::{RedisSettings, StoreAddress};
+use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings, StoreAddress};
 
 /// A server, and the connection to it if there is one.
 pub(super) struct Link {
@@ -30,6 +32,9 @@ pub(super) struct Link {
     pub(super) address: String,
     /// Below it are the channels of all wake-ups.
     channel: String,
+    acknowledgement: Acknowledgement,
+    /// What is written when a push waits for more than the primary.
+    probe_key: String,
     live: ArcSwapOption<Live>,
     /// Held while connecting, so that a hundred callers make one connection and not a hundred.
     connecting: Mutex<()>,
@@ -39,6 +44,8 @@ pub(super) struct Link {
 struct Live {
     connection: Connection,
     taught: parking_lot::Mutex<HashSet<&'static str>>,
+    /// Set if pushes wait for more than the primary.
+    confirmation: Option<Arc<Confirmation>>,
 }
 
 impl fmt::Debug for Link {
@@ -58,7 +65,16 @@ impl Link {
             problem: format!("{error}; use redis://[[user]:password@]host[:port][/db], rediss://…, redis+unix:///path, or redis+sentinel://h1,h2,h3/name[/db]"),
         })?;
         let (address, channel) = (topology.to_string(), format!("{}:connected", settings.prefix));
-        Ok(Self { topology, address, channel, live: ArcSwapOption::empty(), connecting: Mutex::new(()) })
+        let (acknowledgement, probe_key) = (settings.acknowledgement, keys::probe(&settings.prefix));
+        Ok(Self {
+            topology,
+            address,
+            channel,
+            acknowledgement,
+            probe_key,
+            live: ArcSwapOption::empty(),
+            connecting: Mutex::new(()),
+        })
     }
 
     /// Runs scripts in the order given, in one round trip. Answers in the same order.
@@ -111,6 +127,40 @@ impl Link {
         self.with_connection(doing, query).await
     }
 
+    /// Does `push`, and waits until what it has stored is where the settings want it.
+    ///
+    /// # Errors
+    /// Those of `push`; or [`StoreError::Unconfirmed`].
+    pub(super) async fn acknowledged<T>(
+        &self,
+        doing: &'static str,
+        push: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        if self.acknowledgement.by == AcknowledgedBy::Primary {
+            return push.await;
+        }
+        let live = self.connection().await.map_err(|error| self.failed(doing, error))?;
+        let answer = push.await?;
+        let unconfirmed = |reason: String| {
+            let source = anyhow::anyhow!("{reason}; the jobs may be pushed again with the same ids");
+            StoreError::Unconfirmed { store: self.address.clone(), source }
+        };
+        let confirmation = live.confirmation.clone().filter(|_| self.is_live(&live));
+        let Some(confirmation) = confirmation else { return Err(unconfirmed("the connection was lost".into())) };
+        confirmation.confirm().await.map_err(|failure| {
+            if failure.broken {
+                self.live.compare_and_swap(&live, None);
+            }
+            unconfirmed(failure.reason)
+        })?;
+        Ok(answer)
+    }
+
+    /// Whether all calls since this connection was taken went by it.
+    fn is_live(&self, live: &Arc<Live>) -> bool {
+        self.live.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
+    }
+
     /// Makes sure that there is a connection. A wrong password or certificate is refused here, where nothing waits for the server yet and an operator
     /// looks on; later, when it was changed beneath a connection, the server counts as unavailable.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
@@ -152,12 +202,20 @@ impl Link {
             if let Some(live) = self.live.load_full() {
                 return Ok(live);
             }
-            let (_, connection) = self.topology.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
+            let (server, connection) =
+                self.topology.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
             let mut commands = connection.commands.clone();
             // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
             redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut commands).await?;
             refuse_cluster(&mut commands).await?;
-            let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default() });
+            let confirmation = if self.acknowledgement.by == AcknowledgedBy::Primary {
+                None
+            } else {
+                let beside = server.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
+                let key = &self.probe_key;
+                Some(Arc::new(Confirmation::new(beside, &mut commands, self.acknowledgement, key).await?))
+            };
+            let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default(), confirmation });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
         };

@@ -9,6 +9,7 @@ mod ack;
 mod cancel;
 mod claim;
 mod clock;
+mod confirm;
 #[doc(hidden)]
 pub mod envelope;
 mod error;

@@ -38,7 +38,7 @@ impl Push for RedisStore {
                 }
             }
         }
-        self.run_parts(DOING, parts).await
+        self.link.acknowledged(DOING, self.run_parts(DOING, parts)).await
     }
 }
 

@@ -71,7 +71,8 @@ impl Transfer for RedisStore {
                 parts.push(Part { call, positions: positions(&part), read: read_imported });
             }
         }
-        let mut imported = self.run_parts(IMPORT, parts).await?.into_iter();
+        // As for a push: the other store removes what this one has.
+        let mut imported = self.link.acknowledged(IMPORT, self.run_parts(IMPORT, parts)).await?.into_iter();
         let answer = |stored| can_keep(stored).then(|| imported.next()).flatten().unwrap_or(Imported::Unreadable);
         Ok(jobs.iter().map(answer).collect())
     }

@@ -1,6 +1,7 @@
 //! What only Redis does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
 
 mod claiming;
+mod confirm;
 mod damage;
 mod finding;
 mod leftovers;

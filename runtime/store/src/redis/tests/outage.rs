@@ -227,6 +227,29 @@ async fn a_user_who_sees_no_settings_may_connect() {
 }
 
 #[tokio::test]
+async fn a_missing_right_is_named_with_what_to_do() {
+    let store = TestRedis::new().await;
+    let rights = ["SETUSER", "gm", "on", ">pw", "~gm:*", "&gm:*", "+@all", "-lpush", "-publish"];
+    store.raw(redis::cmd("ACL").arg(&rights)).await;
+    let url = format!("{}?user=gm&pass=pw", store.server.url());
+    let limited = |prefix: &'static str| RedisStore::connect(&url, prefix);
+    let text = |error: StoreError| {
+        assert!(error.is_unavailable(), "{error:?}");
+        format!("{:#}", anyhow::Error::from(error))
+    };
+    let error = text(limited("gm").await.unwrap_err());
+    assert!(error.contains("'publish'") && error.contains("docs/operating.md"), "{error}");
+
+    store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "+publish"])).await;
+    let error = text(limited("gm").await.unwrap().push(&[job("mail")]).await.unwrap_err());
+    assert!(error.contains("can't run this command") && error.contains("docs/operating.md"), "{error}");
+
+    store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "&other:*"])).await;
+    let error = text(limited("other").await.unwrap().push(&[job("mail")]).await.unwrap_err());
+    assert!(error.contains("key") && error.contains("`~gm:*`"), "{error}");
+}
+
+#[tokio::test]
 async fn a_prefix_that_breaks_the_hash_tags_is_refused() {
     let error = RedisStore::connect("redis://localhost", "gm{x}").await.unwrap_err();
     assert!(matches!(error, StoreError::BadAddress { .. }), "{error}");
