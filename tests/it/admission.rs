@@ -27,6 +27,7 @@ const MANIFEST: &str = r#"
 "#;
 
 const TEN_YEARS: u64 = 10 * 366 * 24 * 3600 * 1000;
+const NINETY_DAYS: u64 = 90 * 24 * 3600 * 1000;
 const YEAR_9999: u64 = 253_402_300_799_999;
 
 on_both_stores! {
@@ -61,8 +62,8 @@ const BOUNDS: [(Field, u64); 9] = [
     (Field::Delay, TEN_YEARS),
     (Field::Due, YEAR_9999),
     (Field::Ttl, TEN_YEARS),
-    (Field::KeepResult, TEN_YEARS),
-    (Field::Window, TEN_YEARS),
+    (Field::KeepResult, NINETY_DAYS),
+    (Field::Window, NINETY_DAYS),
     (Field::Attempts, 1000),
 ];
 

@@ -331,6 +331,8 @@ impl Folder {
             }
             Err(NotTaken { is_whole: false, .. }) if is_fresh(&metadata) => {
                 self.backlog.remove(&name);
+                // It may have been seen when it joined the backlog.
+                self.seen.remove(&name);
                 changes.unsettled = true;
                 return changes;
             }
