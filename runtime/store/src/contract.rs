@@ -224,6 +224,7 @@ pub struct DeadLimits {
 }
 
 /// How many idle topics one call of [`Sweep::sweepable`] finds at most.
+#[cfg(any(feature = "redis", feature = "embedded"))]
 pub(crate) const IDLE_TOPICS: usize = 1000;
 
 /// Topics of a tenant of which something may have outlived its limits.

@@ -43,6 +43,7 @@ mod transfer;
 
 pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use clock::Clock;
+#[cfg(any(feature = "redis", feature = "embedded"))]
 pub(crate) use contract::IDLE_TOPICS;
 pub use contract::{
     ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,

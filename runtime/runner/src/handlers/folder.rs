@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::backlog::Backlog;
+use super::load::{Found, NotTaken, load_file};
 use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
-use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
-use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Prepared, Sandbox, Version};
+use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
@@ -135,23 +135,6 @@ struct Load {
     took: Duration,
 }
 
-#[derive(Debug)]
-enum Found {
-    New(Component),
-    /// It is the version that serves already.
-    Same,
-    /// It was never compiled, and nothing is known against it.
-    Uncompiled,
-}
-
-/// Why a file gives no handler.
-#[derive(Debug)]
-pub(super) struct NotTaken {
-    pub(super) reason: String,
-    /// Its bytes are all there: reading it again would change nothing.
-    is_whole: bool,
-}
-
 impl Folder {
     /// A folder that is looked at from now on.
     pub fn new(path: PathBuf, sandbox: Sandbox) -> Self {
@@ -257,18 +240,7 @@ impl Folder {
         let begun = Begun { name: name.clone(), path: path.clone(), metadata: metadata.clone(), compile };
         let load = self.loads.spawn(async move {
             let begun = Instant::now();
-            // Read once: what is hashed, checked and compiled are the same bytes.
-            let result = match read(&path, metadata.len(), &sandbox).await {
-                Ok(bytes) if compile => load(&name, &bytes, current, &sandbox).await.map(Some),
-                Ok(bytes) => find(&name, bytes, current, &sandbox).await,
-                Err(reason) => Err(NotTaken { reason, is_whole: false }),
-            };
-            let result = match result {
-                Ok(Some(Some(prepared))) => Ok(Found::New(prepared.keep().await)),
-                Ok(Some(None)) => Ok(Found::Same),
-                Ok(None) => Ok(Found::Uncompiled),
-                Err(not_taken) => Err(not_taken),
-            };
+            let result = load_file(&name, &path, metadata.len(), current, compile, &sandbox).await;
             Load { result, took: begun.elapsed() }
         });
         self.begun.insert(load.id(), begun);
@@ -389,60 +361,6 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     fs::metadata(folder)?;
     files.sort();
     Ok(files)
-}
-
-/// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
-async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, String> {
-    sandbox.check_size(bytes).map_err(|error| error.to_string())?;
-    let read = tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))?;
-    Ok(read.into())
-}
-
-/// A handler, or nothing if it is the version that serves already, or why not. Its artifact is not kept yet.
-pub(super) async fn load(
-    name: &Name,
-    bytes: &[u8],
-    current: Option<Version>,
-    sandbox: &Sandbox,
-) -> Result<Option<Prepared>, NotTaken> {
-    check_name(name)?;
-    tested(sandbox.prepare(bytes).await.map_err(not_loaded)?, current).await
-}
-
-/// The same, or nothing if the file was never compiled.
-async fn find(
-    name: &Name,
-    bytes: Arc<[u8]>,
-    current: Option<Version>,
-    sandbox: &Sandbox,
-) -> Result<Option<Option<Prepared>>, NotTaken> {
-    check_name(name)?;
-    match sandbox.find(&bytes).await.map_err(not_loaded)? {
-        Some(prepared) => tested(prepared, current).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-fn check_name(name: &Name) -> Result<(), NotTaken> {
-    let is_reserved = name.as_str() == EXTERNAL;
-    if is_reserved { Err(NotTaken { reason: RESERVED.into(), is_whole: true }) } else { Ok(()) }
-}
-
-fn not_loaded(error: gristmill_sandbox::LoadError) -> NotTaken {
-    NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false }
-}
-
-/// The component, unless it serves already. Its self-test passes, now or when the component was first taken in.
-async fn tested(prepared: Prepared, current: Option<Version>) -> Result<Option<Prepared>, NotTaken> {
-    let component = prepared.component();
-    if current == Some(component.version()) {
-        return Ok(None);
-    }
-    if !component.passed_self_test() {
-        let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
-        component.self_test(&Limits::default()).await.map_err(failed)?;
-    }
-    Ok(Some(prepared))
 }
 
 #[expect(clippy::disallowed_methods, reason = "compared with a file's time, which is this host's too")]

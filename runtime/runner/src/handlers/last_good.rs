@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
 
-use super::folder::{self, NotTaken};
+use super::load::{NotTaken, load};
 use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{FolderLimits, PrivateFolder, Sandbox, Version};
@@ -56,7 +56,7 @@ impl LastGood {
                 return false;
             }
         };
-        let component = match folder::load(name, &wasm, None, sandbox).await {
+        let component = match load(name, &wasm, None, sandbox).await {
             Ok(Some(prepared)) => prepared.keep().await,
             Ok(None) => return false,
             Err(NotTaken { reason, .. }) => {

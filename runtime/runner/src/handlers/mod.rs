@@ -10,6 +10,7 @@
 mod backlog;
 mod folder;
 mod last_good;
+mod load;
 mod registry;
 mod reload;
 mod uploads;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::folder;
+use super::load::load;
 use super::registry::{Handler, HandlerRegistry};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
@@ -155,7 +156,7 @@ impl ComponentUploads {
             let handler = &topic.handler;
             return Err(UploadError::Refused(format!("`{handler}` is a native handler of this server's program")));
         }
-        let loaded = folder::load(&topic.handler, wasm, None, &self.sandbox).await;
+        let loaded = load(&topic.handler, wasm, None, &self.sandbox).await;
         let loaded = loaded.map_err(|not_taken| UploadError::Refused(not_taken.reason))?;
         let Some(prepared) = loaded else { return Ok(()) };
         let component = prepared.component();

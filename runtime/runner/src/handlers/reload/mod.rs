@@ -1,5 +1,7 @@
 //! One task that keeps the registry true: hint, pause, compare, load, swap. One reload at a time.
 
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,25 +12,22 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::folder::{Changes, Folder, LoadedFile, Refusal};
+use self::report::Progress;
+use super::folder::{Changes, Folder, Refusal};
 use super::last_good::LastGood;
-use super::registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
+use super::registry::{Available, Code, Handler, HandlerRegistry};
 use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
 use gristmill_config::{HandlerSettings, HttpSettings, LineFileSettings, Manifest, Server, StoreSettings};
-use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
-use gristmill_metrics::{self as metrics, Event, MetricType, Metrics, Reload};
-use gristmill_sandbox::{Kind, Sandbox, Version};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_metrics::{MetricType, Metrics};
+use gristmill_sandbox::{Sandbox, Version};
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
 /// How long after a look the next one comes at the soonest, however many hints there are.
 const APART: Duration = Duration::from_millis(50);
-/// So many handlers are logged by name when they are loaded. More are counted, in a line a second.
-const NAMED: usize = 20;
-/// How often it is logged how many components are still to be compiled.
-const PROGRESS: Duration = Duration::from_secs(1);
 /// How soon a file that may still be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -51,13 +50,6 @@ pub struct Reloader {
     /// Why topics have no handler or an older one, as logged last.
     idle: BTreeMap<TopicId, String>,
     progress: Progress,
-}
-
-/// Handlers that were loaded and not logged by name.
-#[derive(Debug, Default)]
-struct Progress {
-    loaded: usize,
-    said: Option<Instant>,
 }
 
 /// What is read at start only.
@@ -330,111 +322,4 @@ impl Reloader {
         drop(tokio::task::spawn_blocking(move || drop(old)));
         self.keep_good(&registry);
     }
-
-    /// Logs and emits which topics have no handler, or an older one, and why: once, and not with each change of others.
-    fn say_idle(&mut self, registry: &HandlerRegistry) {
-        let handlers = self.handlers();
-        let available: Vec<_> = handlers.keys().cloned().collect();
-        let mut idle = BTreeMap::new();
-        for entry in registry.entries() {
-            let TopicHandler { topic, handler, lacking, .. } = &**entry;
-            let id = topic.id.clone();
-            if !lacking.is_empty() {
-                let serving = handler.as_ref().map_or("none".to_owned(), |handler| handler.code.to_string());
-                let problem = self.manifest.missing_grants(topic, lacking).to_string();
-                if self.idle.get(&id) != Some(&problem) {
-                    tracing::error!(topic = %id, %serving, "component refused: {problem}");
-                    self.metrics.emit(|| ungranted(entry));
-                }
-                idle.insert(id, problem);
-            } else if handler.is_none() && !topic.external && !registry.is_uncompiled(&topic.handler) {
-                let problem = self.manifest.missing_handler(&id, &available).to_string();
-                if self.idle.get(&id) != Some(&problem) {
-                    tracing::warn!("{problem}");
-                }
-                idle.insert(id, problem);
-            }
-        }
-        self.idle = idle;
-    }
-
-    fn report(&mut self, changes: &Changes) {
-        self.log_loaded(&changes.loaded);
-        let Self { manifest, metrics, .. } = self;
-        for LoadedFile { handler, component, is_replaced, took } in &changes.loaded {
-            let (reload, kind) = if *is_replaced {
-                (Reload::Replaced, metrics::EventKind::HandlerReplaced)
-            } else {
-                (Reload::Loaded, metrics::EventKind::HandlerLoaded)
-            };
-            metrics.reload(handler, reload, Some(*took));
-            let version = Some(component.version().to_string());
-            metrics.emit(|| Event { version, ..event(kind, handler, manifest) });
-        }
-        for name in &changes.removed {
-            tracing::warn!(handler = %name, "handler removed: its topics stop, their jobs wait");
-            metrics.reload(name, Reload::Removed, None);
-            metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
-        }
-        for Refusal { handler, path, reason } in &changes.refused {
-            let serving = self.folder.handlers().get(handler).or_else(|| self.last_good.restored().get(handler));
-            let serving = serving.map_or("none".to_owned(), |serving| serving.code.to_string());
-            tracing::error!(%handler, path = %path.display(), %serving, "component refused: {reason}");
-            metrics.reload(handler, Reload::Refused, None);
-            let (reason, kind) = (Some(reason.clone()), metrics::EventKind::HandlerRefused);
-            metrics.emit(|| Event { reason, ..event(kind, handler, manifest) });
-        }
-    }
-}
-
-impl Reloader {
-    /// A line for each handler, or one a second in which they are counted, if they are many.
-    fn log_loaded(&mut self, loaded: &[LoadedFile]) {
-        let left = self.folder.backlog().len();
-        let named = loaded.len().max(left) <= NAMED;
-        for LoadedFile { handler, component, .. } in loaded {
-            let (version, made) = (component.version(), made(component.kind()));
-            if self.native.contains_key(handler) {
-                tracing::warn!(%handler, "a native handler has this name: the component in the folder is not used");
-            } else if named {
-                tracing::info!(%handler, %version, "handler loaded{made}");
-            } else {
-                tracing::debug!(%handler, %version, "handler loaded{made}");
-            }
-        }
-        let Progress { loaded: count, said } = &mut self.progress;
-        *count += if named { 0 } else { loaded.len() };
-        let is_due = said.is_none_or(|said| said.elapsed() >= PROGRESS);
-        if (*count > 0 || left > NAMED) && (is_due || left == 0) {
-            tracing::info!(loaded = *count, left, "handlers loaded, and left to compile");
-            self.progress = Progress { loaded: 0, said: Some(Instant::now()) };
-        }
-    }
-}
-
-fn made(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Component => "",
-        Kind::CoreModule => ": its core module was made a component",
-    }
-}
-
-/// The handler's component imports what the topic does not grant.
-fn ungranted(entry: &TopicHandler) -> Event {
-    let lacking: Vec<&str> = entry.lacking.iter().map(|capability| capability.name()).collect();
-    Event {
-        handler: Some(entry.topic.handler.clone()),
-        reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
-        ..Event::of_topic(metrics::EventKind::HandlerRefused, &entry.topic.id)
-    }
-}
-
-/// Of a handler, for the tenants that have topics for it.
-fn event(kind: metrics::EventKind, handler: &Name, manifest: &Manifest) -> Event {
-    let topics = manifest.topics.values().filter(|topic| topic.handler == *handler);
-    let mut concerns: Vec<Name> = topics.map(|topic| topic.id.tenant.clone()).collect();
-    if manifest.makes_topic(handler) {
-        concerns.extend(DEFAULT_TENANT.parse::<Name>());
-    }
-    Event { handler: Some(handler.clone()), concerns, ..Event::new(kind) }
 }

@@ -1,0 +1,90 @@
+//! How a file of the folder becomes a component, step by step.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gristmill_core::job::Name;
+use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
+use gristmill_sandbox::{Component, Prepared, Sandbox, Version};
+
+/// What a file gave.
+#[derive(Debug)]
+pub(super) enum Found {
+    New(Component),
+    /// It is the version that serves already.
+    Same,
+    /// It was never compiled, and nothing is known against it.
+    Uncompiled,
+}
+
+/// Why a file gives no handler.
+#[derive(Debug)]
+pub(super) struct NotTaken {
+    pub(super) reason: String,
+    /// Its bytes are all there: reading it again would change nothing.
+    pub(super) is_whole: bool,
+}
+
+/// Reads a file and loads it: compiles it if `compile`, and otherwise only finds what was compiled before.
+pub(super) async fn load_file(
+    name: &Name,
+    path: &Path,
+    bytes: u64,
+    current: Option<Version>,
+    compile: bool,
+    sandbox: &Sandbox,
+) -> Result<Found, NotTaken> {
+    // Read once: what is hashed, checked and compiled are the same bytes.
+    let wasm = read(path, bytes, sandbox).await.map_err(|reason| NotTaken { reason, is_whole: false })?;
+    let loaded = if compile {
+        load(name, &wasm, current, sandbox).await?
+    } else {
+        check_name(name)?;
+        let Some(prepared) = sandbox.find(&wasm).await.map_err(not_loaded)? else { return Ok(Found::Uncompiled) };
+        tested(prepared, current).await?
+    };
+    Ok(match loaded {
+        Some(prepared) => Found::New(prepared.keep().await),
+        None => Found::Same,
+    })
+}
+
+/// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
+async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, String> {
+    sandbox.check_size(bytes).map_err(|error| error.to_string())?;
+    let read = tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))?;
+    Ok(read.into())
+}
+
+/// A handler, or nothing if it is the version that serves already, or why not. Its artifact is not kept yet.
+pub(super) async fn load(
+    name: &Name,
+    bytes: &[u8],
+    current: Option<Version>,
+    sandbox: &Sandbox,
+) -> Result<Option<Prepared>, NotTaken> {
+    check_name(name)?;
+    tested(sandbox.prepare(bytes).await.map_err(not_loaded)?, current).await
+}
+
+fn check_name(name: &Name) -> Result<(), NotTaken> {
+    let is_reserved = name.as_str() == EXTERNAL;
+    if is_reserved { Err(NotTaken { reason: RESERVED.into(), is_whole: true }) } else { Ok(()) }
+}
+
+fn not_loaded(error: gristmill_sandbox::LoadError) -> NotTaken {
+    NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false }
+}
+
+/// The component, unless it serves already. Its self-test passes, now or when the component was first taken in.
+async fn tested(prepared: Prepared, current: Option<Version>) -> Result<Option<Prepared>, NotTaken> {
+    let component = prepared.component();
+    if current == Some(component.version()) {
+        return Ok(None);
+    }
+    if !component.passed_self_test() {
+        let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
+        component.self_test(&Limits::default()).await.map_err(failed)?;
+    }
+    Ok(Some(prepared))
+}
