@@ -99,7 +99,13 @@ impl Load {
 
     /// How many jobs the worker has claimed and not settled.
     async fn held_by(&self, worker: &str) -> u64 {
-        self.redis.ask("LLEN", &[&format!("gm:{{default/0}}:processing:{worker}")]).await.unwrap()
+        let holders: Vec<String> = self.redis.ask("ZRANGE", &["gm:{default/0}:leases", "0", "-1"]).await.unwrap();
+        let mut held = 0;
+        for holder in holders.iter().filter(|holder| holder.rsplit_once(':').is_some_and(|(name, _)| name == worker)) {
+            let list = format!("gm:{{default/0}}:processing:{holder}");
+            held += self.redis.ask::<u64>("LLEN", &[&list]).await.unwrap();
+        }
+        held
     }
 
     /// Every job was acked once, whatever happened, and nothing is left anywhere.

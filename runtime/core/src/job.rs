@@ -395,7 +395,7 @@ impl WorkerId {
 /// The right to settle one attempt: names the job, and which delivery of it is meant.
 ///
 /// Fencing: the store counts a job's deliveries; a settle that names an older one changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Lease {
     /// The job.
     pub job: JobId,
@@ -407,7 +407,19 @@ pub struct Lease {
     /// the id of one that is over begins anew: nothing distinguishes its first delivery from that of the earlier job to the same
     /// worker.
     pub delivery: u64,
+    /// The number of the claim that gave it, where the store keeps leases by claim. `None`: not known, and the store looks it up.
+    pub batch: Option<u64>,
 }
+
+/// Two leases are equal that name the same delivery. The batch only says where the store finds it.
+impl PartialEq for Lease {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { job, topic, worker, delivery, batch: _ } = self;
+        (job, topic, worker, *delivery) == (&other.job, &other.topic, &other.worker, other.delivery)
+    }
+}
+
+impl Eq for Lease {}
 
 /// A job taken to be worked on, for a bounded time.
 #[derive(Debug, Clone, PartialEq, Eq)]

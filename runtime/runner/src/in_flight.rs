@@ -108,7 +108,7 @@ mod tests {
         let now = Timestamp::default();
         Claim {
             job: Arc::new(Job { spec: spec.clone(), enqueued_at: now, due_at: now }),
-            lease: Lease { job, topic, worker: WorkerId::new("w"), delivery },
+            lease: Lease { job, topic, worker: WorkerId::new("w"), delivery, batch: None },
             attempt: 1,
             claimed_at: now,
             lease_until: now,

@@ -102,7 +102,7 @@ mod tests {
             .map(|_| {
                 let (reply, saved) = oneshot::channel();
                 let (job, topic) = (JobId::generate(), "t".parse().unwrap());
-                let lease = Lease { job, topic, worker: WorkerId::new("w"), delivery: 1 };
+                let lease = Lease { job, topic, worker: WorkerId::new("w"), delivery: 1, batch: None };
                 requests.try_send(CheckpointRequest { lease, state: Vec::new(), reply }).unwrap();
                 saved
             })

@@ -15,6 +15,8 @@ super::cases![
     overdue_jobs_are_found_with_all_that_is_known_about_them,
     looking_for_overdue_jobs_changes_nothing,
     a_lease_that_was_extended_is_not_reaped,
+    a_lease_that_was_extended_extends_no_other_of_the_same_claim,
+    leases_of_a_claim_that_were_extended_together_run_out_together,
     a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped,
     a_dead_workers_jobs_are_found_before_their_leases_run_out,
     a_worker_that_comes_back_keeps_its_jobs,
@@ -90,6 +92,46 @@ async fn a_lease_that_was_extended_is_not_reaped(queue: TestStore) {
     assert!(overdue(&queue).await.is_empty());
     queue.pass(1);
     assert_eq!(overdue(&queue).await.len(), 1);
+}
+
+async fn a_lease_that_was_extended_extends_no_other_of_the_same_claim(queue: TestStore) {
+    queue.push(&[job("mail"), job("mail"), job("mail")]).await;
+    let claims = queue.claim(3).await;
+    let ids = |found: &[Overdue]| found.iter().map(|overdue| overdue.claim.lease.job.clone()).collect::<BTreeSet<_>>();
+    let of = |places: &[usize]| places.iter().map(|place| claims[*place].lease.job.clone()).collect::<BTreeSet<_>>();
+    queue.pass(20_000);
+    assert_eq!(queue.store.extend(std::slice::from_ref(&claims[1].lease), LEASE).await.unwrap(), [true]);
+    queue.pass(10_000);
+    let found = overdue(&queue).await;
+    assert_eq!(ids(&found), of(&[0, 2]));
+    assert_eq!(queue.settle_with(reap(&found[0])).await, Settled::Done);
+    assert_eq!(queue.settle_with(reap(&found[1])).await, Settled::Done);
+    let not_overdue = Overdue { claim: claims[1].clone(), worker_died: false };
+    assert_eq!(queue.settle_with(reap(&not_overdue)).await, Settled::LeaseLost);
+    queue.pass(19_999);
+    assert!(overdue(&queue).await.is_empty());
+    queue.pass(1);
+    let found = overdue(&queue).await;
+    assert_eq!((ids(&found), found[0].claim.lease_until), (of(&[1]), queue.in_ms(0)));
+    assert_eq!(queue.settle(&claims[1], Verdict::Ack(None)).await, Settled::Done);
+    assert!(overdue(&queue).await.is_empty());
+}
+
+async fn leases_of_a_claim_that_were_extended_together_run_out_together(queue: TestStore) {
+    queue.push(&[job("mail"), job("mail")]).await;
+    let leases: Vec<_> = queue.claim(2).await.into_iter().map(|claim| claim.lease).collect();
+    queue.pass(10_000);
+    assert_eq!(queue.store.extend(&leases[..1], LEASE).await.unwrap(), [true]);
+    queue.pass(10_000);
+    assert_eq!(queue.store.extend(&leases, LEASE).await.unwrap(), [true, true]);
+    queue.pass(29_999);
+    assert!(overdue(&queue).await.is_empty());
+    queue.pass(1);
+    assert_eq!(overdue(&queue).await.len(), 2);
+    assert_eq!(queue.store.extend(&leases[1..], Duration::from_millis(1)).await.unwrap(), [true]);
+    assert_eq!(overdue(&queue).await.len(), 1);
+    queue.pass(1);
+    assert_eq!(overdue(&queue).await.len(), 2, "a lease may be made shorter");
 }
 
 async fn a_lease_may_be_extended_after_it_ran_out_and_before_it_is_reaped(queue: TestStore) {

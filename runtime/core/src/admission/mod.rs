@@ -328,7 +328,7 @@ mod tests {
             let spec = JobSpec::new(topic.id.clone(), Payload { data: vec![7; bytes], content_type: None });
             let (enqueued_at, due_at) = (Timestamp::from_millis(0), Timestamp::from_millis(1000));
             let worker = WorkerId::new("w");
-            let lease = Lease { job: spec.id.clone(), topic: topic.id.clone(), worker, delivery: 1 };
+            let lease = Lease { job: spec.id.clone(), topic: topic.id.clone(), worker, delivery: 1, batch: None };
             let job = Arc::new(Job { spec, enqueued_at, due_at });
             let claimed_at = Timestamp::from_millis(claimed_at);
             Claim { job, lease, attempt: 1, claimed_at, lease_until: claimed_at, previous: None, checkpoint: None }

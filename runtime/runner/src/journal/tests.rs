@@ -39,7 +39,7 @@ fn record(job: &str) -> AttemptRecord {
     let spec = JobSpec { id: job.parse().unwrap(), ..JobSpec::new(topic.clone(), body) };
     let [enqueued_at, due_at, claimed_at] = [1_000, 2_000, 2_001].map(Timestamp::from_millis);
     let claim = Claim {
-        lease: Lease { job: spec.id.clone(), topic, worker: worker(), delivery: 1 },
+        lease: Lease { job: spec.id.clone(), topic, worker: worker(), delivery: 1, batch: None },
         job: Arc::new(Job { spec, enqueued_at, due_at }),
         attempt: 1,
         claimed_at,

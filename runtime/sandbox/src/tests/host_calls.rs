@@ -18,7 +18,7 @@ use gristmill_core::topic::Grants;
 
 pub(super) fn lease(attempt: &Attempt) -> Lease {
     let spec = &attempt.job.spec;
-    Lease { job: spec.id.clone(), topic: spec.topic.clone(), worker: WorkerId::new("w"), delivery: 1 }
+    Lease { job: spec.id.clone(), topic: spec.topic.clone(), worker: WorkerId::new("w"), delivery: 1, batch: None }
 }
 
 fn result(report: Report) -> Vec<u8> {

@@ -12,8 +12,13 @@ use gristmill_store::{JobState, JobView};
 pub(crate) fn running(view: JobView) -> Option<Claim> {
     let JobState::Running { worker, delivery, lease_until, .. } = view.state else { return None };
     let job = view.job?;
-    let lease =
-        Lease { job: job.spec.id.clone(), topic: job.spec.topic.clone(), worker: WorkerId::new(&worker), delivery };
+    let lease = Lease {
+        job: job.spec.id.clone(),
+        topic: job.spec.topic.clone(),
+        worker: WorkerId::new(&worker),
+        delivery,
+        batch: None,
+    };
     Some(Claim {
         job: Arc::new(job),
         lease,

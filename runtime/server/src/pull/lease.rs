@@ -23,6 +23,8 @@ struct Text {
     /// Without the prefix of pull workers, so that the text cannot name a runner's job. It names the topic.
     worker: String,
     delivery: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<u64>,
     /// Only shown with a result.
     attempt: u32,
     /// The job's producer wants the result kept for longer than the topic does.
@@ -47,6 +49,7 @@ pub(super) fn write(claim: &Claim) -> String {
         job: claim.lease.job.clone(),
         worker: worker.pull_name().unwrap_or(worker.as_str()).to_owned(),
         delivery: claim.lease.delivery,
+        batch: claim.lease.batch,
         attempt: claim.attempt,
         keep_result: spec.keep_result.is_some(),
         unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
@@ -66,7 +69,7 @@ pub(super) fn read(tenant: &Name, text: &str) -> Result<WorkerLease, Problem> {
     let (topic, text) = named.ok_or_else(|| {
         Problem::new(Code::BadRequest, "this is not a lease: give back the text that the claim came with")
     })?;
-    let Text { job, worker, delivery, attempt, keep_result, unique } = text;
+    let Text { job, worker, delivery, batch, attempt, keep_result, unique } = text;
     let topic = TopicId { tenant: tenant.clone(), topic };
     let spec = JobSpec {
         id: job.clone(),
@@ -76,7 +79,7 @@ pub(super) fn read(tenant: &Name, text: &str) -> Result<WorkerLease, Problem> {
     let unknown = Timestamp::default();
     let claim = Claim {
         job: Arc::new(Job { spec, enqueued_at: unknown, due_at: unknown }),
-        lease: Lease { job, topic, worker: WorkerId::pull(&worker), delivery },
+        lease: Lease { job, topic, worker: WorkerId::pull(&worker), delivery, batch },
         attempt,
         claimed_at: unknown,
         lease_until: unknown,
@@ -101,7 +104,13 @@ mod tests {
             unique: Some(Unique { value: "ü/1".into(), window: None }),
             ..JobSpec::new(topic.clone(), Payload::default())
         };
-        let lease = Lease { job: spec.id.clone(), topic, worker: WorkerId::pull("press:1:mail"), delivery: 3 };
+        let lease = Lease {
+            job: spec.id.clone(),
+            topic,
+            worker: WorkerId::pull("press:1:mail"),
+            delivery: 3,
+            batch: Some(u64::MAX),
+        };
         let now = Timestamp::default();
         let job = Arc::new(Job { spec, enqueued_at: now, due_at: now });
         Claim { job, lease, attempt: 2, claimed_at: now, lease_until: now, previous: None, checkpoint: None }

@@ -107,6 +107,7 @@ impl Work<'_> {
                         topic: of.clone(),
                         worker: by.worker.clone(),
                         delivery: held.deliveries,
+                        batch: None,
                     },
                     attempt: held.attempts,
                     claimed_at: self.time.now,

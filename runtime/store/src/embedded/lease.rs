@@ -301,7 +301,7 @@ fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool)
     let known = Known::read(row)?.claimed();
     let topic = topic(row, tenant)?;
     let worker = WorkerId::new(text(row, "worker")?.unwrap_or_default());
-    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries };
+    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries, batch: None };
     Ok(match read_job(row, &lease.topic) {
         Ok(job) => Ok(Overdue {
             claim: Claim {
@@ -325,7 +325,13 @@ fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<L
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
         let delivery = whole(row.get("deliveries")?) + 1;
-        leases.push(Lease { job: read_id(row)?, topic: topic(row, tenant)?, worker: worker.clone(), delivery });
+        leases.push(Lease {
+            job: read_id(row)?,
+            topic: topic(row, tenant)?,
+            worker: worker.clone(),
+            delivery,
+            batch: None,
+        });
     }
     Ok(leases)
 }

@@ -5,22 +5,25 @@ use std::collections::HashSet;
 
 use redis::RedisResult;
 
+use super::holder::Holder;
 use super::keys::Keys;
 use super::replies::Record;
 use super::reply::Reply;
 use super::script::{Call, script};
 use super::settle::Placed;
-use super::store::{RedisStore, SCRIPT_JOBS};
+use super::store::{Numbered, RedisStore, SCRIPT_JOBS};
 use crate::{Settled, Settlement};
-use gristmill_core::job::{JobId, Name, WorkerId};
+use gristmill_core::job::{JobId, Name};
 use gristmill_core::outcome::Verdict;
 
 impl RedisStore {
-    /// `part` is one worker's, in groups as [`acks_by_worker`] makes them.
+    /// `part` is in groups as [`ack_parts`] makes them.
     pub(super) fn ack_call(&self, keys: &Keys, part: &[Placed<'_>], record: &Record) -> Call {
-        let worker = part.first().map_or_else(|| WorkerId::new(""), |(_, ack)| ack.lease.worker.clone());
-        let names = [
-            keys.processing(&worker),
+        let mut holders = Numbered(Vec::new());
+        for (_, ack) in part {
+            holders.number(Holder::of(&ack.lease));
+        }
+        let mut names = vec![
             keys.jobs(),
             keys.claims(),
             keys.leases(),
@@ -30,13 +33,15 @@ impl RedisStore {
             keys.priorities(),
             keys.large(),
             keys.cancelled(),
+            keys.extended(),
             keys.settled(&record.name),
         ];
+        names.extend(holders.0.iter().map(|holder| keys.processing(*holder)));
         let mut call = Call::new(script!("finish.lua", "ack.lua"), &names);
-        call.arg(worker.as_str()).arg(record.number);
+        call.arg(record.number).holders(&holders.0);
         for group in part.chunk_by(|(_, one), (_, next)| group(one) == group(next)) {
-            let Some((topic, delivery)) = group.first().map(|(_, ack)| self::group(ack)) else { continue };
-            call.arg(topic.as_str()).arg(delivery).arg(group.len());
+            let Some((holder, topic, delivery)) = group.first().map(|(_, ack)| self::group(ack)) else { continue };
+            call.arg(holders.number(holder)).arg(topic.as_str()).arg(delivery).arg(group.len());
             for (_, ack) in group {
                 call.arg(ack.lease.job.as_str());
             }
@@ -46,8 +51,8 @@ impl RedisStore {
 }
 
 /// What the acks of a group have in common.
-fn group(ack: &Settlement) -> (&Name, u64) {
-    (&ack.lease.topic.topic, ack.lease.delivery)
+fn group(ack: &Settlement) -> (Holder<'_>, &Name, u64) {
+    (Holder::of(&ack.lease), &ack.lease.topic.topic, ack.lease.delivery)
 }
 
 fn is_plain_ack(settlement: &Settlement) -> bool {
@@ -69,22 +74,10 @@ pub(super) fn plain_acks(batch: Vec<Placed<'_>>) -> (Vec<Placed<'_>>, Vec<Placed
     batch.into_iter().partition(|(_, s)| is_plain_ack(s) && !others.contains(&s.lease.job))
 }
 
-/// Cuts acks into what one script call may carry each, and brings those of a topic and delivery together.
-pub(super) fn acks_by_worker(acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
-    let mut parts: Vec<Vec<Placed<'_>>> = Vec::new();
-    for ack in acks {
-        let fits = |part: &&mut Vec<Placed<'_>>| {
-            part.len() < SCRIPT_JOBS && part.first().is_some_and(|(_, s)| s.lease.worker == ack.1.lease.worker)
-        };
-        match parts.iter_mut().rev().find(fits) {
-            Some(part) => part.push(ack),
-            None => parts.push(vec![ack]),
-        }
-    }
-    for part in &mut parts {
-        part.sort_by(|(_, one), (_, other)| group(one).cmp(&group(other)));
-    }
-    parts
+/// Cuts acks into what one script call may carry each, and brings those of a claim, topic and delivery together.
+pub(super) fn ack_parts(mut acks: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    acks.sort_by(|(_, one), (_, other)| group(one).cmp(&group(other)));
+    acks.chunks(SCRIPT_JOBS).map(<[Placed<'_>]>::to_vec).collect()
 }
 
 /// `jobs`: how many the call named.

@@ -10,6 +10,7 @@ use redis::{RedisResult, Value};
 
 use super::envelope;
 use super::error::unexpected;
+use super::holder::Holder;
 use super::keys::Keys;
 use super::record::read_failure;
 use super::reply::Reply;
@@ -57,13 +58,18 @@ impl Claims for RedisStore {
         let mut parts = Vec::new();
         for (tenant, lines) in by_tenant(from, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
-            parts.extend(bounded(lines.into_iter().map(|(_, line)| line)).into_iter().map(|part| (keys.clone(), part)));
+            let cut = bounded(lines.into_iter().map(|(_, line)| line)).into_iter();
+            parts.extend(cut.map(|part| (keys.clone(), self.next_batch(), part)));
         }
         let bytes = CLAIM_BYTES / parts.len().max(1);
-        let calls = parts.iter().map(|(keys, part)| self.claim_call(keys, worker, part, bytes)).collect();
+        let call = |(keys, batch, part): &(Keys, u64, Vec<_>)| {
+            self.claim_call(keys, Holder { worker, batch: *batch }, part, bytes)
+        };
+        let calls = parts.iter().map(call).collect();
         let (mut claimed, mut broken, mut drained) = (Claimed::default(), Vec::new(), BTreeSet::new());
-        for ((_, part), reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
-            let mut read = |reply| read(reply, worker, part, &mut claimed, &mut broken, &mut drained);
+        for ((_, batch, part), reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
+            let holder = Holder { worker, batch: *batch };
+            let mut read = |reply| read(reply, holder, part, &mut claimed, &mut broken, &mut drained);
             let refused = match reply.and_then(|reply| read(reply).map_err(self.misread(DOING))) {
                 Ok(refused) => refused,
                 // A tenant's call fails as a whole.
@@ -85,9 +91,10 @@ impl Claims for RedisStore {
 }
 
 impl RedisStore {
-    fn claim_call(&self, keys: &Keys, worker: &WorkerId, part: &[ClaimFrom], bytes: usize) -> Call {
+    fn claim_call(&self, keys: &Keys, holder: Holder<'_>, part: &[ClaimFrom], bytes: usize) -> Call {
+        let lease = part.first().map_or(0, |line| wait_ms(line.lease));
         let mut names = vec![
-            keys.processing(worker),
+            keys.processing(holder),
             keys.jobs(),
             keys.claims(),
             keys.leases(),
@@ -107,9 +114,9 @@ impl RedisStore {
         }
         names.push(keys.raw());
         let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
-        call.arg(self.now_argument()).arg(worker.as_str()).arg(&*TURNS).arg(bytes);
+        call.arg(self.now_argument()).arg(holder.text()).arg(&*TURNS).arg(bytes).arg(lease);
         for line in part {
-            call.arg(line.topic.topic.as_str()).arg(line.max).arg(wait_ms(line.lease));
+            call.arg(line.topic.topic.as_str()).arg(line.max);
         }
         call
     }
@@ -175,31 +182,33 @@ impl Running {
     }
 }
 
-/// Cuts the lines of a claim into calls of at most [`CLAIM_JOBS`] jobs each; a large line is spread over several.
+/// Cuts the lines of a claim into calls of at most [`CLAIM_JOBS`] jobs each; a large line is spread over several. All jobs of a
+/// call have one lease, hence one length.
 fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>> {
-    let mut parts: Vec<Vec<ClaimFrom>> = Vec::new();
-    let mut room = 0;
+    let mut parts: Vec<(usize, Vec<ClaimFrom>)> = Vec::new();
     for line in lines {
         let mut left = line.max;
         while left > 0 {
-            if room == 0 {
-                parts.push(Vec::new());
-                room = CLAIM_JOBS;
-            }
-            let max = left.min(room);
-            if let Some(part) = parts.last_mut() {
-                part.push(ClaimFrom { max, ..line.clone() });
-            }
-            (left, room) = (left - max, room - max);
+            let fits = |(room, part): &(usize, Vec<ClaimFrom>)| {
+                *room > 0 && part.first().is_some_and(|first| first.lease == line.lease)
+            };
+            let position = parts.iter().rposition(fits).unwrap_or_else(|| {
+                parts.push((CLAIM_JOBS, Vec::new()));
+                parts.len() - 1
+            });
+            let Some((room, part)) = parts.get_mut(position) else { break };
+            let max = left.min(*room);
+            part.push(ClaimFrom { max, ..line.clone() });
+            (left, *room) = (left - max, *room - max);
         }
     }
-    parts
+    parts.into_iter().map(|(_, part)| part).collect()
 }
 
 /// Reads what `claim.lua` answered. Returns the topics that it refused, each with the reason.
 fn read<'a>(
     reply: Value,
-    worker: &WorkerId,
+    Holder { worker, batch }: Holder<'_>,
     part: &'a [ClaimFrom],
     claimed: &mut Claimed,
     broken: &mut Vec<Broken>,
@@ -227,7 +236,7 @@ fn read<'a>(
         let (delivery, number) = if topic < 0 { (jobs.number()?, jobs.number()?) } else { (1, 1) };
         let (failure, checkpoint) = if topic < 0 { (jobs.bytes()?, jobs.bytes()?) } else { Default::default() };
         let running = Running {
-            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery },
+            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery, batch: Some(batch) },
             attempt: attempt(number),
             claimed_at: now,
             lease_until: now.plus(Duration::from_millis(wait_ms(line.lease))),
@@ -268,5 +277,7 @@ mod tests {
         assert_eq!(sizes(&[line(10), line(990)]), [vec![10, 990]]);
         assert_eq!(sizes(&[line(10), line(991)]), [vec![10, 990], vec![1]]);
         assert_eq!(sizes(&[line(2500)]), [vec![1000], vec![1000], vec![500]]);
+        let longer = ClaimFrom { lease: Duration::from_secs(2), ..line(20) };
+        assert_eq!(sizes(&[line(10), longer, line(30)]), [vec![10, 30], vec![20]], "a lease for each call");
     }
 }

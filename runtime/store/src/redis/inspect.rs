@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
-use redis::pipe;
+use redis::{RedisResult, pipe};
 
 use super::envelope;
+use super::holder::read_holder;
 use super::keys::{Keys, counter, tenant_of, tenants_pattern};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
@@ -196,34 +197,39 @@ impl RedisStore {
     /// Reads everything about the job at one moment, or else it might be seen in two places.
     async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
         let (topic, id) = (&job.spec.topic, &job.spec.id);
-        let mut ask = pipe();
-        ask.atomic().cmd("GET").arg(keys.result(id));
-        for (command, key) in [
-            ("HGET", keys.jobs()),
-            ("HGET", keys.claims()),
-            ("HGET", keys.failures()),
-            ("ZSCORE", keys.leases()),
-            ("ZSCORE", keys.delayed(&topic.topic)),
-            ("ZSCORE", keys.dead(&topic.topic)),
-        ] {
-            ask.cmd(command).arg(key).arg(id.as_str());
-        }
-        ask.cmd("SISMEMBER").arg(keys.cancelled()).arg(id.as_str());
-        type Parts = (Bytes, Bytes, Option<String>, Bytes, Option<u64>, Option<u64>, Option<u64>, bool);
-        let (result, stored, claim, failure, lease, delayed, dead, cancelled): Parts =
-            self.link.query(LOOK_UP, &ask).await?;
-        let Some(stored) = stored else {
-            // It ended between the two questions.
-            return Ok(result.and_then(|result| finished(id, &result)));
+        let names = [
+            keys.jobs(),
+            keys.claims(),
+            keys.failures(),
+            keys.leases(),
+            keys.extended(),
+            keys.cancelled(),
+            keys.delayed(&topic.topic),
+            keys.dead(&topic.topic),
+            keys.result(id),
+        ];
+        let mut call = Call::new(script!("view.lua"), &names);
+        call.arg(id.as_str());
+        let mut reply = self.reply(LOOK_UP, call).await?;
+        let mut read = || -> RedisResult<_> {
+            let stored = (reply.bytes()?, reply.bytes()?, reply.text()?, reply.bytes()?);
+            let at = [reply.text()?, reply.text()?, reply.text()?];
+            Ok((stored, at.map(|ms| ms.parse().ok()), reply.number()? == 1))
         };
-        let (delivery, attempts, worker) = parse_claim(claim.as_deref().unwrap_or_default());
+        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled) =
+            read().map_err(self.misread(LOOK_UP))?;
+        if stored.is_empty() {
+            // It ended between the two questions.
+            return Ok(finished(id, &result));
+        }
+        let (delivery, attempts, worker) = parse_claim(&claim);
         Ok(Some(JobView {
             id: id.clone(),
             state: state((worker, delivery), cancelled, lease, delayed, dead),
             job: Some(self.read(&topic.tenant, id, &stored)?),
             attempts,
-            last_failure: failure.as_deref().and_then(read_failure),
-            result: result.as_deref().and_then(read_result).map(|(_, result)| result),
+            last_failure: read_failure(&failure),
+            result: read_result(&result).map(|(_, result)| result),
         }))
     }
 
@@ -264,8 +270,15 @@ fn state(
     }
 }
 
-/// The parts of `deliveries:attempts:worker`. A job that was never claimed has none.
+/// Deliveries, attempts and worker of what is stored as `deliveries:attempts:holder`. A job that was never claimed has none, and
+/// one that is not running has no worker.
 pub(super) fn parse_claim(text: &str) -> (u64, u32, &str) {
+    let (deliveries, attempts, holder) = claim_fields(text);
+    (deliveries, attempts, read_holder(holder).map_or("", |(worker, _)| worker))
+}
+
+/// The same with the holder in place of the worker.
+pub(super) fn claim_fields(text: &str) -> (u64, u32, &str) {
     let mut fields = text.splitn(3, ':');
     let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok()).unwrap_or(0);
     let attempts = fields.next().and_then(|attempts| attempts.parse().ok()).unwrap_or(0);

@@ -1,6 +1,7 @@
 //! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
 
-use gristmill_core::job::{JobId, Name, Priority, TopicId, WorkerId};
+use super::holder::Holder;
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
 
 /// What all keys begin with unless the settings say otherwise.
 pub const DEFAULT_PREFIX: &str = "gm";
@@ -40,6 +41,11 @@ impl Keys {
     /// What the keys of all results begin with.
     pub(super) fn results(&self) -> String {
         self.key_of("result", "")
+    }
+
+    /// LIST of ids of jobs that a worker took with one claim, and still runs.
+    pub(super) fn processing(&self, holder: Holder<'_>) -> String {
+        self.key_of("processing", &holder.text())
     }
 
     /// STRING: the number of a settle call, and what it answered.
@@ -106,10 +112,12 @@ keys! {
     {
         /// HASH id → stamp and envelope.
         jobs = "jobs";
-        /// HASH id → `deliveries:attempts:worker`.
+        /// HASH id → `deliveries:attempts:holder`.
         claims = "claims";
-        /// ZSET id → end of lease, ms.
+        /// ZSET holder → end of the lease of a claim, ms.
         leases = "leases";
+        /// ZSET id of a running job whose lease was extended → its end, ms.
+        extended = "extended";
         /// SET of topics with ready jobs.
         active = "active";
         /// ZSET topic → its next due time, ms.
@@ -153,8 +161,6 @@ keys! {
         windows = "windows" of Name;
         /// LIST of elements of the ready List that were no job.
         strays = "strays" of Name;
-        /// LIST of ids that the worker runs.
-        processing = "processing" of WorkerId;
         /// STRING: what became of a job.
         result = "result" of JobId;
     }
@@ -203,6 +209,11 @@ impl TokenKeys {
 /// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
 pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
+}
+
+/// STRING: the format of all keys with the prefix, [`FORMAT`](super::link::FORMAT).
+pub(super) fn format(prefix: &str) -> String {
+    [prefix, ":format"].concat()
 }
 
 /// STRING that a probe writes and removes in one step.
@@ -255,7 +266,8 @@ mod tests {
         assert_eq!(keys.jobs(), "gm:{acme/0}:jobs");
         assert_eq!(keys.ready(Priority::Normal, &topic), "gm:{acme/0}:ready:resize");
         assert_eq!(keys.ready(Priority::Low, &topic), "gm:{acme/0}:ready-low:resize");
-        assert_eq!(keys.processing(&WorkerId::new("host-1-x")), "gm:{acme/0}:processing:host-1-x");
+        let worker = gristmill_core::job::WorkerId::new("host-1-x");
+        assert_eq!(keys.processing(Holder { worker: &worker, batch: 7 }), "gm:{acme/0}:processing:host-1-x:7");
         assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
         assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");
     }

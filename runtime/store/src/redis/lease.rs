@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use redis::pipe;
 
 use super::envelope;
+use super::holder::{Holder, LISTS, read_holder};
+use super::inspect::claim_fields;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{RedisStore, SCRIPT_JOBS, by_tenant};
+use super::store::{Numbered, RedisStore, SCRIPT_JOBS, by_tenant};
 use crate::clock::wait_ms;
 use crate::{Leases, StoreError};
 use gristmill_core::job::{JobId, Lease, Name, WorkerId};
@@ -17,30 +19,40 @@ use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 #[async_trait]
 impl Leases for RedisStore {
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        const DOING: &str = "extend leases";
+        if let Some(known) = self.with_batches(DOING, &leases.iter().collect::<Vec<_>>()).await? {
+            return self.extend(&known, lease).await;
+        }
         let mut parts = Vec::new();
         for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
             let keys = self.keys(tenant);
-            let names = [keys.claims(), keys.leases()];
             for part in group.chunks(SCRIPT_JOBS) {
+                let mut holders = Numbered(Vec::new());
+                let numbers: Vec<usize> = part.iter().map(|(_, lease)| holders.number(Holder::of(lease))).collect();
+                let mut names = vec![keys.claims(), keys.leases(), keys.extended()];
+                names.extend(holders.0.iter().map(|holder| keys.processing(*holder)));
                 let mut call = Call::new(script!("extend.lua"), &names);
-                call.arg(self.now_argument()).arg(wait_ms(lease));
-                for (_, lease) in part {
-                    call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str());
+                call.arg(self.now_argument()).arg(wait_ms(lease)).holders(&holders.0);
+                for ((_, lease), holder) in part.iter().zip(numbers) {
+                    call.arg(lease.job.as_str()).arg(lease.delivery).arg(holder);
                 }
                 parts.push(Part { call, positions: positions(part), read: |reply, _| reply.yes_or_no() });
             }
         }
-        self.run_parts("extend leases", parts).await
+        self.run_parts(DOING, parts).await
     }
 
     async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        const DOING: &str = "save a checkpoint";
+        let known = self.with_batches(DOING, &[lease]).await?;
+        let lease = known.as_ref().and_then(|known| known.first()).unwrap_or(lease);
         let keys = self.keys(&lease.topic.tenant);
         let mut call = Call::new(script!("checkpoint.lua"), &[keys.claims(), keys.checkpoints()]);
-        call.arg(lease.job.as_str()).arg(lease.delivery).arg(lease.worker.as_str()).arg(state);
-        self.is_one("save a checkpoint", call).await
+        call.arg(lease.job.as_str()).arg(lease.delivery).arg(Holder::of(lease).text()).arg(state);
+        self.is_one(DOING, call).await
     }
 
-    /// One command where the worker holds nothing else: ids are compared here, and only the rest is looked up.
+    /// Two round trips where the worker holds nothing else: ids are compared here, and only the rest is looked up.
     async fn claims_of(
         &self,
         tenant: &Name,
@@ -49,11 +61,15 @@ impl Leases for RedisStore {
     ) -> Result<Vec<Lease>, StoreError> {
         const DOING: &str = "look for what a worker holds";
         let keys = self.keys(tenant);
-        let mut look = pipe();
-        look.cmd("LRANGE").arg(keys.processing(worker)).arg(0).arg(-1);
-        let (held,): (Vec<String>,) = self.link.query(DOING, &look).await?;
-        let held = held.into_iter().filter_map(|id| id.parse().ok()).filter(|id| !except.contains(id));
-        let held: Vec<JobId> = held.collect();
+        let holders = self.holders(DOING, &keys).await?;
+        let of_worker =
+            |holder: &&(String, u64)| read_holder(&holder.0).is_some_and(|(name, _)| name == worker.as_str());
+        let holders: Vec<&str> = holders.iter().filter(of_worker).map(|(holder, _)| holder.as_str()).collect();
+        let mut held = Vec::new();
+        for some in holders.chunks(LISTS) {
+            held.extend(self.held(DOING, &keys, some.iter().copied()).await?.into_iter().flatten());
+        }
+        held.retain(|id| !except.contains(id));
 
         let mut leases = Vec::with_capacity(held.len());
         for ids in held.chunks(SCRIPT_JOBS) {
@@ -65,18 +81,12 @@ impl Leases for RedisStore {
             let parts = ids.iter().zip(claims.iter().zip(&stored));
             // Whatever has ended or was taken away between the two questions is not held any more.
             leases.extend(parts.filter_map(|(job, (claim, stored))| {
-                let delivery = held_by(worker, claim.as_deref()?)?;
+                let (delivery, _, holder) = claim_fields(claim.as_deref()?);
+                let (_, batch) = read_holder(holder).filter(|(name, _)| *name == worker.as_str())?;
                 let topic = envelope::topic(tenant, stored.as_deref()?).ok()?;
-                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery })
+                Some(Lease { job: job.clone(), topic, worker: worker.clone(), delivery, batch: Some(batch) })
             }));
         }
         Ok(leases)
     }
-}
-
-/// The delivery, if this worker holds it.
-fn held_by(worker: &WorkerId, claim: &str) -> Option<u64> {
-    let mut fields = claim.splitn(3, ':');
-    let (delivery, _, holder) = (fields.next()?, fields.next()?, fields.next()?);
-    delivery.parse().ok().filter(|_| holder == worker.as_str())
 }

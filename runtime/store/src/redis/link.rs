@@ -25,6 +25,9 @@ use super::topology::Topology;
 use crate::StoreError;
 use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings, StoreAddress};
 
+/// The format of the keys, as `docs/redis-keys.md` describes it. Those before it were in no release and have no mark.
+pub(super) const FORMAT: &str = "2";
+
 /// A server, and the connection to it if there is one.
 pub(super) struct Link {
     pub(super) topology: Topology,
@@ -32,6 +35,8 @@ pub(super) struct Link {
     pub(super) address: String,
     /// Below it are the channels of all wake-ups.
     channel: String,
+    /// The key that says the format of the others.
+    format: String,
     acknowledgement: Acknowledgement,
     /// What is written when a push waits for more than the primary.
     probe_key: String,
@@ -65,13 +70,13 @@ impl Link {
             problem: format!("{error}; use redis://[[user]:password@]host[:port][/db], rediss://…, redis+unix:///path, or redis+sentinel://h1,h2,h3/name[/db]"),
         })?;
         let (address, channel) = (topology.to_string(), format!("{}:connected", settings.prefix));
-        let (acknowledgement, probe_key) = (settings.acknowledgement, keys::probe(&settings.prefix));
         Ok(Self {
             topology,
             address,
             channel,
-            acknowledgement,
-            probe_key,
+            format: keys::format(&settings.prefix),
+            acknowledgement: settings.acknowledgement,
+            probe_key: keys::probe(&settings.prefix),
             live: ArcSwapOption::empty(),
             connecting: Mutex::new(()),
         })
@@ -208,6 +213,7 @@ impl Link {
             // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
             redis::cmd("PUBLISH").arg(&self.channel).arg("").exec_async(&mut commands).await?;
             refuse_cluster(&mut commands).await?;
+            self.refuse_other_format(&mut commands).await?;
             let confirmation = if self.acknowledgement.by == AcknowledgedBy::Primary {
                 None
             } else {
@@ -223,6 +229,25 @@ impl Link {
         tokio::time::timeout(CONNECT_TIMEOUT, connect)
             .await
             .unwrap_or_else(|_| Err(timed_out("connecting took too long")))
+    }
+
+    /// Refuses keys that another version wrote in another format. Marks the format where nothing has.
+    async fn refuse_other_format(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let found: Option<String> = redis::cmd("GET").arg(&self.format).query_async(connection).await?;
+        let Some(found) = found else {
+            let mut mark = redis::cmd("SET");
+            mark.arg(&self.format).arg(FORMAT).arg("NX");
+            // A server that takes no writes, as one whose memory is full, is marked by a later connection.
+            let _: RedisResult<Value> = mark.query_async(connection).await;
+            return Ok(());
+        };
+        if found == FORMAT {
+            return Ok(());
+        }
+        let problem = format!(
+            "its keys are in format {found:?}, and this version knows format {FORMAT}; use the version that wrote them, or another prefix"
+        );
+        Err(misconfigured(problem.into()))
     }
 }
 

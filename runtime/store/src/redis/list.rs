@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use redis::{RedisResult, pipe};
+use redis::RedisResult;
 
 use super::claim::job_id;
 use super::envelope;
 use super::error::unexpected;
+use super::holder::LISTS;
 use super::inspect::parse_claim;
 use super::keys::Keys;
 use super::record::read_failure;
@@ -153,7 +154,7 @@ impl RedisStore {
                 break;
             }
             let some = ids.iter().skip(looked).take(SCRIPT_JOBS.min(limit));
-            let names = [keys.jobs(), keys.claims(), keys.failures(), keys.leases(), keys.cancelled()];
+            let names = [keys.jobs(), keys.claims(), keys.failures(), keys.leases(), keys.extended(), keys.cancelled()];
             let mut call = Call::new(script!("list.lua", "list_running.lua"), &names);
             call.arg(limit - page.jobs.len()).arg(PAGE_BYTES);
             call.arg(some.map(JobId::as_str).collect::<Vec<_>>());
@@ -183,22 +184,17 @@ impl RedisStore {
 
     /// The ids of a tenant's running jobs in order, behind one of them, and whether there are more.
     async fn next_running(&self, keys: &Keys, after: Option<&JobId>) -> Result<(Vec<JobId>, bool), StoreError> {
-        let (mut ids, mut cursor, mut more) = (BTreeSet::new(), 0_u64, false);
-        loop {
-            let mut scan = pipe();
-            scan.cmd("ZSCAN").arg(keys.leases()).arg(cursor).arg("COUNT").arg(1000);
-            let ((next, found),): ((u64, Vec<(String, String)>),) = self.link.query(DOING, &scan).await?;
-            let found = found.into_iter().filter_map(|(id, _)| JobId::try_from(id).ok());
-            ids.extend(found.filter(|id| after.is_none_or(|after| id > after)));
+        let (mut ids, mut more) = (BTreeSet::new(), false);
+        let holders = self.holders(DOING, keys).await?;
+        for some in holders.chunks(LISTS) {
+            let found = self.held(DOING, keys, some.iter().map(|(holder, _)| holder.as_str())).await?;
+            ids.extend(found.into_iter().flatten().filter(|id| after.is_none_or(|after| id > after)));
             while ids.len() > LOOK {
                 ids.pop_last();
                 more = true;
             }
-            if next == 0 {
-                return Ok((ids.into_iter().collect(), more));
-            }
-            cursor = next;
         }
+        Ok((ids.into_iter().collect(), more))
     }
 
     /// When the jobs at the heads of these topics' lines became due, the earliest of each topic.

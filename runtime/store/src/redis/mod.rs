@@ -13,6 +13,7 @@ mod confirm;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
+mod holder;
 mod inspect;
 mod keys;
 mod lease;

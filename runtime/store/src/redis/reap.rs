@@ -9,6 +9,7 @@ use super::claim::{Broken, Running, attempt, job_id};
 use super::clock::{self, Reading, TimeReply};
 use super::envelope;
 use super::error::unexpected;
+use super::holder::{Holder, read_holder};
 use super::keys::workers;
 use super::reply::Reply;
 use super::script::{Call, script};
@@ -27,6 +28,9 @@ const OVERDUE: &str = "look for overdue jobs";
 
 /// How many jobs one call of the script finds at most: each costs it five commands.
 const JOBS: usize = 1000;
+
+/// How many claims one call of the script looks at.
+const SUSPECTS: usize = 500;
 
 #[async_trait]
 impl Workers for RedisStore {
@@ -64,11 +68,12 @@ impl Workers for RedisStore {
         self.link.query::<Value>("forget a worker", &forget).await.map(drop)
     }
 
-    /// One command for each tenant and two more where nothing is overdue, all in one round trip; the scripts run only if
+    /// Two commands for each tenant and two more where nothing is overdue, all in one round trip; the scripts run only if
     /// something may be.
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
         let mut look = pipe();
-        for key in tenants.iter().map(|tenant| self.keys(tenant).leases()).chain([workers(&self.prefix)]) {
+        let leases = tenants.iter().map(|tenant| self.keys(tenant)).flat_map(|keys| [keys.leases(), keys.extended()]);
+        for key in leases.chain([workers(&self.prefix)]) {
             look.cmd("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
         }
         look.cmd("TIME");
@@ -85,12 +90,14 @@ impl Workers for RedisStore {
         let dead = if worker_died { self.silent_workers(OVERDUE, dead_after).await? } else { Vec::new() };
 
         let mut found = OverdueJobs::default();
-        for (tenant, lease) in tenants.iter().zip(answers) {
+        let mut answers = answers.into_iter();
+        for tenant in tenants {
             let left = limit.saturating_sub(found.jobs.len());
-            let jobs = match read_head(lease) {
-                Ok(lease) if lease.is_empty() || left == 0 => continue,
-                Ok(lease) if !worker_died && !passed(&lease, Duration::ZERO) => continue,
-                Ok(_) => self.overdue_of(tenant, &dead, dead_after, left).await,
+            let heads = answers.by_ref().take(2).map(read_head).collect::<Result<Vec<Head>, _>>();
+            let jobs = match heads {
+                Ok(heads) if left == 0 || heads.iter().all(Vec::is_empty) => continue,
+                Ok(heads) if !worker_died && !heads.iter().any(|head| passed(head, Duration::ZERO)) => continue,
+                Ok(_) => self.overdue_of(tenant, &dead, dead_after, (left, now)).await,
                 Err(error) => Err(error),
             };
             match jobs {
@@ -121,14 +128,24 @@ impl RedisStore {
         tenant: &Name,
         dead: &[WorkerId],
         dead_after: Duration,
-        limit: usize,
+        (limit, now): (usize, Timestamp),
     ) -> Result<Vec<Overdue>, StoreError> {
         let keys = self.keys(tenant);
-        let mut names = vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints()];
-        names.extend(dead.iter().map(|worker| keys.processing(worker)));
+        let holders = self.holders(OVERDUE, &keys).await?;
+        let suspect = |(text, end): &(String, u64)| {
+            let (worker, batch) = read_holder(text)?;
+            let died = dead.iter().any(|dead| dead.as_str() == worker);
+            (died || Timestamp::from_millis(*end) <= now).then(|| (WorkerId::new(worker), batch, died))
+        };
+        let suspects: Vec<_> = holders.iter().filter_map(suspect).take(SUSPECTS).collect();
+        let mut names =
+            vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints(), keys.extended()];
+        names.extend(suspects.iter().map(|(worker, batch, _)| keys.processing(Holder { worker, batch: *batch })));
         let mut call = Call::new(script!("overdue.lua"), &names);
         call.arg(self.now_argument()).arg(limit.min(JOBS)).arg(CLAIM_BYTES);
-        call.arg(dead.iter().map(WorkerId::as_str).collect::<Vec<_>>());
+        for (worker, batch, died) in &suspects {
+            call.arg(Holder { worker, batch: *batch }.text()).arg(u8::from(*died));
+        }
         let mut broken = Vec::new();
         let overdue = read(self.reply(OVERDUE, call).await?, tenant, &mut broken).map_err(self.misread(OVERDUE))?;
         self.bury_broken(broken, Some(dead_after)).await?;
@@ -158,13 +175,14 @@ fn read(mut reply: Reply, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResul
     while !jobs.is_empty() {
         let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
         let (delivery, attempt) = (jobs.number()?, attempt(jobs.number()?));
-        let worker = WorkerId::new(&jobs.text()?);
+        let holder = jobs.text()?;
+        let (worker, batch) = read_holder(&holder).ok_or_else(|| unexpected("a holder is none"))?;
         let lease_until = Timestamp::from_millis(jobs.number()?);
         let worker_died = jobs.number()? == 1;
         let (failure, checkpoint) = (jobs.bytes()?, jobs.bytes()?);
 
         let topic = envelope::topic(tenant, &stored).map_err(|_| unexpected("a topic's name is no name"))?;
-        let lease = Lease { job: id, topic, worker, delivery };
+        let lease = Lease { job: id, topic, worker: WorkerId::new(worker), delivery, batch: Some(batch) };
         let running = Running { lease, attempt, claimed_at: now, lease_until };
         match running.claim(&stored, &failure, checkpoint) {
             Ok(claim) => overdue.push(Overdue { claim, worker_died }),

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::holder::Holder;
 use gristmill_core::job::Name;
 use redis::{Cmd, ToRedisArgs};
 
@@ -32,6 +33,11 @@ impl Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
         Self { script, command }
+    }
+
+    /// The holders of jobs, and how many they are.
+    pub(super) fn holders(&mut self, holders: &[Holder<'_>]) -> &mut Self {
+        self.arg(holders.len()).arg(holders.iter().map(|holder| holder.text()).collect::<Vec<_>>())
     }
 
     /// The names of topics, and how many they are.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::RedisResult;
 
-use super::ack::{acks_by_worker, plain_acks, read_lost};
+use super::ack::{ack_parts, plain_acks, read_lost};
+use super::holder::Holder;
 use super::keys::Keys;
 use super::push::add_job;
 use super::record::{write_failure, write_result};
@@ -19,7 +20,7 @@ use super::store::{Numbered, RedisStore, SCRIPT, by_tenant};
 use crate::batch::{Weight, parts};
 use crate::clock::wait_ms;
 use crate::{Settle, Settled, Settlement, StoreError};
-use gristmill_core::job::{Name, WorkerId};
+use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
@@ -33,12 +34,18 @@ pub(super) type Placed<'a> = (usize, &'a Settlement);
 #[async_trait]
 impl Settle for RedisStore {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<&Lease> = settlements.iter().map(|settlement| &settlement.lease).collect();
+        if let Some(leases) = self.with_batches(DOING, &leases).await? {
+            let known = settlements.iter().zip(leases);
+            let known: Vec<_> = known.map(|(settlement, lease)| Settlement { lease, ..settlement.clone() }).collect();
+            return self.settle(&known).await;
+        }
         let dead = self.dead_workers(settlements).await?;
         let (mut parts, mut calls): (Vec<_>, Vec<(Record, Vec<Placed<'_>>, Read)>) = Default::default();
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
             let keys = self.keys(tenant);
             let (plain, others) = plain_acks(group);
-            for part in acks_by_worker(plain) {
+            for part in ack_parts(plain) {
                 let record = self.replies.begin(&part);
                 let call = self.ack_call(&keys, &part, &record);
                 parts.push(Part { call, positions: positions(&part), read: read_lost });
@@ -110,12 +117,11 @@ impl RedisStore {
         let (names, mut next_result) = named.keys(keys, record);
         let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);
-        call.arg(named.workers.0.len()).arg(named.workers.0.iter().map(|worker| worker.as_str()).collect::<Vec<_>>());
-        call.topics(&named.topics.0);
+        call.holders(&named.holders.0).topics(&named.topics.0);
         for (_, settlement) in part {
             let lease = &settlement.lease;
             call.arg(lease.job.as_str()).arg(lease.delivery);
-            call.arg(named.workers.number(&lease.worker)).arg(named.topics.number(&lease.topic.topic));
+            call.arg(named.holders.number(Holder::of(lease))).arg(named.topics.number(&lease.topic.topic));
             self.add_verdict(&mut call, settlement, &mut next_result)?;
             call.arg(if settlement.notify { "1" } else { "" });
             call.arg(guard(settlement, dead));
@@ -130,10 +136,10 @@ impl RedisStore {
 
     /// Gathers whatever the settlements name that has keys of its own.
     fn name<'a>(&self, keys: &Keys, part: &[Placed<'a>]) -> Result<Named<'a>, StoreError> {
-        let mut named = Named { workers: Numbered(Vec::new()), topics: Numbered(Vec::new()), results: Vec::new() };
+        let mut named = Named { holders: Numbered(Vec::new()), topics: Numbered(Vec::new()), results: Vec::new() };
         for (_, settlement) in part {
             let lease = &settlement.lease;
-            named.workers.number(&lease.worker);
+            named.holders.number(Holder::of(lease));
             named.topics.number(&lease.topic.topic);
             for job in settlement.visible_follow_ups() {
                 if job.spec.topic.tenant != lease.topic.tenant {
@@ -189,7 +195,7 @@ fn read(mut reply: Reply, _: usize) -> RedisResult<Vec<Settled>> {
 
 /// What a part of a batch names, in the order in which the script gets it.
 struct Named<'a> {
-    workers: Numbered<&'a WorkerId>,
+    holders: Numbered<Holder<'a>>,
     topics: Numbered<&'a Name>,
     results: Vec<String>,
 }
@@ -198,8 +204,16 @@ impl Named<'_> {
     /// The keys for `settle.lua`, and the number of the first result's key.
     fn keys(&mut self, keys: &Keys, record: &Record) -> (Vec<String>, usize) {
         let record = keys.settled(&record.name);
-        let more = [keys.claims(), keys.leases(), keys.failures(), keys.checkpoints(), keys.cancelled(), record];
-        let more = more.into_iter().chain(self.workers.0.iter().map(|worker| keys.processing(worker)));
+        let more = [
+            keys.claims(),
+            keys.leases(),
+            keys.failures(),
+            keys.checkpoints(),
+            keys.cancelled(),
+            keys.extended(),
+            record,
+        ];
+        let more = more.into_iter().chain(self.holders.0.iter().map(|holder| keys.processing(*holder)));
         let mut names = keys.with_rows(more, self.topics.0.iter().copied());
         let first_result = names.len() + 1;
         names.append(&mut self.results);
@@ -239,8 +253,13 @@ mod tests {
 
     #[test]
     fn results_and_failures_weigh_alike() {
-        let lease =
-            || Lease { job: JobId::generate(), topic: "a".parse().unwrap(), worker: WorkerId::new("w"), delivery: 1 };
+        let lease = || Lease {
+            job: JobId::generate(),
+            topic: "a".parse().unwrap(),
+            worker: WorkerId::new("w"),
+            delivery: 1,
+            batch: None,
+        };
         let payload = || Payload { data: vec![0; SCRIPT_BYTES / 2], content_type: None };
         let failure = || {
             let detail = FailureDetail { context: Some(payload()), ..FailureDetail::default() };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,6 +44,8 @@ pub struct RedisStore {
     pub(super) due_next: Arc<DueNext>,
     pub(super) replies: Arc<Replies>,
     pub(super) clock_watch: Arc<ClockWatch>,
+    /// The number of the last claim of this process.
+    pub(super) last_batch: Arc<AtomicU64>,
 }
 
 impl RedisStore {
@@ -60,8 +63,8 @@ impl RedisStore {
     /// # Errors
     /// - [`StoreError::BadAddress`]: the URL makes no sense, or the prefix contains braces.
     /// - [`StoreError::Unavailable`]: no server answers there.
-    /// - [`StoreError::Refused`]: wrong password, wrong certificate, no such database, or one of several servers of a Redis
-    ///   Cluster.
+    /// - [`StoreError::Refused`]: wrong password, wrong certificate, no such database, one of several servers of a Redis
+    ///   Cluster, or keys in a format that this version does not know.
     pub async fn open(url: &str, settings: &RedisSettings) -> Result<Self, StoreError> {
         let store = Self::at(url, settings)?;
         store.link.connect().await?;
@@ -86,6 +89,7 @@ impl RedisStore {
             due_next: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),
+            last_batch: Arc::default(),
         })
     }
 

@@ -444,7 +444,7 @@ impl Record {
         let (job, topic) = (self.job.spec.id.clone(), self.job.spec.topic.clone());
         Claim {
             job: self.job.clone().into(),
-            lease: Lease { job, topic, worker: worker.clone(), delivery: self.deliveries },
+            lease: Lease { job, topic, worker: worker.clone(), delivery: self.deliveries, batch: None },
             attempt: self.attempts,
             claimed_at,
             lease_until,

@@ -1,38 +1,38 @@
--- Takes ready jobs of several topics of one partition and leases them to a worker: by turns of priority, oldest first.
+-- Takes ready jobs of several topics of one partition and leases them to a worker, all for as long: by turns of priority, oldest first.
 --
 -- In order:
---   0. make a write that changes nothing, so that a full server takes the rest; refuse a processing list that is no List
+--   0. make a write that changes nothing, so that a full server takes the rest; refuse a processing list that there is already
 --   1. for all topics: is there a job of another priority than normal, a pause, a delayed job?
 --   2. for each topic (turns.lua): skip it if it is paused; read its ready Lists by turns of priority, with each job's stamp,
---      envelope and history; move what was taken to the processing list; mark the topic as drained if nothing is left
+--      envelope and history; lease this claim; move what was taken to its processing list; mark the topic as drained if nothing is left
 --   3. for each job: adopt it if a raw producer pushed it; set it aside if it is missing, running, delayed, dead or here twice
---   4. once: write the leases, the claims and the counts; read failures and checkpoints of jobs that were claimed before
+--   4. once: write the claims and the counts; read failures and checkpoints of jobs that were claimed before
 --
--- KEYS  1 processing list of the worker  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
+-- KEYS  1 processing list of this claim  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
 --       9 priorities  10 paused  11 turns  12 topics  13 large
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays
 --       last: raw
--- ARGV  1 now, ms ('': the server's clock)  2 worker  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
---       4 how many bytes of jobs at most, unless the first is larger
---       then per topic: name, how many at most, lease in ms. At most 1,000 jobs in all.
+-- ARGV  1 now, ms ('': the server's clock)  2 holder  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
+--       4 how many bytes of jobs at most, unless the first is larger  5 lease in ms
+--       then per topic: name, how many at most. At most 1,000 jobs in all.
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
 --           { per job: index of its topic, id, stamp and envelope; of one that was claimed before, the index is negative,
 --             and delivery, attempt, failure or '', checkpoint or '' follow },
 --           { per refused topic: its index, why } }
 local now = clock(ARGV[1])
-local processing, jobs, claims, worker = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
+local processing, jobs, claims, holder = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 
 despite_full_memory(KEYS[4])
--- Refuses before anything was popped, should the list be something else.
-redis.call('LLEN', processing)
-local delayed, drained, expiry = {}, {}, {}
-local topics, delayed_keys = (#ARGV - 4) / 3, {}
+if redis.call('EXISTS', processing) == 1 then return redis.error_reply('ERR there is a claim with this number') end
+local delayed, drained = {}, {}
+local topics, delayed_keys = (#ARGV - 5) / 2, {}
+local function name_of(t) return ARGV[2 * t + 4] end
 for t = 1, topics do delayed_keys[t] = key(t, DELAYED) end
 local some_delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0
 
 for t = 1, topics do
-  local name, max, before = ARGV[3 * t + 2], tonumber(ARGV[3 * t + 3]), #ids
-  take_line(t, name, max)
+  local name, max, before = name_of(t), tonumber(ARGV[2 * t + 5]), #ids
+  take_line(t, name, max, now)
   if #ids - before < max and not refused[t] and not is_cut[t] then
     -- From here on, the next job to arrive is a transition that is published: no wake-up can be lost.
     redis.call('SREM', KEYS[5], name)
@@ -43,21 +43,19 @@ for t = 1, topics do
     -- Of a key of another type, which no delayed job is in, this is an error without elements.
     for i, due in ipairs(redis.pcall('ZMSCORE', key(t, DELAYED), unpack(ids, before + 1))) do delayed[before + i] = due end
   end
-  -- As a string, so that it is not written out anew for each job.
-  expiry[t] = string.format('%.0f', now + tonumber(ARGV[3 * t + 4]))
 end
 local why = {}
 for t, problem in pairs(refused) do why[#why + 1], why[#why + 2] = t, problem end
 if #ids == 0 then return { now, drained, {}, {}, why } end
 
-local strays, taken, lease, claim, again, seen, running = {}, {}, {}, {}, {}, {}, {}
-local first_claim = '1:1:' .. worker
+local strays, taken, claim, again, seen, running = {}, {}, {}, {}, {}, {}
+local first_claim = '1:1:' .. holder
 for i, id in ipairs(ids) do
   local t = topic_of[i]
-  local body, deliveries, attempts, holder = bodies[i], parse_claim(history[i])
-  local misplaced = seen[id] or holder ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
-  if not body and is_raw(KEYS[#KEYS], ARGV[3 * t + 2], now) then
-    id, body = adopt(jobs, KEYS[12], KEYS[13], ARGV[3 * t + 2], id, now, i)
+  local body, deliveries, attempts, held_by = bodies[i], parse_claim(history[i])
+  local misplaced = seen[id] or held_by ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
+  if not body and is_raw(KEYS[#KEYS], name_of(t), now) then
+    id, body = adopt(jobs, KEYS[12], KEYS[13], name_of(t), id, now, i)
     redis.call('LREM', processing, 1, ids[i])
     redis.call('LPUSH', processing, id)
   elseif not body or misplaced then
@@ -65,8 +63,8 @@ for i, id in ipairs(ids) do
     redis.call('LREM', processing, 1, id)
     redis.pcall('LPUSH', key(t, STRAYS), id)
     redis.pcall('LTRIM', key(t, STRAYS), 0, 9999)
-    redis.call('ZADD', KEYS[12], 'GT', now, ARGV[3 * t + 2])
-    count(ARGV[3 * t + 2], 'stray')
+    redis.call('ZADD', KEYS[12], 'GT', now, name_of(t))
+    count(name_of(t), 'stray')
     strays[#strays + 1], body = t, nil
   end
   if body then
@@ -78,15 +76,15 @@ for i, id in ipairs(ids) do
       again[#again + 1] = n
       taken[n + 1], taken[n + 4], taken[n + 5] = -t, deliveries + 1, attempts + 1
       taken[n + 6], taken[n + 7] = '', ''
-      value = (deliveries + 1) .. ':' .. (attempts + 1) .. ':' .. worker
+      value = (deliveries + 1) .. ':' .. (attempts + 1) .. ':' .. holder
     end
-    lease[#lease + 1], lease[#lease + 2] = expiry[t], id
     claim[#claim + 1], claim[#claim + 2] = id, value
   end
 end
-for t, n in pairs(running) do count(ARGV[3 * t + 2], 'running', n) end
-if #lease > 0 then
-  redis.call('ZADD', KEYS[4], unpack(lease))
+for t, n in pairs(running) do count(name_of(t), 'running', n) end
+if #claim == 0 then
+  redis.call('ZREM', KEYS[4], holder)
+else
   -- Redis keeps a HASH of up to 512 short values as one string, and walks through it for each of them. A long value makes
   -- it a table, which it stays as long as the key lives.
   local many_claims = #claim > 16

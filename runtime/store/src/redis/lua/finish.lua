@@ -2,8 +2,10 @@
 -- without ending them.
 --
 -- `stored` names the keys that keep something of each job: { jobs, claims, some }. `some` lists the keys of what only some
--- jobs have: failures, checkpoints, priorities, large, and cancelled where the script ends running jobs. Each is a HASH by id,
--- but for large and cancelled, which are SETs.
+-- jobs have: failures, checkpoints, priorities (HASHes by id), large (a SET) and, where the script ends running jobs, cancelled (a
+-- SET) and extended (a ZSET).
+
+local REMOVE = { 'HDEL', 'HDEL', 'HDEL', 'SREM', 'SREM', 'ZREM' }
 
 -- Removes everything that is stored of these jobs.
 local function remove(stored, ids)
@@ -12,8 +14,34 @@ local function remove(stored, ids)
   -- Asking whether there are any at all is cheaper than naming every job once more.
   if redis.call('EXISTS', unpack(stored.some)) == 0 then return end
   for k, key in ipairs(stored.some) do
-    if redis.call('EXISTS', key) == 1 then many(k > 3 and 'SREM' or 'HDEL', key, ids) end
+    if redis.call('EXISTS', key) == 1 then many(REMOVE[k], key, ids) end
   end
+end
+
+-- Takes jobs off the processing list of their claim, whose lease ends with the last of them.
+local function leave(leases, list, holder, ids)
+  if #ids == 0 then return end
+  if redis.call('LLEN', list) == #ids then
+    redis.call('DEL', list)
+  else
+    -- They are most likely among its oldest. Taking these off and putting back what goes on is three commands, however many have
+    -- ended; looking for each is one per job.
+    local oldest, leaving = redis.call('LRANGE', list, -2 * #ids, -1), {}
+    for _, id in ipairs(ids) do leaving[id] = true end
+    local going_on, off = {}, 0
+    for _, id in ipairs(oldest) do
+      if leaving[id] then leaving[id], off = nil, off + 1 else going_on[#going_on + 1] = id end
+    end
+    if off > 0 then
+      redis.call('LTRIM', list, 0, -1 - #oldest)
+      if #going_on > 0 then many('RPUSH', list, going_on) end
+    end
+    if off < #ids then
+      for id in pairs(leaving) do redis.call('LREM', list, -1, id) end
+    end
+    if redis.call('EXISTS', list) == 1 then return end
+  end
+  redis.call('ZREM', leases, holder)
 end
 
 -- Keeps for an hour what a call that ended attempts answers, for a caller that loses the reply and calls again. The second call

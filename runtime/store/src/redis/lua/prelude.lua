@@ -42,17 +42,26 @@ end
 -- For how long raw producers count as writing to a topic after a runner looked at it whose manifest says so, ms.
 local RAW_FOR = 24 * 3600 * 1000
 
--- Reads a value of `claims`, "deliveries:attempts:worker". A job that was never claimed has none.
+-- Reads a value of `claims`, "deliveries:attempts:holder". A job that was never claimed has none, and one that is not running
+-- has no holder.
 local function parse_claim(text)
   if not text then return 0, 0, '' end
-  local deliveries, attempts, worker = string.match(text, '^(%d+):(%d+):(.*)$')
-  return tonumber(deliveries), tonumber(attempts), worker
+  local deliveries, attempts, holder = string.match(text, '^(%d+):(%d+):(.*)$')
+  return tonumber(deliveries), tonumber(attempts), holder
 end
 
--- The fence: whether `text` says that this very delivery is running on this very worker.
-local function is_running(text, delivery, worker)
+-- The fence: whether `text` says that this very delivery is running, and who holds it: a worker, by this very claim.
+local function is_running(text, delivery, by)
   local deliveries, attempts, holder = parse_claim(text)
-  return deliveries == tonumber(delivery) and holder == worker and holder ~= '', attempts
+  return deliveries == tonumber(delivery) and holder == by and holder ~= '', attempts
+end
+
+-- When the lease of a job ends, given what `claims` says of it: its own, if it was extended, or that of its claim. Nil if it is
+-- not running.
+local function lease_end(leases, extended, id, claim)
+  local _, _, holder = parse_claim(claim)
+  if holder == '' then return nil end
+  return redis.call('ZSCORE', extended, id) or redis.call('ZSCORE', leases, holder) or nil
 end
 
 -- Counters are added up here and written once per script.

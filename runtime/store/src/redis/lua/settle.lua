@@ -1,10 +1,10 @@
 -- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
 --
 -- KEYS  1 to 9: see waiting; 10 claims  11 leases  12 failures  13 checkpoints  14 cancelled
---       15 record of this call, then per worker: processing; then a row per topic; then the result keys
+--       15 extended  16 record of this call, then the processing lists of claims; then a row per topic; then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
---       5 number of workers, then their ids in order; number of topics, then their names in order
---       then per settlement, 14: id, delivery, index of worker, index of topic, verdict (ack retry snooze release bury
+--       5 number of claims, then their holders in order; number of topics, then their names in order
+--       then per settlement, 14: id, delivery, index of its claim, index of topic, verdict (ack retry snooze release bury
 --         expire), wait in ms, failure or '', reason or '', unique value or '', index in KEYS of the result key or '',
 --         result or '', keep it for ms, notify of the end ('1' or ''), guard ('': none, 'lease': only if the lease ran out)
 --       then number of follow-ups; per follow-up, 6: as in push
@@ -13,16 +13,18 @@ local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local claims, leases, failures, checkpoints, cancelled = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities, at.large } }
-local some_cancelled = redis.call('EXISTS', cancelled) == 1
+local extended = KEYS[15]
+despite_full_memory(leases)
+local some_cancelled, some_extended = redis.call('EXISTS', cancelled) == 1, redis.call('EXISTS', extended) == 1
 
 local cursor = 4
 local function take()
   cursor = cursor + 1
   return ARGV[cursor]
 end
-local workers, topics = {}, {}
-for w = 1, tonumber(take()) do workers[w] = { id = take(), processing = KEYS[15 + w] } end
-for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 9 + #workers + 7 * t) end
+local holders, topics = {}, {}
+for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[16 + c], done = {} } end
+for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 10 + #holders + 7 * t) end
 
 -- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
 local COUNTED = { retry = 'retried', snooze = 'snoozed', release = 'released' }
@@ -53,8 +55,8 @@ end
 
 -- The mark of a cancelled job ends with the delivery. Only an ack and an expiry keep their own verdict.
 local function settle(s, attempts)
-  redis.call('LREM', s.worker.processing, -1, s.id)
-  redis.call('ZREM', leases, s.id)
+  s.claim.done[#s.claim.done + 1] = s.id
+  if some_extended then redis.call('ZREM', extended, s.id) end
   count(s.topic.name, 'running', -1)
   local marked = some_cancelled and redis.call('SREM', cancelled, s.id) == 1
   if marked and s.verdict ~= 'ack' and s.verdict ~= 'expire' then s.verdict = 'cancelled' end
@@ -64,13 +66,14 @@ end
 
 local answers, ended = {}, false
 while cursor < #ARGV do
-  local s = { id = take(), delivery = take(), worker = workers[tonumber(take())], topic = topics[tonumber(take())],
+  local s = { id = take(), delivery = take(), claim = holders[tonumber(take())], topic = topics[tonumber(take())],
               verdict = take(), after = tonumber(take()), failure = take(), reason = take(), unique = take(),
               result_key = take(), result = take(), keep = take(), notify = take(), guard = take() }
   if s.result_key ~= '' then s.result_key = KEYS[tonumber(s.result_key)] end
   local follow_ups = tonumber(take())
-  local ours, attempts = is_running(redis.call('HGET', claims, s.id), s.delivery, s.worker.id)
-  if ours and s.guard == 'lease' then ours = tonumber(redis.call('ZSCORE', leases, s.id) or 0) <= now end
+  local claim = redis.call('HGET', claims, s.id)
+  local ours, attempts = is_running(claim, s.delivery, s.claim.holder)
+  if ours and s.guard == 'lease' then ours = tonumber(lease_end(leases, extended, s.id, claim) or 0) <= now end
   local answer = ours and settle(s, attempts) or 0
   answers[#answers + 1], ended = answer, ended or ours
   for _ = 1, follow_ups do
@@ -78,7 +81,8 @@ while cursor < #ARGV do
     if answer == 1 then insert(at, topic, id, due, priority, unique, body) end
   end
 end
+for _, claim in ipairs(holders) do leave(leases, claim.list, claim.holder, claim.done) end
 for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
-if ended then keep_answers(KEYS[15], ARGV[4], answers) end
+if ended then keep_answers(KEYS[16], ARGV[4], answers) end
 return answers

@@ -70,7 +70,7 @@ local function take(line)
 end
 
 -- Takes at most `max` jobs of a topic: by turns where some have another priority than normal.
-local function take_line(t, name, max)
+local function take_line(t, name, max, now)
   if pauses and redis.call('SISMEMBER', KEYS[10], name) == 1 then return end
   local lines, turns, turn, before = { line_of(t, HIGH, max), line_of(t, NORMAL, max), line_of(t, LOW, max) }, ARGV[3], nil, #ids
   if peek(lines[HIGH]) or peek(lines[LOW]) then turn = tonumber(redis.call('HGET', KEYS[11], name) or 0) end
@@ -87,6 +87,8 @@ local function take_line(t, name, max)
     turn = turn and (turn + 1) % #turns
   end
   if #ids == before then return end
+  -- Before the first job is taken: whatever stops this script, they come back when the lease ends.
+  if before == 0 then redis.call('ZADD', KEYS[4], now + tonumber(ARGV[5]), ARGV[2]) end
   -- RPOPLPUSH for all of them at once: a script is one step, so this is as safe.
   redis.call('LPUSH', KEYS[1], unpack(ids, before + 1))
   for _, line in ipairs(lines) do

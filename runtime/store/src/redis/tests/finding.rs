@@ -35,8 +35,9 @@ async fn a_job_named_twice_runs_once_and_the_second_is_set_aside() {
     let strays = store.raw(redis::cmd("LLEN").arg(keys.strays(&topic("mail").topic))).await;
     assert_eq!(strays, redis::Value::Int(3));
     assert_eq!(store.settle(&claims[0], Verdict::Ack(None)).await, Settled::Done);
-    let left = store.raw(redis::cmd("LLEN").arg(keys.processing(&worker()))).await;
-    assert_eq!(left, redis::Value::Int(0));
+    let left = store.raw(redis::cmd("KEYS").arg("*:processing:*")).await;
+    assert_eq!(left, redis::Value::Array(Vec::new()));
+    assert_eq!(store.raw(redis::cmd("EXISTS").arg(keys.leases())).await, redis::Value::Int(0));
 }
 
 #[tokio::test]

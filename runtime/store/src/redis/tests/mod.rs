@@ -1,5 +1,6 @@
 //! What only Redis does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
 
+mod batches;
 mod claiming;
 mod confirm;
 mod damage;

@@ -137,7 +137,7 @@ async fn a_probe_fails_as_a_push_does() {
         store.raw(command.arg(words.collect::<Vec<_>>())).await
     };
     store.store.probe().await.unwrap();
-    assert_eq!(command("DBSIZE").await, redis::Value::Int(0));
+    assert_eq!(command("KEYS *").await, redis::Value::Array(vec![redis::Value::BulkString(b"gm:format".into())]));
     for [refuse, accept] in [
         ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"],
         ["CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"],
@@ -253,6 +253,20 @@ async fn a_missing_right_is_named_with_what_to_do() {
 async fn a_prefix_that_breaks_the_hash_tags_is_refused() {
     let error = RedisStore::connect("redis://localhost", "gm{x}").await.unwrap_err();
     assert!(matches!(error, StoreError::BadAddress { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn keys_in_another_format_are_refused() {
+    let store = TestRedis::new().await;
+    assert_eq!(store.raw(redis::cmd("GET").arg("gm:format")).await, redis::Value::BulkString(b"2".into()));
+    store.raw(redis::cmd("SET").arg("gm:format").arg("9")).await;
+    let error = RedisStore::connect(&store.server.url(), "gm").await.unwrap_err();
+    let StoreError::Refused { source, .. } = &error else { panic!("{error}") };
+    assert_eq!(
+        source.to_string(),
+        "its keys are in format \"9\", and this version knows format 2; use the version that wrote them, or another prefix"
+    );
+    RedisStore::connect(&store.server.url(), "other").await.unwrap();
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn any_bytes_become_the_payload_of_a_job() {
         (store.total("adopted").await, store.total("pushed").await, store.counts("mail").await.running),
         (7, 0, 0)
     );
-    let left = store.raw(cmd("EXISTS").arg(keys().processing(&worker())).arg(keys().jobs())).await;
+    let left = store.raw(cmd("EXISTS").arg(keys().leases()).arg(keys().claims()).arg(keys().jobs())).await;
     assert_eq!(left, Value::Int(0));
 }
 

@@ -1,0 +1,122 @@
+//! Who holds running jobs: a worker, by one of its claims. As text `worker:number`, which names the processing List of that claim.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use redis::pipe;
+
+use super::inspect::claim_fields;
+use super::keys::Keys;
+use super::store::{RedisStore, by_tenant};
+use crate::StoreError;
+use gristmill_core::job::{JobId, Lease, WorkerId};
+use gristmill_core::time::Timestamp;
+
+/// How many of the low bits of a claim's number are random: two processes that claim in the name of one worker in the same
+/// millisecond have different numbers. A script refuses a number that is in use.
+const RANDOM_BITS: u32 = 22;
+
+/// A worker, and the number of one of its claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Holder<'a> {
+    pub(super) worker: &'a WorkerId,
+    pub(super) batch: u64,
+}
+
+impl<'a> Holder<'a> {
+    /// The holder that a lease names. The batch must be known.
+    pub(super) fn of(lease: &'a Lease) -> Self {
+        Self { worker: &lease.worker, batch: lease.batch.unwrap_or_default() }
+    }
+
+    pub(super) fn text(self) -> String {
+        format!("{}:{}", self.worker.as_str(), self.batch)
+    }
+}
+
+/// The worker and the number of the claim in the text of a holder.
+pub(super) fn read_holder(text: &str) -> Option<(&str, u64)> {
+    let (worker, batch) = text.rsplit_once(':')?;
+    Some((worker, batch.parse().ok()?))
+}
+
+/// How many processing Lists are read in one round trip.
+pub(super) const LISTS: usize = 100;
+
+impl RedisStore {
+    /// The holders of all running jobs of a tenant, each with the end of its lease in ms.
+    pub(super) async fn holders(&self, doing: &'static str, keys: &Keys) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut ask = pipe();
+        ask.cmd("ZRANGE").arg(keys.leases()).arg(0).arg(-1).arg("WITHSCORES");
+        let (holders,): (Vec<(String, u64)>,) = self.link.query(doing, &ask).await?;
+        Ok(holders)
+    }
+
+    /// The ids in the processing Lists of some holders, at most [`LISTS`].
+    pub(super) async fn held(
+        &self,
+        doing: &'static str,
+        keys: &Keys,
+        holders: impl Iterator<Item = &str>,
+    ) -> Result<Vec<Vec<JobId>>, StoreError> {
+        let mut ask = pipe();
+        for (worker, batch) in holders.filter_map(read_holder) {
+            let worker = WorkerId::new(worker);
+            ask.cmd("LRANGE").arg(keys.processing(Holder { worker: &worker, batch })).arg(0).arg(-1);
+        }
+        let lists: Vec<Vec<String>> = if ask.is_empty() { Vec::new() } else { self.link.query(doing, &ask).await? };
+        let read = |list: Vec<String>| list.into_iter().filter_map(|id| JobId::try_from(id).ok()).collect();
+        Ok(lists.into_iter().map(read).collect())
+    }
+
+    /// A number for a claim: higher than all before of this process and, as far as the hosts' clocks agree, than all before of
+    /// others; not the number of any other claim of the worker, also after a failover to a server that lost some.
+    pub(super) fn next_batch(&self) -> u64 {
+        let now = self.clock.now(Timestamp::now).as_millis() << RANDOM_BITS | fastrand::u64(..1 << RANDOM_BITS);
+        let next = |last: u64| now.max(last + 1);
+        let last = self.last_batch.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        next(last.unwrap_or_else(|last| last))
+    }
+
+    /// The leases with their batches, where some do not say theirs; `None` if all do. One that is lost gets a batch that there is
+    /// not.
+    pub(super) async fn with_batches(
+        &self,
+        doing: &'static str,
+        leases: &[&Lease],
+    ) -> Result<Option<Vec<Lease>>, StoreError> {
+        if leases.iter().all(|lease| lease.batch.is_some()) {
+            return Ok(None);
+        }
+        let mut known: HashMap<usize, u64> = HashMap::new();
+        for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
+            let mut ask = pipe();
+            let ids: Vec<&str> = group.iter().map(|(_, lease)| lease.job.as_str()).collect();
+            ask.cmd("HMGET").arg(self.keys(tenant).claims()).arg(ids);
+            let (claims,): (Vec<Option<String>>,) = self.link.query(doing, &ask).await?;
+            for ((position, lease), claim) in group.into_iter().zip(claims) {
+                let holder = claim.as_deref().and_then(|claim| read_holder(claim_fields(claim).2));
+                let batch = holder.filter(|(worker, _)| *worker == lease.worker.as_str()).map(|(_, batch)| batch);
+                known.insert(position, batch.unwrap_or_default());
+            }
+        }
+        let lease = |(position, lease): (usize, &&Lease)| {
+            let batch = lease.batch.or_else(|| known.get(&position).copied());
+            Lease { batch, ..Lease::clone(lease) }
+        };
+        Ok(Some(leases.iter().enumerate().map(lease).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_read_as_it_is_written() {
+        let worker = WorkerId::new("pull:press:1:mail");
+        let text = Holder { worker: &worker, batch: 7 }.text();
+        assert_eq!(read_holder(&text), Some((worker.as_str(), 7)));
+        assert_eq!((read_holder("nothing"), read_holder("worker:x")), (None, None));
+    }
+}
