@@ -261,6 +261,9 @@ impl World {
                 self.ask(async |store| store.jobs(&topic(of), place, None, 100).await).await;
             }
         }
+        for claim in &running {
+            assert!(self.ask(async |store| store.job(&tenant(), &claim.lease.job).await).await.is_some());
+        }
         self.ask(async |store| store.counts(&tenant()).await).await;
         self.ask(async |store| store.sweepable(&tenant(), Duration::ZERO).await).await;
         self.ask(async |store| store.stored_bytes(&tenant()).await).await;
