@@ -12,13 +12,13 @@ redis() { redis-cli -e -u "$url" "$@"; }    # -e: an error of the server is an e
 # looked at now and then.
 redis LPUSH "$store:ready:$topic" '{"hello": "now"}'
 redis SADD "$store:active" "$topic" > /dev/null
-redis PUBLISH "$store:wake" "ready $topic" > /dev/null
+redis PUBLISH gm:wake "ready default $topic" > /dev/null
 
 # In a minute. Equal members of a sorted set are one: an `id` in the body makes each its own.
 due=$(( $(date +%s) * 1000 + 60000 ))
 redis ZADD "$store:delayed:$topic" "$due" "{\"hello\": \"later\", \"id\": \"$(date +%s)-$$\"}"
 redis ZADD "$store:due" LT "$due" "$topic" > /dev/null
-redis PUBLISH "$store:wake" 'due 60000' > /dev/null
+redis PUBLISH gm:wake 'due default 60000' > /dev/null
 
 # Many at once: one command, so all of them or none. An answer is the length of the List; no answer means that nobody knows,
 # and that a second try may make jobs twice. Where that matters, push over HTTP with ids of your own.
@@ -28,4 +28,4 @@ while [ "$number" -le 1000 ]; do
   number=$((number + 1))
 done | tr '\n' '\0' | xargs -0 redis-cli -e -u "$url" LPUSH "$store:ready:$topic"
 redis SADD "$store:active" "$topic" > /dev/null
-redis PUBLISH "$store:wake" "ready $topic" > /dev/null
+redis PUBLISH gm:wake "ready default $topic" > /dev/null

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill::job::Due;
+use gristmill::job::{Due, Name, WorkerId};
+use gristmill::store::Signal;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner, spec};
 
@@ -51,4 +52,23 @@ async fn a_due_time_wakes_the_runner(runner: TestRunner) {
     let took = took.await;
     assert!(took >= delay, "{took:?} is before the due time");
     assert!(took < delay + AWAKE, "{took:?} from push to end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_find_the_jobs_of_a_runner_that_was_woken_and_died() {
+    let runner = runner(On::Redis).await;
+    let (tenant, topics): (Name, _) = ("default".parse().unwrap(), ["echo".parse().unwrap()]);
+    let dead = WorkerId::new("dead");
+    let mut calls = runner.store.wake_ups(&dead, &[tenant], &topics).await.unwrap();
+    // After each job the living one waits behind the dead one.
+    runner.work("echo", b"for the living").await;
+    while calls.try_recv().is_err() {
+        runner.work("echo", b"for the dead").await;
+    }
+
+    let mut calls = runner.store.wake_ups(&dead, &["default".parse().unwrap()], &topics).await.unwrap();
+    runner.work("echo", b"for the living").await;
+    let job = runner.push_job(spec("echo", b"for the dead"), Due::After(Duration::from_millis(20))).await;
+    runner.end_of(&job).await;
+    assert!(matches!(calls.try_recv(), Ok(Signal::Due { .. })));
 }

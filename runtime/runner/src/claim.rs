@@ -40,7 +40,15 @@ pub(super) struct Claimer {
     /// For native handlers, which do not run on the guests' threads.
     pub(super) executor: Arc<ExecutorContext>,
     /// Topics that have ready jobs.
-    pub(super) ready: mpsc::Receiver<TopicId>,
+    pub(super) ready: mpsc::Receiver<Ready>,
+}
+
+/// News of a topic with ready jobs.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) topic: TopicId,
+    /// The store woke this runner for the topic, and perhaps no other.
+    pub(super) is_woken: bool,
 }
 
 /// What the loop remembers from round to round.
@@ -50,6 +58,8 @@ struct Memory {
     hot: BTreeSet<TopicId>,
     /// The same without a handler: their jobs begin when it comes.
     unserved: BTreeSet<TopicId>,
+    /// Topics for which the store woke this runner, since it last claimed.
+    woken: BTreeSet<TopicId>,
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
     /// How often parts of the store had come back when lost claims were last looked for.
@@ -74,6 +84,7 @@ impl Claimer {
             // Before the plan: an attempt that ends between plan and wait must end the wait.
             let ended = self.slots.ended();
             let from = memory.plan(&registry, self.slots.free());
+            self.pass_on(&mut memory, &from).await;
             if from.is_empty() {
                 self.wait(&mut memory, &registry, ended).await;
                 continue;
@@ -101,13 +112,29 @@ impl Claimer {
                 None => return,
             }
         }
+        let registry = Arc::clone(&self.context.registry.borrow());
+        self.hear(&mut memory, &registry);
+        self.pass_on(&mut memory, &[]).await;
+    }
+
+    /// Has other runners do what this one was woken for and does not claim now: it has no room, or no handler, or it ends.
+    async fn pass_on(&self, memory: &mut Memory, from: &[ClaimFrom]) {
+        let mut woken = std::mem::take(&mut memory.woken);
+        woken.retain(|topic| from.iter().all(|line| line.topic != *topic));
+        if woken.is_empty() {
+            return;
+        }
+        let topics: Vec<TopicId> = woken.into_iter().collect();
+        if let Err(error) = self.context.store.pass_on(&topics).await {
+            tracing::debug!("failed to wake another runner, which polls: {:#}", anyhow::Error::from(error));
+        }
     }
 
     /// Takes in what has been signalled. Signals that came during a claim are heard after the topics that it drained
     /// are struck off, so that none is lost; at worst one claim finds nothing.
     fn hear(&mut self, memory: &mut Memory, registry: &HandlerRegistry) {
-        while let Ok(topic) = self.ready.try_recv() {
-            memory.note_ready(topic, registry);
+        while let Ok(ready) = self.ready.try_recv() {
+            memory.note(ready, registry);
         }
     }
 
@@ -115,14 +142,14 @@ impl Claimer {
     async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: u64) {
         tokio::select! {
             () = self.context.stop.cancelled() => {}
-            Some(topic) = self.ready.recv() => memory.note_ready(topic, registry),
+            Some(ready) = self.ready.recv() => memory.note(ready, registry),
             () = changed(&mut self.context.registry) => {}
             () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
                     biased;
                     // Slots may have been free all the time, and only the topics known so far at their limits.
-                    Some(topic) = self.ready.recv() => memory.note_ready(topic, registry),
+                    Some(ready) = self.ready.recv() => memory.note(ready, registry),
                     _ = tokio::time::timeout(GATHER, self.slots.wait_for(half)) => {}
                 }
             }
@@ -157,6 +184,13 @@ impl Claimer {
 }
 
 impl Memory {
+    fn note(&mut self, Ready { topic, is_woken }: Ready, registry: &HandlerRegistry) {
+        if is_woken {
+            self.woken.insert(topic.clone());
+        }
+        self.note_ready(topic, registry);
+    }
+
     /// Notes a topic that has ready jobs, unless the store refused it a short while ago.
     fn note_ready(&mut self, topic: TopicId, registry: &HandlerRegistry) {
         if !self.refused.is_empty() {
@@ -278,7 +312,7 @@ mod tests {
     }
 
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
-    async fn claimer() -> (Claimer, mpsc::Sender<TopicId>) {
+    async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
         let (tell, ready) = mpsc::channel(1);
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
         let executor = Arc::new(ExecutorContext {
@@ -306,7 +340,10 @@ mod tests {
         drop(taken.pop());
         // In the order written: the claimer waits for more slots when it is told.
         let registry = registry(&["busy", "fresh"]);
-        let (_, told) = tokio::join!(claimer.wait(&mut memory, &registry, ended), tell.send(fresh.clone()));
+        let (_, told) = tokio::join!(
+            claimer.wait(&mut memory, &registry, ended),
+            tell.send(Ready { topic: fresh.clone(), is_woken: true })
+        );
         told.unwrap();
         assert!(memory.hot.contains(&fresh));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::claim::Ready;
 use super::migrate::NextDue;
 use super::start::Context;
 use super::tenants::{self, Outside};
@@ -22,30 +23,43 @@ const TENANTS_AT_ONCE: usize = 256;
 pub(super) struct Listener {
     pub(super) context: Context,
     pub(super) outside: watch::Receiver<Outside>,
-    pub(super) ready: mpsc::Sender<TopicId>,
+    pub(super) ready: mpsc::Sender<Ready>,
     pub(super) due: mpsc::Sender<NextDue>,
 }
 
+/// Whose jobs are looked after, and of which topics this runner runs some; in order.
+#[derive(PartialEq, Eq)]
+struct Interest {
+    tenants: BTreeSet<Name>,
+    topics: Vec<TopicId>,
+}
+
 impl Listener {
-    /// Listens until stopped. Subscribes anew when the tenants change.
+    /// Listens until stopped. Subscribes anew when the tenants or the topics change.
     pub(super) async fn run(mut self) {
         while !self.context.stop.is_cancelled() {
-            let tenants = self.tenants();
-            self.hear(&tenants).await;
+            let of = self.interest();
+            self.hear(&of).await;
         }
     }
 
-    fn tenants(&mut self) -> BTreeSet<Name> {
+    fn interest(&mut self) -> Interest {
         self.outside.mark_unchanged();
-        tenants::all(&self.context.registry.borrow_and_update(), &self.outside)
+        let registry = self.context.registry.borrow_and_update();
+        let ours = registry.entries().filter(|entry| !entry.topic.external);
+        Interest {
+            topics: ours.map(|entry| entry.topic.id.clone()).collect(),
+            tenants: tenants::all(&registry, &self.outside),
+        }
     }
 
     /// Subscribes, and listens until stopped, or the tenants are others. Looks by itself, also while the subscription does not succeed: a
     /// store that emits no signals may be available otherwise.
-    async fn hear(&mut self, tenants: &BTreeSet<Name>) {
+    async fn hear(&mut self, of: &Interest) {
         let (store, retry) = (self.context.store.clone(), self.context.retry.apart());
+        let (worker, tenants) = (self.context.worker.clone(), &of.tenants);
         let list: Vec<Name> = tenants.iter().cloned().collect();
-        let mut subscribing = pin!(retry.call(|| store.signals(&list)));
+        let mut subscribing = pin!(retry.call(|| store.wake_ups(&worker, &list, &of.topics)));
         let (mut signals, mut is_subscribed, mut silent) = (mpsc::channel(1).1, false, false);
         loop {
             let pause = TICK.mul_f64(1.0 + fastrand::f64() / 2.0);
@@ -53,12 +67,12 @@ impl Listener {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Ok(()) = self.context.registry.changed() => {
-                    if self.tenants() != *tenants {
+                    if self.interest() != *of {
                         return;
                     }
                 }
                 Ok(()) = self.outside.changed() => {
-                    if self.tenants() != *tenants {
+                    if self.interest() != *of {
                         return;
                     }
                 }
@@ -85,7 +99,7 @@ impl Listener {
 
     async fn pass_on(&self, signal: Signal, tenants: &BTreeSet<Name>) {
         match signal {
-            Signal::Ready(topic) => self.say_ready(topic).await,
+            Signal::Ready(topic) => self.say_ready(topic, true).await,
             Signal::Due { tenant, wait: due_in } => {
                 self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await
             }
@@ -124,17 +138,17 @@ impl Listener {
             self.context.in_flight.cancel(tenant, job);
         }
         for topic in pending.ready {
-            self.say_ready(topic).await;
+            self.say_ready(topic, false).await;
         }
         let due_in = pending.next_due_in;
         self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
     }
 
     /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
-    async fn say_ready(&self, topic: TopicId) {
+    async fn say_ready(&self, topic: TopicId, is_woken: bool) {
         let ours = self.context.registry.borrow().tenants().contains(&topic.tenant);
         if ours {
-            self.ready.send(topic).await.ok();
+            self.ready.send(Ready { topic, is_woken }).await.ok();
         }
     }
 

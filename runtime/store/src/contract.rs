@@ -115,6 +115,22 @@ operations! {
 operations! {
     /// When there is work.
     pub trait Schedule {
+        /// Wakes a worker that runs jobs of these topics, from now until the receiver is dropped: for [`Signal::Ready`], of
+        /// the workers that wait for a topic one is enough; so whoever hears it claims, or passes it on
+        /// ([`Schedule::pass_on`]). A worker waits for all its topics at first, and again for each that its claim has drained.
+        /// A claim that leaves jobs in line wakes the next worker. [`Signal::Due`] is for one of them, too: it moves the jobs.
+        ///
+        /// Best effort, as [`Signals::signals`]: a worker that was woken may have died. [`Schedule::poll_work`] shows its jobs to all.
+        async fn wake_ups(
+            &self,
+            worker: &WorkerId,
+            tenants: &[Name],
+            topics: &[TopicId],
+        ) -> Result<mpsc::Receiver<Signal>, StoreError>;
+
+        /// Wakes another worker for each of these topics that has ready jobs.
+        async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError>;
+
         /// Moves at most `limit` due jobs of the tenant from delayed to ready: of each topic in the order in which they came due,
         /// those of one millisecond by id. Where `limit` is too small for all, topics share it.
         async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;

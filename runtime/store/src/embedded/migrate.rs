@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
+use tokio::sync::mpsc;
 
 use super::fault::Done;
 use super::request::Weight;
@@ -12,8 +13,8 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::fraction;
-use crate::{Migrated, PendingWork, PollTenant, Schedule, StoreError};
-use gristmill_core::job::{JobId, Name, TopicId};
+use crate::{Migrated, PendingWork, PollTenant, Schedule, Signal, Signals, StoreError};
+use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// How many jobs one request moves at most, so that others get their turn.
@@ -43,6 +44,21 @@ const CANCELLED: &str = "SELECT id FROM job_rows WHERE tenant = ?1 AND cancelled
 
 #[async_trait]
 impl Schedule for EmbeddedStore {
+    /// All workers are in this process: each hears everything.
+    async fn wake_ups(
+        &self,
+        _worker: &WorkerId,
+        tenants: &[Name],
+        _topics: &[TopicId],
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        self.signals(tenants).await
+    }
+
+    /// They have heard it.
+    async fn pass_on(&self, _topics: &[TopicId]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let mut moved = 0;
         loop {

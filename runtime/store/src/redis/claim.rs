@@ -11,7 +11,7 @@ use redis::{RedisResult, Value};
 use super::envelope;
 use super::error::unexpected;
 use super::holder::Holder;
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{Call, script};
@@ -110,7 +110,7 @@ impl RedisStore {
         ];
         for topic in part.iter().map(|line| &line.topic.topic) {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
-            names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic)]);
+            names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic), keys.waiters(topic)]);
         }
         names.push(keys.raw());
         let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
@@ -118,6 +118,8 @@ impl RedisStore {
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max);
         }
+        let is_woken = self.woken.lock().contains(holder.worker);
+        call.arg(if is_woken { keys::runner_channel(&self.prefix, holder.worker) } else { String::new() });
         call
     }
 

@@ -1,7 +1,7 @@
 //! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
 
 use super::holder::Holder;
-use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::job::{JobId, Name, Priority, TopicId, WorkerId};
 
 /// What all keys begin with unless the settings say otherwise.
 pub const DEFAULT_PREFIX: &str = "gm";
@@ -79,7 +79,7 @@ impl Keys {
     }
 
     /// A topic's row of keys for the same scripts.
-    pub(super) fn row(&self, topic: &Name) -> [String; 7] {
+    pub(super) fn row(&self, topic: &Name) -> [String; 8] {
         [
             self.ready(Priority::High, topic),
             self.ready(Priority::Normal, topic),
@@ -88,6 +88,7 @@ impl Keys {
             self.unique(topic),
             self.windows(topic),
             self.dead(topic),
+            self.waiters(topic),
         ]
     }
 }
@@ -159,6 +160,8 @@ keys! {
         unique = "unique" of Name;
         /// ZSET unique value that is held for a time → until when, ms.
         windows = "windows" of Name;
+        /// ZSET channel that wakes a runner that waits for jobs of the topic → since when it waits, ms.
+        waiters = "waiters" of Name;
         /// LIST of elements of the ready List that were no job.
         strays = "strays" of Name;
         /// STRING: what became of a job.
@@ -216,6 +219,16 @@ pub(super) fn format(prefix: &str) -> String {
     [prefix, ":format"].concat()
 }
 
+/// Channel of what all runners of all tenants are to hear.
+pub(super) fn runners_channel(prefix: &str) -> String {
+    [prefix, ":wake"].concat()
+}
+
+/// Channel that wakes one runner.
+pub(super) fn runner_channel(prefix: &str, worker: &WorkerId) -> String {
+    [prefix, ":wake:", worker.as_str()].concat()
+}
+
 /// STRING that a probe writes and removes in one step.
 pub(super) fn probe(prefix: &str) -> String {
     [prefix, ":probe"].concat()
@@ -266,7 +279,7 @@ mod tests {
         assert_eq!(keys.jobs(), "gm:{acme/0}:jobs");
         assert_eq!(keys.ready(Priority::Normal, &topic), "gm:{acme/0}:ready:resize");
         assert_eq!(keys.ready(Priority::Low, &topic), "gm:{acme/0}:ready-low:resize");
-        let worker = gristmill_core::job::WorkerId::new("host-1-x");
+        let worker = WorkerId::new("host-1-x");
         assert_eq!(keys.processing(Holder { worker: &worker, batch: 7 }), "gm:{acme/0}:processing:host-1-x:7");
         assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
         assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");

@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::{RedisResult, Value, from_redis_value, pipe};
+use tokio::sync::mpsc;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::{Migrated, PendingWork, PollTenant, Schedule, StoreError};
-use gristmill_core::job::{Name, TopicId};
+use crate::{Migrated, PendingWork, PollTenant, Schedule, Signal, StoreError};
+use gristmill_core::job::{Name, TopicId, WorkerId};
 
 const DOING: &str = "migrate due jobs";
 const POLL: &str = "look for work";
@@ -38,6 +39,25 @@ struct Heads {
 
 #[async_trait]
 impl Schedule for RedisStore {
+    async fn wake_ups(
+        &self,
+        worker: &WorkerId,
+        _tenants: &[Name],
+        topics: &[TopicId],
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        self.wake(worker, topics).await
+    }
+
+    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+        let pass_on = |topic: &TopicId| {
+            let keys = self.keys(&topic.tenant);
+            let mut call = Call::new(script!("pass_on.lua"), &[keys.active(), keys.waiters(&topic.topic)]);
+            call.arg(topic.topic.as_str());
+            call
+        };
+        self.link.run("wake another runner", topics.iter().map(pass_on).collect()).await.map(drop)
+    }
+
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let keys = self.keys(tenant);
         let mut next = self.due_next.lock().remove(tenant).unwrap_or_default();

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::RedisResult;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::time::sleep;
+use tokio::time::{Instant, interval_at, sleep};
 
 use super::clock::wait;
+use super::keys::{runner_channel, runners_channel};
 use super::line::{Line, Trouble};
-use super::link::Link;
-use super::store::RedisStore;
+use super::script::{Call, script};
+use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS, by_tenant};
+use crate::clock::wait_ms;
 use crate::{Signal, Signals, StoreError};
-use gristmill_core::job::{Name, TopicId};
+use gristmill_core::job::{Name, TopicId, WorkerId};
 
 /// How many signals may wait for the receiver. One that is further behind had better look for itself.
 const WAITING: usize = 1024;
@@ -26,18 +27,33 @@ const WAITING: usize = 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How often a runner that goes on waiting for its topics says so.
+const WAIT_AGAIN: Duration = Duration::from_secs(3600);
+/// One that has not said so for this long is gone.
+const GONE_AFTER: Duration = Duration::from_secs(3 * 3600);
+
 /// What a channel is about.
 #[derive(Debug)]
 enum Channel {
     Wake(Name),
     Done(Name),
+    /// All tenants' news for runners, for one of them or for all.
+    Runner,
 }
 
 /// Listens for one receiver, for as long as it is there.
 struct Listener {
-    link: Arc<Link>,
+    store: RedisStore,
     channels: Arc<HashMap<String, Channel>>,
+    /// What a runner waits for, if it is one that listens.
+    waits: Option<Waits>,
     signals: mpsc::Sender<Signal>,
+}
+
+/// The channel that wakes a runner, and the topics that it waits for.
+struct Waits {
+    channel: String,
+    topics: Vec<TopicId>,
 }
 
 #[async_trait]
@@ -47,10 +63,33 @@ impl Signals for RedisStore {
             let keys = self.keys(tenant);
             [(keys.wake_channel(), Channel::Wake(tenant.clone())), (keys.done_channel(), Channel::Done(tenant.clone()))]
         });
+        self.listen(channels.collect(), None).await
+    }
+}
+
+impl RedisStore {
+    /// What [`Schedule::wake_ups`](crate::Schedule::wake_ups) promises.
+    pub(super) async fn wake(
+        &self,
+        worker: &WorkerId,
+        topics: &[TopicId],
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        let channel = runner_channel(&self.prefix, worker);
+        let channels = [(channel.clone(), Channel::Runner), (runners_channel(&self.prefix), Channel::Runner)];
+        // Before the worker waits for the first time, so that a claim of the same moment has it wait again.
+        self.woken.lock().insert(worker.clone());
+        self.listen(channels.into(), Some(Waits { channel, topics: topics.into() })).await
+    }
+
+    async fn listen(
+        &self,
+        channels: HashMap<String, Channel>,
+        waits: Option<Waits>,
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
         let (signals, receiver) = mpsc::channel(WAITING);
-        let listener = Listener { link: Arc::clone(&self.link), channels: Arc::new(channels.collect()), signals };
+        let listener = Listener { store: self.clone(), channels: Arc::new(channels), waits, signals };
         if !listener.channels.is_empty() {
-            let line = listener.subscribe().await.map_err(self.misread("subscribe to signals"))?;
+            let line = listener.subscribe().await?;
             tokio::spawn(listener.listen(line));
         }
         Ok(receiver)
@@ -61,7 +100,7 @@ impl Listener {
     /// Ends when the receiver is dropped.
     async fn listen(self, mut line: Line) {
         while self.until_broken(&mut line).await {
-            tracing::warn!(store = %self.link.address, "lost the connection for signals; reconnecting");
+            tracing::warn!(store = %self.store.link.address, "lost the connection for signals; reconnecting");
             let Some(again) = self.reconnect().await else { return };
             line = again;
             if self.signals.send(Signal::Lost).await.is_err() {
@@ -72,10 +111,17 @@ impl Listener {
 
     /// True: the connection is broken. False: nobody listens any more.
     async fn until_broken(&self, line: &mut Line) -> bool {
+        let mut again = interval_at(Instant::now() + WAIT_AGAIN, WAIT_AGAIN);
         loop {
             let trouble = tokio::select! {
                 () = self.signals.closed() => return false,
                 trouble = line.trouble() => trouble,
+                _ = again.tick() => {
+                    if let Err(error) = self.wait().await {
+                        tracing::debug!(store = %self.store.link.address, error = %anyhow::Error::from(error), "not heard to wait");
+                    }
+                    continue;
+                }
             };
             if trouble == Trouble::Broken {
                 return true;
@@ -94,7 +140,10 @@ impl Listener {
         loop {
             match self.subscribe().await {
                 Ok(line) => return Some(line),
-                Err(error) => tracing::debug!(store = %self.link.address, %error, "no connection for signals yet"),
+                Err(error) => {
+                    let error = anyhow::Error::from(error);
+                    tracing::debug!(store = %self.store.link.address, "no connection for signals yet: {error:#}");
+                }
             }
             tokio::select! {
                 () = self.signals.closed() => return None,
@@ -104,14 +153,38 @@ impl Listener {
         }
     }
 
-    async fn subscribe(&self) -> RedisResult<Line> {
+    async fn subscribe(&self) -> Result<Line, StoreError> {
+        const DOING: &str = "subscribe to signals";
         let (channels, signals) = (Arc::clone(&self.channels), self.signals.downgrade());
         let hear = move |channel: &str, message: &[u8]| {
             let signal = channels.get(channel).and_then(|channel| read(channel, message));
             let (Some(signal), Some(signals)) = (signal, signals.upgrade()) else { return true };
             !matches!(signals.try_send(signal), Err(TrySendError::Full(_)))
         };
-        self.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await
+        let line = self.store.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
+        let line = line.map_err(self.store.misread(DOING))?;
+        // Only now: one that waits and does not listen is passed over for good.
+        self.wait().await?;
+        Ok(line)
+    }
+
+    /// Has the runner wait for its topics.
+    async fn wait(&self) -> Result<(), StoreError> {
+        let Some(Waits { channel, topics }) = &self.waits else { return Ok(()) };
+        for topics in topics.chunks(SCRIPT_JOBS * CALLS_AT_ONCE) {
+            let mut calls = Vec::new();
+            for (tenant, group) in by_tenant(topics, |topic| &topic.tenant) {
+                let keys = self.store.keys(tenant);
+                for group in group.chunks(SCRIPT_JOBS) {
+                    let waiters: Vec<String> = group.iter().map(|(_, topic)| keys.waiters(&topic.topic)).collect();
+                    let mut call = Call::new(script!("wait_for.lua"), &waiters);
+                    call.arg(self.store.now_argument()).arg(channel).arg(wait_ms(GONE_AFTER));
+                    calls.push(call);
+                }
+            }
+            self.store.link.run("wait for jobs", calls).await?;
+        }
+        Ok(())
     }
 }
 
@@ -120,12 +193,24 @@ fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
     let message = std::str::from_utf8(message).ok()?;
     match channel {
         Channel::Done(tenant) => Some(Signal::Finished { tenant: tenant.clone(), id: message.parse().ok()? }),
-        Channel::Wake(tenant) => match message.split_once(' ')? {
-            ("ready", topic) => Some(Signal::Ready(TopicId { tenant: tenant.clone(), topic: topic.parse().ok()? })),
-            ("due", text) => Some(Signal::Due { tenant: tenant.clone(), wait: wait(text)? }),
-            ("cancel", id) => Some(Signal::Cancelled { tenant: tenant.clone(), id: id.parse().ok()? }),
-            _ => None,
-        },
+        Channel::Wake(tenant) => {
+            let (what, of) = message.split_once(' ')?;
+            read_news(what, tenant.clone(), of)
+        }
+        Channel::Runner => {
+            let (what, rest) = message.split_once(' ')?;
+            let (tenant, of) = rest.split_once(' ')?;
+            read_news(what, tenant.parse().ok()?, of)
+        }
+    }
+}
+
+fn read_news(what: &str, tenant: Name, of: &str) -> Option<Signal> {
+    match what {
+        "ready" => Some(Signal::Ready(TopicId { tenant, topic: of.parse().ok()? })),
+        "due" => Some(Signal::Due { tenant, wait: wait(of)? }),
+        "cancel" => Some(Signal::Cancelled { tenant, id: of.parse().ok()? }),
+        _ => None,
     }
 }
 
@@ -146,6 +231,10 @@ mod tests {
             read(&wake, b"cancel j1"),
             Some(Signal::Cancelled { tenant: tenant.clone(), id: "j1".parse().unwrap() })
         );
+        assert_eq!(read(&Channel::Runner, b"ready acme mail"), read(&wake, b"ready mail"));
+        assert_eq!(read(&Channel::Runner, b"due acme 7.5"), read(&wake, b"due 7.5"));
+        assert_eq!(read(&Channel::Runner, b"cancel acme j1"), read(&wake, b"cancel j1"));
+        assert_eq!(read(&Channel::Runner, b"ready mail"), None);
         assert_eq!(read(&done, b"j1"), Some(Signal::Finished { tenant, id: "j1".parse().unwrap() }));
         for noise in [&b"ready"[..], b"due soon", b"ready {", b"other x", b"\xff"] {
             assert_eq!(read(&wake, noise), None);

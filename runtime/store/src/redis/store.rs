@@ -1,11 +1,12 @@
 //! [`RedisStore`]: what it holds, and which file does what of the contract.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use redis::RedisError;
 
 use super::clock::{self, ClockWatch, TimeReply};
@@ -17,7 +18,7 @@ use super::script::{Call, script};
 use crate::batch::Weight;
 use crate::{Clock, Probe, Shards, StoreError};
 use gristmill_config::RedisSettings;
-use gristmill_core::job::Name;
+use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// How many jobs one script call may touch: about a millisecond of the server's only thread.
@@ -42,6 +43,8 @@ pub struct RedisStore {
     pub(super) prefix: Arc<str>,
     pub(super) clock: Clock,
     pub(super) due_next: Arc<DueNext>,
+    /// The workers that have asked to be woken: what they drain they wait for.
+    pub(super) woken: Arc<Mutex<HashSet<WorkerId>>>,
     pub(super) replies: Arc<Replies>,
     pub(super) clock_watch: Arc<ClockWatch>,
     /// The number of the last claim of this process.
@@ -87,6 +90,7 @@ impl RedisStore {
             prefix: prefix.into(),
             clock: Clock::Own,
             due_next: Arc::default(),
+            woken: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),
             last_batch: Arc::default(),

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{Signal, Signals, StoreError};
-use gristmill_core::job::Name;
+use crate::{Schedule, Signal, Signals, StoreError};
+use gristmill_core::job::{Name, TopicId, WorkerId};
 
 /// How many signals may wait for the receiver. When it is full, the stores' channels fill up, too.
 const WAITING: usize = 1024;
@@ -20,19 +20,30 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[async_trait]
 impl Signals for ShardedStore {
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        Ok(self.forward_signals(tenants, None).await)
+    }
+}
+
+/// A worker, and the topics of which it runs jobs.
+type Served = (WorkerId, Arc<[TopicId]>);
+
+impl ShardedStore {
+    /// The signals of these tenants from all shards: those that `served` names a worker for, or all.
+    pub(super) async fn forward_signals(&self, tenants: &[Name], served: Option<Served>) -> mpsc::Receiver<Signal> {
         let (signals, receiver) = mpsc::channel(WAITING);
         let forwarders = self.shards().iter().map(|shard| async {
             let forwarder = SignalForwarder {
                 store: self.clone(),
                 shard: Arc::clone(shard),
                 tenants: tenants.into(),
+                served: served.clone(),
                 signals: signals.clone(),
             };
             let subscription = forwarder.subscribe().await;
             tokio::spawn(forwarder.run(subscription));
         });
         join_all(forwarders).await;
-        Ok(receiver)
+        receiver
     }
 }
 
@@ -41,6 +52,8 @@ struct SignalForwarder {
     store: ShardedStore,
     shard: Arc<Shard>,
     tenants: Arc<[Name]>,
+    /// Whose wake-ups these are; `None`: all signals are forwarded.
+    served: Option<Served>,
     signals: mpsc::Sender<Signal>,
 }
 
@@ -99,7 +112,15 @@ impl SignalForwarder {
         if tenants.is_empty() {
             return Subscription { tenants, signals: None };
         }
-        let signals = self.shard.signals(&tenants).await.map_err(anyhow::Error::from);
+        let signals = match &self.served {
+            None => self.shard.signals(&tenants).await,
+            Some((worker, topics)) => {
+                let here: Vec<TopicId> =
+                    topics.iter().filter(|topic| tenants.contains(&topic.tenant)).cloned().collect();
+                self.shard.wake_ups(worker, &tenants, &here).await
+            }
+        };
+        let signals = signals.map_err(anyhow::Error::from);
         let signals =
             signals.inspect_err(|error| tracing::debug!(store = %self.shard.name, "no signals yet: {error:#}"));
         Subscription { tenants, signals: signals.ok() }

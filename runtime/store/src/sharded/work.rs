@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use tokio::sync::mpsc;
 
 use super::ask::{ask_by_shard, if_available};
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::{
-    DeadLimits, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Schedule, Settle, Settled, Settlement,
+    DeadLimits, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Schedule, Settle, Settled, Settlement, Signal,
     StoreError, Sweep, Sweepable, Workers,
 };
-use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
 
 /// When to look again for due jobs in an unavailable shard.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -112,6 +113,27 @@ impl Workers for ShardedStore {
 
 #[async_trait]
 impl Schedule for ShardedStore {
+    async fn wake_ups(
+        &self,
+        worker: &WorkerId,
+        tenants: &[Name],
+        topics: &[TopicId],
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        Ok(self.forward_signals(tenants, Some((worker.clone(), topics.into()))).await)
+    }
+
+    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+        let map = self.map();
+        for round in 0..self.shards().len() {
+            let choose = |_, topic: &TopicId| map.of(&topic.tenant).nth(round).cloned();
+            let parts = ask_by_shard(topics, choose, |shard, topics| async move { shard.pass_on(&topics).await });
+            for part in parts.await {
+                if_available(part.answer)?;
+            }
+        }
+        Ok(())
+    }
+
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let retry = Migrated { moved: 0, next_due_in: Some(RETRY_AFTER) };
         let migrate =

@@ -1,7 +1,7 @@
 -- Adopts what raw producers wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only. Sets elements
 -- without a job aside where no raw producer writes.
 --
--- KEYS  1 to 9: see waiting; 10 to 16: the topic's row; then strays and raw
+-- KEYS  1 to 9: see waiting; 10 to 17: the topic's row; then strays and raw
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 how many elements to look at in each place, at most 1,000
 -- Returns how many elements were adopted.
 local now, up = clock(ARGV[1])

@@ -11,14 +11,15 @@ local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local claims, cancelled, topics = KEYS[10], KEYS[13], {}
 local stored = { jobs = at.jobs, claims = claims, some = { KEYS[11], KEYS[12], at.priorities, at.large } }
-for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 7 + 7 * t) end
-local results = 13 + 7 * #topics
+for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 6 + 8 * t) end
+local results = 13 + 8 * #topics
 
 local function cancel(id, topic, unique, keep, notify, result)
   local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))
   if worker ~= '' then
     redis.call('SADD', cancelled, id)
     publish(at.wake, 'cancel ' .. id)
+    publish(all_runners(at), 'cancel ' .. tenant_of(at.jobs) .. ' ' .. id)
     return 2
   end
   if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end

@@ -4,17 +4,19 @@
 --   0. make a write that changes nothing, so that a full server takes the rest; refuse a processing list that there is already
 --   1. for all topics: is there a job of another priority than normal, a pause, a delayed job?
 --   2. for each topic (turns.lua): skip it if it is paused; read its ready Lists by turns of priority, with each job's stamp,
---      envelope and history; lease this claim; move what was taken to its processing list; mark the topic as drained if nothing is left
+--      envelope and history; lease this claim; move what was taken to its processing list; mark the topic as drained if nothing is left, and have
+--      the worker wait for it, or else wake one that waits
 --   3. for each job: adopt it if a raw producer pushed it; set it aside if it is missing, running, delayed, dead or here twice
 --   4. once: write the claims and the counts; read failures and checkpoints of jobs that were claimed before
 --
 -- KEYS  1 processing list of this claim  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
 --       9 priorities  10 paused  11 turns  12 topics  13 large
---       then per topic: ready of high, normal and low priority, delayed, dead, strays
+--       then per topic: ready of high, normal and low priority, delayed, dead, strays, waiters
 --       last: raw
 -- ARGV  1 now, ms ('': the server's clock)  2 holder  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
 --       4 how many bytes of jobs at most, unless the first is larger  5 lease in ms
 --       then per topic: name, how many at most. At most 1,000 jobs in all.
+--       last: the channel that wakes the worker, '' if none does
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
 --           { per job: index of its topic, id, stamp and envelope; of one that was claimed before, the index is negative,
 --             and delivery, attempt, failure or '', checkpoint or '' follow },
@@ -25,7 +27,7 @@ local processing, jobs, claims, holder = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
 despite_full_memory(KEYS[4])
 if redis.call('EXISTS', processing) == 1 then return redis.error_reply('ERR there is a claim with this number') end
 local delayed, drained = {}, {}
-local topics, delayed_keys = (#ARGV - 5) / 2, {}
+local topics, delayed_keys = (#ARGV - 6) / 2, {}
 local function name_of(t) return ARGV[2 * t + 4] end
 for t = 1, topics do delayed_keys[t] = key(t, DELAYED) end
 local some_delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0
@@ -36,7 +38,11 @@ for t = 1, topics do
   if #ids - before < max and not refused[t] and not is_cut[t] then
     -- From here on, the next job to arrive is a transition that is published: no wake-up can be lost.
     redis.call('SREM', KEYS[5], name)
+    if ARGV[#ARGV] ~= '' then redis.pcall('ZADD', key(t, WAITERS), 'NX', now, ARGV[#ARGV]) end
     drained[#drained + 1] = t
+  elseif not refused[t] then
+    -- There may be more: the next runner takes its part, and wakes another one.
+    wake_one(key(t, WAITERS), ready_message(jobs, name))
   end
   -- Others write to these Lists too, and might name a job that is not due yet.
   if some_delayed and #ids > before and redis.call('EXISTS', key(t, DELAYED)) == 1 then

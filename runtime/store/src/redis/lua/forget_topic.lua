@@ -1,6 +1,6 @@
 -- Forgets a topic without jobs. One that has some counts as used now.
 --
--- KEYS  1 to 9: see waiting; 10 to 16: the topic's row; 17 turns  18 strays
+-- KEYS  1 to 9: see waiting; 10 to 17: the topic's row; 18 turns  19 strays
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
 local now, up = clock(ARGV[1])
@@ -15,8 +15,8 @@ if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.
 end
 for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.name) end
 for _, key in ipairs({ at.topics, at.due }) do redis.call('ZREM', key, topic.name) end
-redis.call('HDEL', KEYS[17], topic.name)
-redis.call('DEL', KEYS[18])
+redis.call('HDEL', KEYS[18], topic.name)
+redis.call('DEL', KEYS[19], topic.waiters)
 local totals = { topic.name .. ':running' }
 for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end
 redis.call('HDEL', counts, unpack(totals))

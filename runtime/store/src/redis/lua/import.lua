@@ -10,7 +10,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 7 + 7 * t) end
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 6 + 8 * t) end
 
 local PLACE = {
   ready = function(topic, id) wait(at, topic, id, now) end,

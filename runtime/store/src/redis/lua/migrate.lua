@@ -18,7 +18,7 @@ if ARGV[4] == '1' then
   end
 end
 for t = 1, names do
-  local topic = topic_row(ARGV[4 + t], 3 + 7 * t)
+  local topic = topic_row(ARGV[4 + t], 2 + 8 * t)
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
   local share = math.ceil((left - moved) / (names - t + 1))
   local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)

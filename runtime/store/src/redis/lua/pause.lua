@@ -1,6 +1,6 @@
 -- Stops or starts the handing out of a topic's jobs.
 --
--- KEYS  1 to 9: see waiting; 10 to 16: the topic's row
+-- KEYS  1 to 9: see waiting; 10 to 17: the topic's row
 -- ARGV  1 wake channel  2 topic  3 '1': stop, '0': start
 -- Returns 1 it was otherwise before, 0 it was like that already.
 local at = partition(0, 0, ARGV[1])

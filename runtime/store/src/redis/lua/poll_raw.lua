@@ -8,7 +8,7 @@ local at = partition(now, up, ARGV[2])
 despite_full_memory(at.due)
 redis.call('ZREMRANGEBYSCORE', KEYS[#KEYS], '-inf', now - RAW_FOR)
 for t = 1, #ARGV - 2 do
-  local topic = topic_row(ARGV[2 + t], 3 + 7 * t)
+  local topic = topic_row(ARGV[2 + t], 2 + 8 * t)
   redis.call('ZADD', KEYS[#KEYS], now, topic.name)
   if has_ready(topic) then wake(at, topic) end
   local due = next_due(topic)

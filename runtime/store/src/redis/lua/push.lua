@@ -8,7 +8,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 3 + 7 * t) end
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 2 + 8 * t) end
 
 local answers = {}
 for i = 4 + #topics, #ARGV, 6 do

@@ -1,6 +1,6 @@
 -- Makes dead jobs of one topic ready again, with all their attempts before them.
 --
--- KEYS  1 to 9: see waiting; 10 to 16: the topic's row  17 claims  18 failures, then the result keys
+-- KEYS  1 to 9: see waiting; 10 to 17: the topic's row  18 claims  19 failures, then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic
 --       then per job: id, unique value that it holds until it is over ('': none)
 -- Returns per job: 1 ready again, 0 it was not dead, or another job holds its unique value.
@@ -18,9 +18,9 @@ local function respawn(id, unique, result)
   end
   redis.call('ZREM', topic.dead, id)
   -- Deliveries go on counting, or a worker from the first life could settle the second. The time to live starts anew.
-  redis.call('HSET', KEYS[17], id, parse_claim(redis.call('HGET', KEYS[17], id)) .. ':0:')
+  redis.call('HSET', KEYS[18], id, parse_claim(redis.call('HGET', KEYS[18], id)) .. ':0:')
   redis.call('HSET', at.jobs, id, string.sub(body, 1, 8) .. struct.pack('>I8', now) .. string.sub(body, 17))
-  redis.call('HDEL', KEYS[18], id)
+  redis.call('HDEL', KEYS[19], id)
   redis.call('DEL', result)
   wait(at, topic, id, now)
   return 1
@@ -28,7 +28,7 @@ end
 
 local answers = {}
 for i = 4, #ARGV, 2 do
-  answers[#answers + 1] = respawn(ARGV[i], ARGV[i + 1], KEYS[18 + (i - 2) / 2])
+  answers[#answers + 1] = respawn(ARGV[i], ARGV[i + 1], KEYS[19 + (i - 2) / 2])
 end
 announce(at, topic)
 return answers

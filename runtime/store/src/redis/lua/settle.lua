@@ -24,7 +24,7 @@ local function take()
 end
 local holders, topics = {}, {}
 for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[16 + c], done = {} } end
-for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 10 + #holders + 7 * t) end
+for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 9 + #holders + 8 * t) end
 
 -- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
 local COUNTED = { retry = 'retried', snooze = 'snoozed', release = 'released' }

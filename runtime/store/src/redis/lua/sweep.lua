@@ -11,7 +11,7 @@ local stored = { jobs = at.jobs, claims = KEYS[10], some = { KEYS[11], KEYS[12],
 
 local answers = {}
 for t = 1, (#ARGV - 1) / 3 do
-  local topic, keep, retention = topic_row(ARGV[3 * t - 1], 6 + 7 * t), tonumber(ARGV[3 * t]), tonumber(ARGV[3 * t + 1])
+  local topic, keep, retention = topic_row(ARGV[3 * t - 1], 5 + 8 * t), tonumber(ARGV[3 * t]), tonumber(ARGV[3 * t + 1])
   purge_windows(at, topic, 1000)
   local dead = redis.call('ZCARD', topic.dead)
   local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)

@@ -1,7 +1,7 @@
 -- Put in front of claim, whose KEYS and ARGV it reads: which ready jobs are taken, up to a bound in bytes.
 
-local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS = 1, 2, 3, 4, 5, 6
-local function key(t, which) return KEYS[7 + 6 * t + which] end
+local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS, WAITERS = 1, 2, 3, 4, 5, 6, 7
+local function key(t, which) return KEYS[6 + 7 * t + which] end
 
 -- What was taken: the index of its topic, its stamp and envelope or false, and what `claims` says or false.
 local ids, topic_of, bodies, history = {}, {}, {}, {}

@@ -3,7 +3,7 @@
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
 --
--- and name for each topic a row of seven: ready of high, normal and low priority, delayed, unique, windows, dead.
+-- and name for each topic a row of eight: ready of high, normal and low priority, delayed, unique, windows, dead, waiters.
 
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
@@ -14,7 +14,7 @@ end
 local function topic_row(name, first)
   return { name = name, ready = { high = KEYS[first], normal = KEYS[first + 1], low = KEYS[first + 2] },
            delayed = KEYS[first + 3], unique = KEYS[first + 4], windows = KEYS[first + 5], dead = KEYS[first + 6],
-           arrived = {}, later = {} }
+           waiters = KEYS[first + 7], arrived = {}, later = {} }
 end
 
 -- Notes when the topic was last seen in use. A topic that is not in use is forgotten after a time.
@@ -41,8 +41,13 @@ local function wait(at, topic, id, due, priority)
   end
 end
 
--- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes. A paused
--- topic is never in there.
+-- The channel that all runners hear: what the name of the partition's own begins with, and `wake`.
+local function all_runners(at)
+  return string.match(at.wake, '^[^{]*') .. 'wake'
+end
+
+-- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes, and wakes one
+-- of the runners that wait for the topic. A paused topic is never in there.
 local function wake(at, topic)
   if redis.call('SADD', at.active, topic.name) == 0 then return end
   note_used(at, topic)
@@ -50,15 +55,20 @@ local function wake(at, topic)
     redis.call('SREM', at.active, topic.name)
   else
     publish(at.wake, 'ready ' .. topic.name)
+    wake_one(topic.waiters, ready_message(at.jobs, topic.name))
   end
 end
 
--- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then.
+-- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then. One runner that waits
+-- for the topic is to move the job, or, if none waits, whichever is first.
 local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
   note_used(at, topic)
   if redis.call('ZCOUNT', at.due, '-inf', due) == 1 then
-    publish(at.wake, string.format('due %.3f', math.max(0, due - exact)))
+    local wait_ms = string.format('%.3f', math.max(0, due - exact))
+    publish(at.wake, 'due ' .. wait_ms)
+    local message = 'due ' .. tenant_of(at.jobs) .. ' ' .. wait_ms
+    if not call_first(topic.waiters, message) then publish(all_runners(at), message) end
   end
 end
 

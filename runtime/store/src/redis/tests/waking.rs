@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use redis::{Value, cmd};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::server::{TestRedis, until};
 use crate::Signal;
 use crate::prelude::*;
-use crate::tests::tenant;
+use crate::tests::{delayed, job, tenant, topic};
+use gristmill_core::job::{TopicId, WorkerId};
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
     timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time").unwrap()
@@ -19,9 +21,169 @@ async fn listening_ends_with_the_receiver() {
     let store = TestRedis::new().await;
     let signals = store.store.signals(&[tenant()]).await.unwrap();
     let wake = store.store.keys(&tenant()).wake_channel();
-    let listeners = async || store.raw(redis::cmd("PUBSUB").arg("NUMSUB").arg(&wake)).await;
-    let count = |n| redis::Value::Array(vec![redis::Value::BulkString(wake.clone().into()), redis::Value::Int(n)]);
+    let listeners = async || store.raw(cmd("PUBSUB").arg("NUMSUB").arg(&wake)).await;
+    let count = |n| Value::Array(vec![Value::BulkString(wake.clone().into()), Value::Int(n)]);
     assert_eq!(listeners().await, count(1));
     drop(signals);
     until("the subscription is gone", async || listeners().await == count(0)).await;
+}
+
+/// Runners that wait for these topics, the first one for the longest.
+struct Runners {
+    store: TestRedis,
+    workers: Vec<WorkerId>,
+    signals: Vec<Receiver<Signal>>,
+}
+
+impl Runners {
+    async fn new(serving: &[&[&str]]) -> Self {
+        let (mut runners, store) = ((Vec::new(), Vec::new()), TestRedis::new().await);
+        for (number, names) in serving.iter().enumerate() {
+            store.pass(1);
+            let worker = WorkerId::new(&format!("w{number}"));
+            let topics: Vec<TopicId> = names.iter().map(|name| topic(name)).collect();
+            runners.1.push(store.store.wake_ups(&worker, &[tenant()], &topics).await.unwrap());
+            runners.0.push(worker);
+        }
+        Self { store, workers: runners.0, signals: runners.1 }
+    }
+
+    async fn push(&self, to: &str, jobs: usize) {
+        self.store.push(&(0..jobs).map(|_| job(to)).collect::<Vec<_>>()).await;
+    }
+
+    /// A runner claims; by then some time has passed.
+    async fn claim(&self, runner: usize, of: &str, max: usize) -> usize {
+        self.store.pass(1);
+        self.store.claim_as(&self.workers[runner], of, max).await.claims.len()
+    }
+
+    /// What each has heard so far.
+    async fn heard(&mut self) -> Vec<Vec<Signal>> {
+        self.store.raw(cmd("PUBLISH").arg("gm:wake").arg("cancel acme end")).await;
+        let mut all = Vec::new();
+        for signals in &mut self.signals {
+            let mut heard = Vec::new();
+            loop {
+                match next(signals).await {
+                    Signal::Cancelled { .. } => break,
+                    signal => heard.push(signal),
+                }
+            }
+            all.push(heard);
+        }
+        all
+    }
+
+    /// Which have been woken for the topic, and nothing else.
+    async fn woken(&mut self, for_topic: &str) -> Vec<usize> {
+        let heard = self.heard().await.into_iter().enumerate();
+        heard
+            .flat_map(|(runner, heard)| {
+                heard.into_iter().map(move |signal| {
+                    assert_eq!(signal, Signal::Ready(topic(for_topic)));
+                    runner
+                })
+            })
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn each_push_to_an_empty_topic_wakes_one_runner_and_the_next_push_another() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"], &["mail"]]).await;
+    for round in 0..7 {
+        runners.push("mail", 1).await;
+        assert_eq!(runners.woken("mail").await, [round % 3]);
+        // The jobs of a topic that somebody was woken for wake none.
+        runners.push("mail", 1).await;
+        assert!(runners.woken("mail").await.is_empty());
+        assert_eq!(runners.claim(round % 3, "mail", 9).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_push_wakes_a_runner_that_serves_the_topic() {
+    let mut runners = Runners::new(&[&["mail"], &["mail", "sms"], &["mail"]]).await;
+    runners.push("sms", 1).await;
+    assert_eq!(runners.woken("sms").await, [1]);
+    runners.push("other", 1).await;
+    assert!(runners.woken("other").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_that_leaves_jobs_in_line_wakes_the_next_runner() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"], &["mail"]]).await;
+    runners.push("mail", 10).await;
+    assert_eq!(runners.woken("mail").await, [0]);
+    assert_eq!(runners.claim(0, "mail", 4).await, 4);
+    assert_eq!(runners.woken("mail").await, [1]);
+    assert_eq!(runners.claim(1, "mail", 9).await, 6);
+    assert!(runners.woken("mail").await.is_empty());
+    // The first one left jobs in line: it waits no more.
+    runners.push("mail", 1).await;
+    assert_eq!(runners.woken("mail").await, [2]);
+}
+
+#[tokio::test]
+async fn a_runner_that_has_no_room_passes_on_what_it_was_woken_for() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"]]).await;
+    let mail = [topic("mail")];
+    runners.store.store.pass_on(&mail).await.unwrap();
+    assert!(runners.woken("mail").await.is_empty(), "there are no jobs");
+    runners.push("mail", 1).await;
+    assert_eq!(runners.woken("mail").await, [0]);
+    runners.store.store.pass_on(&mail).await.unwrap();
+    assert_eq!(runners.woken("mail").await, [1]);
+    runners.store.store.pass_on(&mail).await.unwrap();
+    assert!(runners.woken("mail").await.is_empty(), "none waits");
+}
+
+#[tokio::test]
+async fn a_runner_that_is_gone_is_passed_over() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"], &["mail"]]).await;
+    runners.signals.remove(0);
+    let gone = async || {
+        let count = runners.store.raw(cmd("PUBSUB").arg("NUMSUB").arg("gm:wake:w0")).await;
+        matches!(count, Value::Array(count) if count.last() == Some(&Value::Int(0)))
+    };
+    until("the subscription is gone", gone).await;
+    // In the order of those that are left.
+    runners.push("mail", 1).await;
+    assert_eq!(runners.woken("mail").await, [0]);
+    let waiters = runners.store.raw(cmd("ZCARD").arg("gm:{acme/0}:waiters:mail")).await;
+    assert_eq!(waiters, Value::Int(1));
+}
+
+#[tokio::test]
+async fn one_runner_hears_of_a_delayed_job_and_all_if_none_waits() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"]]).await;
+    let due = |ms| Signal::Due { tenant: tenant(), wait: Duration::from_millis(ms) };
+    runners.store.push(&[delayed("mail", 60_000)]).await;
+    assert_eq!(runners.heard().await, [vec![due(60_000)], vec![]]);
+    runners.store.push(&[delayed("mail", 30_000)]).await;
+    assert_eq!(runners.heard().await, [vec![due(30_000)], vec![]], "it goes on waiting");
+    runners.store.push(&[delayed("mail", 40_000)]).await;
+    assert_eq!(runners.heard().await, [vec![], vec![]]);
+    runners.store.push(&[delayed("other", 9_000)]).await;
+    assert_eq!(runners.heard().await, [vec![due(9_000)], vec![due(9_000)]]);
+}
+
+#[tokio::test]
+async fn a_runner_waits_again_after_its_server_was_away() {
+    let mut store = TestRedis::new().await;
+    let mut signals = store.store.wake_ups(&WorkerId::new("w"), &[tenant()], &[topic("mail")]).await.unwrap();
+    store.server.replace().await;
+    assert_eq!(next(&mut signals).await, Signal::Lost);
+    until("the store answers", async || store.store.push(&[job("mail")]).await.is_ok()).await;
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+}
+
+#[tokio::test]
+async fn runners_that_have_not_said_for_hours_that_they_wait_are_forgotten() {
+    let runners = Runners::new(&[&["mail"], &["mail"]]).await;
+    runners.store.pass(3 * 3600 * 1000);
+    let _signals = runners.store.store.wake_ups(&WorkerId::new("w9"), &[tenant()], &[topic("mail")]).await.unwrap();
+    let waiters = runners.store.raw(cmd("ZRANGE").arg("gm:{acme/0}:waiters:mail").arg(0).arg(-1)).await;
+    assert_eq!(waiters, Value::Array(vec![Value::BulkString("gm:wake:w9".into())]));
 }
