@@ -50,7 +50,25 @@ local function keep_answers(record, number, answers)
   redis.call('SET', record, number .. ' ' .. table.concat(answers, ' '), 'PX', 3600000)
 end
 
--- Ends jobs that have left their place. Every job that ends does so here.
+-- Sets the unique values of ended jobs free, but for those that another job holds. `ids[i]` had `values[i]`.
+local function set_free(key, values, ids)
+  local freed = {}
+  for i, holder in ipairs(redis.call('HMGET', key, unpack(values))) do
+    if holder == ids[i] then freed[#freed + 1] = values[i] end
+  end
+  many('HDEL', key, freed)
+end
+
+-- Keeps the result of a job that has ended, and publishes the end, if its producer asked for that: see finish.
+local function report_end(id, as, asked)
+  if asked.result_key ~= '' then
+    local cancelled = as == 'cancelled' and cmsgpack.pack({ attempts = asked.attempts, ['end'] = 'cancelled' })
+    redis.call('SET', asked.result_key, cancelled or asked.result, 'PX', asked.keep)
+  end
+  if asked.notify ~= '' then publish(asked.done, id) end
+end
+
+-- Ends jobs that have left their place. Settle takes the same steps for many jobs at once.
 --
 -- `stored`: nil for dead jobs, which stay. `topics`: how many of the jobs each topic had. `as`: the total that they are
 -- added to, or nil. `asked`: what the producer of a single job asked for, or nil:
@@ -64,13 +82,6 @@ local function finish(stored, topics, ids, as, asked)
     for topic, n in pairs(topics) do count(topic, as, n) end
   end
   if not asked then return end
-  local id = ids[1]
-  if asked.unique ~= '' and redis.call('HGET', asked.values, asked.unique) == id then
-    redis.call('HDEL', asked.values, asked.unique)
-  end
-  if asked.result_key ~= '' then
-    local cancelled = as == 'cancelled' and cmsgpack.pack({ attempts = asked.attempts, ['end'] = 'cancelled' })
-    redis.call('SET', asked.result_key, cancelled or asked.result, 'PX', asked.keep)
-  end
-  if asked.notify ~= '' then publish(asked.done, id) end
+  if asked.unique ~= '' then set_free(asked.values, { asked.unique }, ids) end
+  report_end(ids[1], as, asked)
 end

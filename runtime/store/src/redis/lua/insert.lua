@@ -42,8 +42,8 @@ end
 -- Stores a new job: 1. Or 0: the id is known. Or the id of the job that holds the same unique value.
 -- `priority`: '' is normal. `unique`: '' is none, ':value' is held until the job is over, 'n:value' for n ms.
 local function insert(at, topic, id, due, priority, unique, body)
-  if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
   if unique ~= '' then
+    if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
     local window, value = string.match(unique, '^(%d*):(.*)$')
     local holder = holder_of(at, topic, value)
     if holder then
@@ -52,16 +52,16 @@ local function insert(at, topic, id, due, priority, unique, body)
     end
     hold(at, topic, id, value, window)
   end
+  due = due_time(at, due)
+  body = struct.pack('>I8I8', at.now, due) .. body
+  if redis.call('HSETNX', at.jobs, id, body) == 0 then return 0 end
+  note_large(at.large, id, body)
   if priority == '' then
     priority = 'normal'
   else
     redis.call('HSET', at.priorities, id, priority)
     at.mixed = true
   end
-  due = due_time(at, due)
-  body = struct.pack('>I8I8', at.now, due) .. body
-  note_large(at.large, id, body)
-  redis.call('HSET', at.jobs, id, body)
   wait(at, topic, id, due, priority)
   count(topic.name, 'pushed')
   return 1

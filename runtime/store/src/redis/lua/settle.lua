@@ -1,5 +1,12 @@
 -- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
 --
+-- In order:
+--   0. make a write that changes nothing, so that a full server takes the rest
+--   1. for each settlement, of which none may be of a lost lease: put the job back, bury it, or note that it is gone, and write its
+--      result; then store its follow-up jobs, but first remove what is noted where one of them may need its place
+--   2. once: remove jobs that are gone; set unique values free; take the jobs off the lists of their claims; announce what waits;
+--      write the counts and the record of this call
+--
 -- KEYS  1 to 9: see waiting; 10 claims  11 leases  12 failures  13 checkpoints  14 cancelled
 --       15 extended  16 record of this call, then the processing lists of claims; then a row per topic; then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
@@ -45,12 +52,29 @@ local function bury(s, attempts)
   redis.call('SADD', at.perishable, s.topic.name)
 end
 
+-- What ended jobs leave behind is removed from many of them at once: at the end, or before a follow-up job that may need its place.
+local gone, is_gone, held = {}, {}, {}
+local function remove_gone()
+  if #gone > 0 then remove(stored, gone) end
+  for key, of in pairs(held) do set_free(key, of.values, of.ids) end
+  gone, is_gone, held = {}, {}, {}
+end
+
 local GONE = { ack = 'acked', expire = 'expired', cancelled = 'cancelled' }
 local function end_job(s, attempts)
-  local dead = s.verdict == 'bury'
-  if dead then bury(s, attempts) end
-  s.values, s.attempts, s.done = s.topic.unique, attempts, ARGV[3]
-  finish(not dead and stored, { [s.topic.name] = 1 }, { s.id }, GONE[s.verdict] or 'dead-' .. s.reason, s)
+  if s.verdict == 'bury' then
+    bury(s, attempts)
+  else
+    gone[#gone + 1], is_gone[s.id] = s.id, true
+  end
+  if s.unique ~= '' then
+    local of = held[s.topic.unique] or { values = {}, ids = {} }
+    held[s.topic.unique], of.values[#of.values + 1], of.ids[#of.ids + 1] = of, s.unique, s.id
+  end
+  local as = GONE[s.verdict] or 'dead-' .. s.reason
+  count(s.topic.name, as)
+  s.attempts, s.done = attempts, ARGV[3]
+  report_end(s.id, as, s)
 end
 
 -- The mark of a cancelled job ends with the delivery. Only an ack and an expiry keep their own verdict.
@@ -64,25 +88,38 @@ local function settle(s, attempts)
   return s.verdict == 'cancelled' and 2 or 1
 end
 
-local answers, ended = {}, false
+local settlements, ids = {}, {}
 while cursor < #ARGV do
   local s = { id = take(), delivery = take(), claim = holders[tonumber(take())], topic = topics[tonumber(take())],
               verdict = take(), after = tonumber(take()), failure = take(), reason = take(), unique = take(),
               result_key = take(), result = take(), keep = take(), notify = take(), guard = take() }
   if s.result_key ~= '' then s.result_key = KEYS[tonumber(s.result_key)] end
-  local follow_ups = tonumber(take())
-  local claim = redis.call('HGET', claims, s.id)
+  s.follow_ups = tonumber(take())
+  s.first = cursor
+  cursor = cursor + 6 * s.follow_ups
+  settlements[#settlements + 1], ids[#ids + 1] = s, s.id
+end
+local history = redis.call('HMGET', claims, unpack(ids))
+
+local answers, ended = {}, {}
+for i, s in ipairs(settlements) do
+  local claim = not ended[s.id] and history[i]
   local ours, attempts = is_running(claim, s.delivery, s.claim.holder)
   if ours and s.guard == 'lease' then ours = tonumber(lease_end(leases, extended, s.id, claim) or 0) <= now end
-  local answer = ours and settle(s, attempts) or 0
-  answers[#answers + 1], ended = answer, ended or ours
-  for _ = 1, follow_ups do
+  if ours then ended[s.id] = true end
+  answers[i] = ours and settle(s, attempts) or 0
+  cursor = s.first
+  for _ = 1, s.follow_ups do
     local topic, id, due, priority, unique, body = topics[tonumber(take())], take(), take(), take(), take(), take()
-    if answer == 1 then insert(at, topic, id, due, priority, unique, body) end
+    if answers[i] == 1 then
+      if unique ~= '' or is_gone[id] then remove_gone() end
+      insert(at, topic, id, due, priority, unique, body)
+    end
   end
 end
+remove_gone()
 for _, claim in ipairs(holders) do leave(leases, claim.list, claim.holder, claim.done) end
 for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
-if ended then keep_answers(KEYS[16], ARGV[4], answers) end
+if next(ended) then keep_answers(KEYS[16], ARGV[4], answers) end
 return answers
