@@ -82,28 +82,34 @@ impl Schedule for RedisStore {
         }
     }
 
-    /// Three commands for each tenant, all in one round trip; before them a call of a script for every 500 raw topics, and
-    /// behind them one for the time where something is delayed.
+    /// One command for 256 tenants without anything to find. Three more for each that may have something, all in one round trip; before them
+    /// a call of a script for every 500 raw topics, and behind them one for the time where something is delayed.
     async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         if tenants.is_empty() {
             return Ok(Vec::new());
         }
         let mut refused = self.poll_raw(tenants).await?;
+        let names: Vec<&Name> = tenants.iter().map(|polled| &polled.tenant).collect();
+        let keys = |keys: &Keys| [keys.active(), keys.cancelled(), keys.due()];
+        let may_have = self.may_have(POLL, &names, &self.waiting, keys).await?;
         let mut look = pipe();
-        for PollTenant { tenant, .. } in tenants {
+        for (tenant, _) in names.iter().zip(&may_have).filter(|(_, may_have)| **may_have) {
             let keys = self.keys(tenant);
             look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
             look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
         }
-        let mut answers = self.link.query_each(POLL, look).await?.into_iter();
-        let read = |(position, PollTenant { tenant, .. }): (usize, &PollTenant)| {
-            let answer = answers.by_ref().take(3).collect::<RedisResult<_>>();
+        let answers = if look.is_empty() { Vec::new() } else { self.link.query_each(POLL, look).await? };
+        let mut answers = answers.into_iter();
+        let read = |(position, (tenant, may_have)): (usize, (&Name, bool))| {
+            let answer = if may_have { Some(answers.by_ref().take(3).collect::<RedisResult<_>>()) } else { None };
             if let Some(error) = refused.remove(&position) {
                 return Err(error);
             }
             type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
+            let Some(answer) = answer else { return Ok(PendingWork::default()) };
             let found = answer.and_then(|answer| Ok(from_redis_value::<Found>(Value::Array(answer))?));
             let (active, cancelled, head) = found.map_err(self.misread(POLL))?;
+            self.waiting.note(tenant, !(active.is_empty() && cancelled.is_empty() && head.is_empty()));
             let ready = active.iter().filter_map(|topic| topic.parse().ok());
             Ok(PendingWork {
                 ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
@@ -112,7 +118,8 @@ impl Schedule for RedisStore {
                 cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
             })
         };
-        let mut found: Vec<Result<PendingWork, StoreError>> = tenants.iter().enumerate().map(read).collect();
+        let mut found: Vec<Result<PendingWork, StoreError>> =
+            names.into_iter().zip(may_have).enumerate().map(read).collect();
         if found.iter().flatten().any(|pending| pending.next_due_in.is_some()) {
             let (time,): (TimeReply,) = self.link.query(POLL, pipe().cmd("TIME")).await?;
             let now = self.exact(time);

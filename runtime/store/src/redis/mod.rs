@@ -23,6 +23,7 @@ mod list;
 mod migrate;
 mod placement;
 mod push;
+mod quiet;
 mod reap;
 mod record;
 mod replies;

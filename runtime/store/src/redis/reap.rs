@@ -68,9 +68,17 @@ impl Workers for RedisStore {
         self.link.query::<Value>("forget a worker", &forget).await.map(drop)
     }
 
-    /// Two commands for each tenant and two more where nothing is overdue, all in one round trip; the scripts run only if
-    /// something may be.
+    /// One command for 256 tenants without running jobs. Two for each of the others and two more where nothing is overdue, all in
+    /// one round trip; the scripts run only if something may be.
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
+        let names: Vec<&Name> = tenants.iter().collect();
+        let may_run =
+            self.may_have(OVERDUE, &names, &self.running, |keys| [keys.leases(), keys.extended()]).await?.into_iter();
+        let tenants: Vec<&Name> =
+            names.into_iter().zip(may_run).filter_map(|(name, may_run)| may_run.then_some(name)).collect();
+        if tenants.is_empty() {
+            return Ok(OverdueJobs::default());
+        }
         let mut look = pipe();
         let leases = tenants.iter().map(|tenant| self.keys(tenant)).flat_map(|keys| [keys.leases(), keys.extended()]);
         for key in leases.chain([workers(&self.prefix)]) {
@@ -94,6 +102,7 @@ impl Workers for RedisStore {
         for tenant in tenants {
             let left = limit.saturating_sub(found.jobs.len());
             let heads = answers.by_ref().take(2).map(read_head).collect::<Result<Vec<Head>, _>>();
+            self.running.note(tenant, heads.as_ref().is_ok_and(|heads| !heads.iter().all(Vec::is_empty)));
             let jobs = match heads {
                 Ok(heads) if left == 0 || heads.iter().all(Vec::is_empty) => continue,
                 Ok(heads) if !worker_died && !heads.iter().any(|head| passed(head, Duration::ZERO)) => continue,

@@ -13,6 +13,7 @@ use super::clock::{self, ClockWatch, TimeReply};
 use super::keys::{self, Keys};
 use super::link::Link;
 use super::migrate::DueNext;
+use super::quiet::Busy;
 use super::replies::Replies;
 use super::script::{Call, script};
 use crate::batch::Weight;
@@ -43,6 +44,9 @@ pub struct RedisStore {
     pub(super) prefix: Arc<str>,
     pub(super) clock: Clock,
     pub(super) due_next: Arc<DueNext>,
+    /// Tenants with something for a poll to find, and with running jobs.
+    pub(super) waiting: Arc<Busy>,
+    pub(super) running: Arc<Busy>,
     /// The workers that have asked to be woken: what they drain they wait for.
     pub(super) woken: Arc<Mutex<HashSet<WorkerId>>>,
     pub(super) replies: Arc<Replies>,
@@ -90,6 +94,8 @@ impl RedisStore {
             prefix: prefix.into(),
             clock: Clock::Own,
             due_next: Arc::default(),
+            waiting: Arc::default(),
+            running: Arc::default(),
             woken: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),

@@ -3,10 +3,10 @@
 use redis::{Value, cmd};
 
 use super::server::TestRedis;
-use crate::Pushed;
 use crate::prelude::*;
-use crate::tests::{job, tenant, topic, with};
-use gristmill_core::job::{NewJob, Priority};
+use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, with, worker};
+use crate::{ClaimFrom, PollTenant, Pushed};
+use gristmill_core::job::{Name, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
 fn of_bytes(bytes: usize) -> NewJob {
@@ -86,4 +86,35 @@ async fn a_push_of_many_plain_jobs_takes_few_commands() {
     let claims: Vec<_> = store.claim(1000).await.iter().map(|claim| claim.lease.job.clone()).collect();
     let of_mail = jobs.iter().filter(|job| job.spec.topic == topic("mail"));
     assert_eq!(claims, known.iter().chain(of_mail).map(|job| job.spec.id.clone()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn tenants_without_jobs_are_polled_together() {
+    let store = TestRedis::new().await;
+    let tenants: Vec<Name> = (0..300).map(|number| format!("t{number}").parse().unwrap()).collect();
+    let polls: Vec<PollTenant> =
+        tenants.iter().map(|tenant| PollTenant { tenant: tenant.clone(), raw: Vec::new() }).collect();
+    let count = async || [calls(&store, "exists").await, calls(&store, "smembers").await];
+    let poll = async || {
+        let before = count().await;
+        let found = store.store.poll_work(&polls).await.unwrap();
+        let after = count().await;
+        let ready: Vec<TopicId> = found.into_iter().flat_map(|pending| pending.unwrap().ready).collect();
+        (ready, [after[0] - before[0], after[1] - before[1]])
+    };
+    assert_eq!(poll().await, (vec![], [2, 0]));
+    let topic: TopicId = "t299/mail".parse().unwrap();
+    store.push(&[with("mail", |spec| spec.topic = topic.clone())]).await;
+    // The tenants that were asked together with it.
+    assert_eq!(poll().await, (vec![topic.clone()], [2, 2 * 44]));
+    assert_eq!(poll().await, (vec![topic.clone()], [2, 2]));
+    let from = [ClaimFrom { topic, max: 2, lease: LEASE }];
+    let claimed = store.store.claim(&worker(), &from).await.unwrap();
+    assert_eq!(poll().await, (vec![], [2, 2]));
+    assert_eq!(poll().await, (vec![], [2, 0]));
+
+    let overdue = async || store.store.overdue(&tenants, DEAD_AFTER, 9).await.unwrap().jobs.len();
+    assert_eq!(overdue().await, 0);
+    store.pass(LEASE.as_millis() as u64);
+    assert_eq!(overdue().await, claimed.claims.len());
 }
