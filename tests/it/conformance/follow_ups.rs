@@ -19,6 +19,7 @@ super::cases![
     a_follow_up_that_is_stored_already_is_not_stored_again,
     a_follow_up_respects_a_unique_value_that_is_taken,
     a_job_may_follow_itself_up_with_its_own_unique_value,
+    a_follow_up_may_have_the_id_and_the_unique_value_of_jobs_that_end_with_its_own,
     follow_ups_become_ready_in_the_order_in_which_they_were_enqueued,
 ];
 
@@ -112,6 +113,19 @@ async fn a_job_may_follow_itself_up_with_its_own_unique_value(queue: TestStore) 
     assert_eq!(queue.push(&[second]).await.len(), 1);
     assert_eq!(queue.total("duplicate").await, 1);
     assert_eq!(queue.counts("mail").await.topic, topic("mail"));
+}
+
+async fn a_follow_up_may_have_the_id_and_the_unique_value_of_jobs_that_end_with_its_own(queue: TestStore) {
+    queue.push(&[unique("mail", "u"), job("mail")]).await;
+    let claims = queue.claim(2).await;
+    let (same_id, same_value) = (NewJob { spec: claims[1].job.spec.clone(), ..job("mail") }, unique("mail", "u"));
+    let batch = [
+        with_follow_ups(&claims[0], Verdict::Ack(None), &[job("next")]),
+        with_follow_ups(&claims[1], Verdict::Ack(None), &[same_id.clone(), same_value.clone()]),
+    ];
+    assert_eq!(queue.store.settle(&batch).await.unwrap(), [Settled::Done; 2]);
+    assert_eq!(claimed(&queue.claim(9).await), ids(&[same_id, same_value]));
+    assert_eq!((queue.total("duplicate").await, queue.counts("next").await.ready), (0, 1));
 }
 
 async fn follow_ups_become_ready_in_the_order_in_which_they_were_enqueued(queue: TestStore) {
