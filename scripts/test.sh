@@ -23,5 +23,5 @@ export GRISTMILL_MODEL_SEQUENCES=100
 # In two steps, since only the second skips tests. Both name the whole workspace, so that features, and with them all that is
 # compiled, are those of the full run.
 cargo test --workspace --lib --bins "$@"
-slow=(adversary languages producers python crash killed hardship fairness properties reload stores::servers conformance::several behind_sentinels)
+slow=(adversary languages producers python crash killed hardship fairness properties reload stores::servers conformance::several behind_sentinels clustered)
 cargo test --workspace --test it "$@" -- "${slow[@]/#/--skip=}"

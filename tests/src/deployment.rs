@@ -6,8 +6,10 @@ use gristmill::config::{RedisSettings, RedisTls};
 use tokio::sync::Mutex;
 
 use crate::certificates::Certificates;
+use crate::cluster::Cluster;
 use crate::redis::{Redis, Settings};
 use crate::sentinels::Watched;
+use crate::test_store::tenant;
 
 /// What `docs/operating.md` says a user of Gristmill needs.
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -15,7 +17,7 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 /// A Redis, and how a store reaches it.
 #[derive(Debug)]
 pub struct Deployment {
-    /// The server that has the data. The tests speak to it as its default user, which may do everything.
+    /// The server that has the data; of a cluster, those of [`tenant`]. The tests speak to it as its default user, which may do everything.
     pub server: Redis,
     url: String,
     tls: RedisTls,
@@ -28,6 +30,7 @@ enum Beside {
     Nothing,
     Certificates(#[expect(dead_code, reason = "kept for its files")] Box<Certificates>),
     Servers(#[expect(dead_code, reason = "kept for its processes")] Watched),
+    Cluster(#[expect(dead_code, reason = "kept for its processes")] Cluster),
 }
 
 /// The kinds.
@@ -39,6 +42,8 @@ pub enum RedisKind {
     Limited,
     /// A primary with a replica, which sentinels name.
     Sentinels,
+    /// Three primaries that share the keys, as the user with the documented rights.
+    Cluster,
     /// One Valkey, on a socket.
     Valkey,
 }
@@ -68,11 +73,21 @@ impl Deployment {
                 let (url, server) = (watched.url(), watched.servers.remove(0));
                 Self { server, url, tls: RedisTls::default(), _beside: Beside::Servers(watched) }
             }
+            RedisKind::Cluster => {
+                let mut cluster = Cluster::start(3, 0).await;
+                let has_tenant = cluster.owner(cluster.slot(&format!("{{{}/0}}", tenant())).await).await;
+                for server in &cluster.servers {
+                    allow(server, &rules()).await;
+                }
+                let url = cluster.url().replace("://", "://gristmill:pw@");
+                let server = cluster.servers.remove(has_tenant);
+                Self { server, url, tls: RedisTls::default(), _beside: Beside::Cluster(cluster) }
+            }
             RedisKind::Limited => {
                 let certificates = Certificates::new();
                 certificates.issue("server", &["localhost"]);
                 let server = Redis::start_with(Settings::default().tls(&certificates, "server", false)).await;
-                allow(&server).await;
+                allow(&server, &rules()[..1]).await;
                 let url = format!("rediss://gristmill:pw@localhost:{}", server.port());
                 let tls = RedisTls { ca: Some(certificates.path("ca.pem")), client: None };
                 Self { server, url, tls, _beside: Beside::Certificates(Box::new(certificates)) }
@@ -94,15 +109,24 @@ impl Deployment {
     }
 }
 
-/// The documented rule, word by word, without `ACL`.
+/// The documented rules, word by word, without `ACL SETUSER gristmill`: what each Redis needs, and what a cluster needs beside it.
+fn rules() -> Vec<Vec<&'static str>> {
+    let rules = OPERATING.lines().filter_map(|line| line.strip_prefix("ACL SETUSER gristmill "));
+    let rules: Vec<Vec<_>> = rules.map(|rule| rule.split(' ').collect()).collect();
+    assert_eq!(rules.len(), 2, "docs/operating.md has each rule on a line of its own");
+    rules
+}
+
+/// The documented rule for a Redis that is in no cluster.
 pub fn documented_rule() -> Vec<&'static str> {
-    let rule = OPERATING.lines().find_map(|line| line.strip_prefix("ACL SETUSER gristmill "));
-    rule.expect("docs/operating.md has the rule on a line of its own").split(' ').collect()
+    rules().remove(0)
 }
 
 /// Makes the documented user, with the password `pw`.
-async fn allow(server: &Redis) {
-    let mut words = vec!["SETUSER", "gristmill"];
-    words.extend(documented_rule().into_iter().map(|word| if word == ">PASSWORD" { ">pw" } else { word }));
-    server.ask::<String>("ACL", &words).await.expect("Redis takes the documented rule");
+async fn allow(server: &Redis, rules: &[Vec<&str>]) {
+    for rule in rules {
+        let mut words = vec!["SETUSER", "gristmill"];
+        words.extend(rule.iter().map(|word| if *word == ">PASSWORD" { ">pw" } else { word }));
+        server.ask::<String>("ACL", &words).await.expect("Redis takes the documented rule");
+    }
 }

@@ -14,7 +14,7 @@ pub mod test_runner;
 pub mod test_store;
 pub mod text;
 
-pub use gristmill_test_servers::{certificates, redis, sentinels, shell, wait};
+pub use gristmill_test_servers::{certificates, cluster, redis, sentinels, shell, wait};
 
 /// Paths of the guests' components, made by the build script.
 pub mod guests {

@@ -66,7 +66,7 @@ impl StoreSettings {
 }
 
 impl StoreAddress {
-    /// Reads `sqlite:path`, `sqlite::memory:`, `redis://…`, `rediss://…`, `redis+unix://…` or `redis+sentinel://…`. A relative path is relative to `folder`.
+    /// Reads `sqlite:path`, `sqlite::memory:`, `redis://…`, `rediss://…`, `redis+unix://…`, `redis+sentinel://…` or `redis+cluster://…`. A relative path is relative to `folder`.
     ///
     /// # Errors
     /// It is none of them.
@@ -75,13 +75,15 @@ impl StoreAddress {
             return sqlite(place, folder);
         }
         match text.split_once("://") {
-            Some(("redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel", _)) => {
-                Ok(Self::Redis(text.to_owned()))
-            }
+            Some((
+                "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+                | "rediss+cluster",
+                _,
+            )) => Ok(Self::Redis(text.to_owned())),
             Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
                 Err(BadStoreAddress(format!(
                     "`{kind}` is no kind of store; there are `sqlite:`, `redis://`, `rediss://`, `redis+unix://`, \
-                     `redis+sentinel://` and `rediss+sentinel://`"
+                     `redis+sentinel://`, `rediss+sentinel://`, `redis+cluster://` and `rediss+cluster://`"
                 )))
             }
             _ => Err(BadStoreAddress(

@@ -10,6 +10,7 @@ macro_rules! cases {
         crate::conformance::cases!(in limited_redis: Kind::Redis(RedisKind::Limited); $($case)+);
         #[cfg(valkey)]
         crate::conformance::cases!(in valkey: Kind::Redis(RedisKind::Valkey); $($case)+);
+        crate::conformance::cases!(in clustered: Kind::Redis(RedisKind::Cluster); $($case)+);
         crate::conformance::cases!(in behind_sentinels: Kind::Redis(RedisKind::Sentinels); $($case)+);
         crate::conformance::cases!(in file: Kind::File; $($case)+);
         crate::conformance::cases!(in memory: Kind::Memory; $($case)+);

@@ -18,13 +18,15 @@ use gristmill_config::{AcknowledgedBy, Acknowledgement};
 /// How long the key by which two connections find out that they have the same server stays if the process ends in between.
 const MEETING_MS: u32 = 10_000;
 
+/// Makes keys that no other connection has.
+pub(super) type ProbeKeys = Box<dyn Fn() -> String + Send + Sync>;
+
 /// The rounds of one connection.
-#[derive(Debug)]
 pub(super) struct Confirmation {
     connection: Connection,
     settings: Acknowledgement,
-    /// A key of this connection alone, which each round writes: the server waits only for what this very connection has written.
-    key: String,
+    /// Makes keys of this connection alone. Each round writes one: the server waits only for what this very connection has written.
+    keys: ProbeKeys,
     /// How many pushes have asked.
     asked: AtomicU64,
     last: Mutex<Round>,
@@ -46,7 +48,7 @@ pub(super) struct Failure {
 }
 
 impl Confirmation {
-    /// Rounds by `connection` for pushes by `pushes`. All of its keys begin with `key`.
+    /// Rounds by `connection` for pushes by `pushes`.
     ///
     /// # Errors
     /// - The server is too old, keeps no log on disk, or does not allow the user to wait.
@@ -55,10 +57,10 @@ impl Confirmation {
         connection: Connection,
         pushes: &mut MultiplexedConnection,
         settings: Acknowledgement,
-        key: &str,
+        keys: ProbeKeys,
     ) -> RedisResult<Self> {
-        let key = format!("{key}:{:032x}", fastrand::u128(..));
-        let confirmation = Self { connection, settings, key, asked: AtomicU64::new(0), last: Mutex::default() };
+        let key = keys();
+        let confirmation = Self { connection, settings, keys, asked: AtomicU64::new(0), last: Mutex::default() };
         let mut commands = confirmation.connection.commands.clone();
         match confirmation.wait(1).exec_async(&mut commands).await {
             Ok(()) => {}
@@ -70,8 +72,8 @@ impl Confirmation {
             }
             Err(error) => return Err(error),
         }
-        cmd("SET").arg(&confirmation.key).arg("").arg("PX").arg(MEETING_MS).exec_async(&mut commands).await?;
-        let is_same: bool = cmd("EXISTS").arg(&confirmation.key).query_async(pushes).await?;
+        cmd("SET").arg(&key).arg("").arg("PX").arg(MEETING_MS).exec_async(&mut commands).await?;
+        let is_same: bool = cmd("EXISTS").arg(&key).query_async(pushes).await?;
         if !is_same {
             return Err(std::io::Error::other(
                 "two connections to the address lead to two servers: a failover is under way",
@@ -103,7 +105,8 @@ impl Confirmation {
 
     async fn round(&self) -> Result<(), Failure> {
         let mut commands = Pipeline::with_capacity(3);
-        commands.cmd("SET").arg(&self.key).arg("").ignore().cmd("DEL").arg(&self.key).ignore();
+        let key = (self.keys)();
+        commands.cmd("SET").arg(&key).arg("").ignore().cmd("DEL").arg(&key).ignore();
         commands.add_command(self.wait(self.settings.within.as_millis()));
         let answer: RedisResult<(Value,)> = commands.query_async(&mut self.connection.commands.clone()).await;
         let (answer,) = answer.map_err(|error| Failure { reason: error.to_string(), broken: is_broken(&error) })?;

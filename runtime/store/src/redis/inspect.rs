@@ -85,21 +85,25 @@ impl Query for RedisStore {
         }
     }
 
-    /// Looks at every key of the server, a thousand at a time.
+    /// Looks at every key of each server, a thousand at a time.
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         const DOING: &str = "list tenants";
-        let (pattern, mut cursor) = (tenants_pattern(&self.prefix), 0_u64);
+        let pattern = tenants_pattern(&self.prefix);
         let mut tenants = BTreeSet::new();
-        loop {
-            let mut scan = pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-            let ((next, keys),): ((u64, Vec<String>),) = self.link.query(DOING, &scan).await?;
-            tenants.extend(keys.iter().filter_map(|key| tenant_of(&self.prefix, key)));
-            if next == 0 {
-                return Ok(tenants.into_iter().collect());
+        for server in self.link.slots(DOING).await? {
+            let mut cursor = 0_u64;
+            loop {
+                let mut scan = pipe();
+                scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+                let ((next, keys),): ((u64, Vec<String>),) = self.link.query_at(DOING, Some(server), &scan).await?;
+                tenants.extend(keys.iter().filter_map(|key| tenant_of(&self.prefix, key)));
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
             }
-            cursor = next;
         }
+        Ok(tenants.into_iter().collect())
     }
 }
 

@@ -214,7 +214,7 @@ pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
 }
 
-/// STRING: the format of all keys with the prefix, [`FORMAT`](super::link::FORMAT).
+/// STRING: the format of all keys with the prefix, [`FORMAT`](super::server_link::FORMAT).
 pub(super) fn format(prefix: &str) -> String {
     [prefix, ":format"].concat()
 }

@@ -1,21 +1,24 @@
-//! A connection that is subscribed to channels, and says when it is broken.
+//! Connections that are subscribed to channels, and say when one is broken.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, cmd};
+use futures_util::future::try_join_all;
+use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisResult, cmd};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::error::timed_out;
-use super::link::Link;
+use super::link::{Link, Servers};
 use super::server::{CONNECT_TIMEOUT, Connection};
+use super::server_link::ServerLink;
 
 /// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Line {
-    connection: Connection,
+    /// One to each server that has channels of ours.
+    connections: Vec<Connection>,
     broken: Arc<Notify>,
     overflowed: Arc<Notify>,
 }
@@ -31,6 +34,8 @@ pub(super) enum Trouble {
 impl Link {
     /// Calls `hear` with each message and its channel, from now on. It must not wait; false: there was no room.
     ///
+    /// In a cluster, a message on a channel of all tenants comes from each server, and so several times.
+    ///
     /// RESP3, because there messages come as pushes beside replies, so that the same connection can be pinged.
     pub(super) async fn subscribe(
         &self,
@@ -38,12 +43,20 @@ impl Link {
         hear: impl Fn(&str, &[u8]) -> bool + Send + Sync + 'static,
     ) -> RedisResult<Line> {
         let (broken, overflowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let receiver = receiver(Arc::clone(&broken), Arc::clone(&overflowed), hear);
-        let config = AsyncConnectionConfig::new().set_push_sender(receiver);
+        let hear = Arc::new(hear);
+        let config = || {
+            let receiver = receiver(Arc::clone(&broken), Arc::clone(&overflowed), Arc::clone(&hear));
+            AsyncConnectionConfig::new().set_push_sender(receiver)
+        };
         let connect = async {
-            let (_, mut connection) = self.topology.connect(ProtocolVersion::RESP3, config).await?;
-            connection.commands.subscribe(channels).await?;
-            Ok::<_, RedisError>(Line { connection, broken, overflowed })
+            let connections = match &self.servers {
+                Servers::One(server) => vec![subscribe(server, config(), channels).await?],
+                Servers::Cluster(cluster) => {
+                    let parts = cluster.by_listening(channels).await?;
+                    try_join_all(parts.iter().map(|(server, channels)| subscribe(server, config(), channels))).await?
+                }
+            };
+            Ok(Line { connections, broken: Arc::clone(&broken), overflowed: Arc::clone(&overflowed) })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("subscribing took too long")))
     }
@@ -57,8 +70,10 @@ impl Line {
                 () = self.broken.notified() => return Trouble::Broken,
                 () = self.overflowed.notified() => return Trouble::Overflowed,
                 () = sleep(PING_EVERY) => {
-                    if cmd("PING").exec_async(&mut self.connection.commands).await.is_err() {
-                        return Trouble::Broken;
+                    for connection in &mut self.connections {
+                        if cmd("PING").exec_async(&mut connection.commands).await.is_err() {
+                            return Trouble::Broken;
+                        }
                     }
                 }
             }
@@ -66,11 +81,17 @@ impl Line {
     }
 }
 
+async fn subscribe(server: &ServerLink, config: AsyncConnectionConfig, channels: &[String]) -> RedisResult<Connection> {
+    let (_, mut connection) = server.topology.connect(ProtocolVersion::RESP3, config).await?;
+    connection.commands.subscribe(channels).await?;
+    Ok(connection)
+}
+
 /// What the connection calls for every push.
 fn receiver(
     broken: Arc<Notify>,
     overflowed: Arc<Notify>,
-    hear: impl Fn(&str, &[u8]) -> bool + Send + Sync + 'static,
+    hear: Arc<impl Fn(&str, &[u8]) -> bool + Send + Sync + 'static>,
 ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
     move |push| {
         if push.kind == PushKind::Disconnection {

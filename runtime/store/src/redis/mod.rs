@@ -3,12 +3,13 @@
 //! `keys` is the only place that knows key names, `lua/` the only place where a job changes its place. Everything else
 //! turns calls into scripts' arguments and replies into answers. `docs/redis-keys.md` describes the layout.
 //!
-//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; the connection is to the one server that takes writes.
+//! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `link` finds the server that has it.
 
 mod ack;
 mod cancel;
 mod claim;
 mod clock;
+mod cluster;
 mod confirm;
 #[doc(hidden)]
 pub mod envelope;
@@ -31,8 +32,10 @@ mod reply;
 mod run;
 mod script;
 mod server;
+mod server_link;
 mod settle;
 mod signals;
+mod slots;
 mod store;
 mod sweep;
 mod tls;

@@ -38,7 +38,7 @@ impl Push for RedisStore {
                 }
             }
         }
-        self.link.acknowledged(DOING, self.run_parts(DOING, parts)).await
+        self.run_parts_acknowledged(DOING, parts).await
     }
 }
 

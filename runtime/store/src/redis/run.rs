@@ -4,6 +4,7 @@ use redis::{RedisResult, Value};
 
 use super::reply::Reply;
 use super::script::Call;
+use super::server_link::Wait;
 use super::store::{CALLS_AT_ONCE, RedisStore, in_order};
 use crate::StoreError;
 
@@ -38,19 +39,43 @@ impl RedisStore {
     /// # Errors
     /// The first one; the other parts may have been run.
     pub(super) async fn run_parts<A>(&self, doing: &'static str, parts: Vec<Part<A>>) -> Result<Vec<A>, StoreError> {
-        let (mut parts, mut answers) = (parts.into_iter().peekable(), Vec::new());
+        self.run_waiting(doing, parts, Wait::Primary).await
+    }
+
+    /// The same for what a push stores: waits until it is where the settings want it.
+    ///
+    /// # Errors
+    /// As [`Self::run_parts`]; or [`StoreError::Unconfirmed`].
+    pub(super) async fn run_parts_acknowledged<A>(
+        &self,
+        doing: &'static str,
+        parts: Vec<Part<A>>,
+    ) -> Result<Vec<A>, StoreError> {
+        self.run_waiting(doing, parts, Wait::Acknowledgement).await
+    }
+
+    async fn run_waiting<A>(&self, doing: &'static str, parts: Vec<Part<A>>, wait: Wait) -> Result<Vec<A>, StoreError> {
+        let (mut parts, mut answers, mut unconfirmed) = (parts.into_iter().peekable(), Vec::new(), None);
         while parts.peek().is_some() {
             let (mut calls, mut asked) = (Vec::new(), Vec::new());
             for Part { call, positions, read } in parts.by_ref().take(CALLS_AT_ONCE) {
                 calls.push(call);
                 asked.push((positions, read));
             }
-            for ((positions, read), reply) in asked.into_iter().zip(self.link.run(doing, calls).await?) {
-                let reply = Reply::new(reply).and_then(|reply| read(reply, positions.len()));
+            let replies = match self.link.run_waiting(doing, calls, wait).await {
+                // It says that everything is stored: the rest has to be.
+                Err(error @ StoreError::Unconfirmed { .. }) => {
+                    unconfirmed.get_or_insert(error);
+                    continue;
+                }
+                replies => replies?,
+            };
+            for ((positions, read), reply) in asked.into_iter().zip(replies) {
+                let reply = Reply::new(reply?).and_then(|reply| read(reply, positions.len()));
                 answers.extend(positions.into_iter().zip(reply.map_err(self.misread(doing))?));
             }
         }
-        Ok(in_order(answers))
+        unconfirmed.map_or_else(|| Ok(in_order(answers)), Err)
     }
 }
 

@@ -20,10 +20,10 @@ macro_rules! script {
 }
 pub(super) use script;
 
-/// A call of a script. What its keys and arguments mean stands at the head of its file.
-#[derive(Debug)]
+/// A call of a script, or a plain command. What a script's keys and arguments mean stands at the head of its file.
+#[derive(Debug, Clone)]
 pub(super) struct Call {
-    pub(super) script: &'static Script,
+    pub(super) script: Option<&'static Script>,
     pub(super) command: Cmd,
 }
 
@@ -32,7 +32,11 @@ impl Call {
     pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
-        Self { script, command }
+        Self { script: Some(script), command }
+    }
+
+    pub(super) fn plain(command: Cmd) -> Self {
+        Self { script: None, command }
     }
 
     /// The holders of jobs, and how many they are.

@@ -72,7 +72,7 @@ impl Transfer for RedisStore {
             }
         }
         // As for a push: the other store removes what this one has.
-        let mut imported = self.link.acknowledged(IMPORT, self.run_parts(IMPORT, parts)).await?.into_iter();
+        let mut imported = self.run_parts_acknowledged(IMPORT, parts).await?.into_iter();
         let answer = |stored| can_keep(stored).then(|| imported.next()).flatten().unwrap_or(Imported::Unreadable);
         Ok(jobs.iter().map(answer).collect())
     }

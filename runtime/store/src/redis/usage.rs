@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use redis::pipe;
 
 use super::keys::Keys;
+use super::slots::{Slot, slot_of_key};
 use super::store::RedisStore;
 use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
@@ -29,17 +30,22 @@ impl Usage for RedisStore {
         let topics: BTreeSet<Name> = used.iter().chain(&perishable).filter_map(|name| name.parse().ok()).collect();
         let sized = [keys.jobs(), keys.failures(), keys.checkpoints()];
         let sized = sized.into_iter().chain(topics.iter().map(|topic| keys.unique(topic)));
-        Ok(self.sizes(sized).await? + self.size_of_results(&keys).await?)
+        Ok(self.sizes(sized).await? + self.size_of_results(&keys, self.slot(tenant)).await?)
     }
 
     /// Says nothing if the user may not run `INFO`, or the server is unavailable: what the caller does next fails by itself then.
-    async fn store_size(&self, _: &Name) -> Result<StoreSize, StoreError> {
-        let info = self.link.query::<(String,)>(DOING, pipe().cmd("INFO").arg("memory")).await;
+    async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
+        let info =
+            self.link.query_at::<(String,)>(DOING, Some(self.slot(tenant)), pipe().cmd("INFO").arg("memory")).await;
         Ok(info.map(|(info,)| store_size(&info)).unwrap_or_default())
     }
 }
 
 impl RedisStore {
+    fn slot(&self, tenant: &Name) -> Slot {
+        slot_of_key(self.keys(tenant).jobs().as_bytes())
+    }
+
     async fn sizes(&self, keys: impl IntoIterator<Item = String>) -> Result<u64, StoreError> {
         let mut ask = pipe();
         for key in keys {
@@ -53,13 +59,13 @@ impl RedisStore {
     }
 
     /// Redis keeps keys in the order of their hashes, so the first ones are like the others.
-    async fn size_of_results(&self, keys: &Keys) -> Result<u64, StoreError> {
+    async fn size_of_results(&self, keys: &Keys, slot: Slot) -> Result<u64, StoreError> {
         let (mut cursor, mut seen, mut results) = (0, 0, Vec::new());
         let prefix = keys.results();
         let all = loop {
             let mut ask = pipe();
             ask.cmd("DBSIZE").cmd("SCAN").arg(cursor).arg("COUNT").arg(SAMPLES);
-            let (all, (next, found)): (u64, (u64, Vec<String>)) = self.link.query(DOING, &ask).await?;
+            let (all, (next, found)): (u64, (u64, Vec<String>)) = self.link.query_at(DOING, Some(slot), &ask).await?;
             seen += found.len();
             results.extend(found.into_iter().filter(|key| key.starts_with(&prefix)));
             cursor = next;

@@ -69,6 +69,17 @@ async fn pushes_that_come_together_share_a_round() {
 }
 
 #[tokio::test]
+async fn a_large_push_that_no_replica_has_is_stored_whole() {
+    let primary = Redis::start_with(Settings::default().listens()).await;
+    let store = open(&primary.url(), &settings(AcknowledgedBy::Replicas, 1, Duration::from_millis(10))).await;
+    // More than go out in one round trip.
+    let jobs: Vec<_> = (0..8500).map(|_| job("mail")).collect();
+    let error = store.push(&jobs).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unconfirmed { .. }), "{error:?}");
+    assert_eq!(store.counts(&tenant()).await.unwrap()[0].ready, 8500);
+}
+
+#[tokio::test]
 async fn pushes_whose_callers_give_up_hold_up_no_later_one() {
     let primary = Redis::start_with(Settings::default().listens()).await;
     let store = open(&primary.url(), &settings(AcknowledgedBy::Replicas, 1, Duration::from_secs(1))).await;

@@ -2,6 +2,7 @@
 
 mod batches;
 mod claiming;
+mod cluster;
 mod confirm;
 mod damage;
 mod finding;

@@ -1,0 +1,519 @@
+//! The servers of a Redis Cluster, which share the keys by slots.
+//!
+//! Each call goes to the server that has its slot, in one round trip for all calls to a server. A call that is refused because the slot is
+//! another server's was not run: it is sent again to the server that the refusal names. Nothing else is sent again: a call that a lost connection
+//! leaves without an answer may have run, and fails.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::{
+    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult,
+    ServerErrorKind, Value, cmd, from_redis_value,
+};
+use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
+
+use super::error::{is_unavailable, misconfigured, store_error, timed_out, unexpected};
+use super::keys::workers;
+use super::script::Call;
+use super::server::{Place, Server};
+use super::server_link::{Asking, LinkSettings, Sent, ServerLink, Wait};
+use super::slots::{SharedMap, Slot, SlotMap, SlotRange, slot_of_key, slots_of};
+use super::topology::Topology;
+use crate::StoreError;
+use gristmill_config::RedisSettings;
+
+/// How often a call is sent that servers refuse because its slot is another's, or is on its way to another.
+const TRIES: usize = 20;
+
+/// The pause before a call is sent for the third time, and for each further time.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long one server may take to say which server has which slots.
+const MAP_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// The servers, and what is known of their slots.
+pub(super) struct Cluster {
+    /// Those in the address, which say where the others are.
+    seeds: Vec<Server>,
+    settings: LinkSettings,
+    /// The slot of the workers' heartbeats. Commands that mean no key go there.
+    home: Slot,
+    map: SharedMap,
+    /// Held while the map is read, so that a hundred callers read it once.
+    reading: Mutex<()>,
+}
+
+/// A call that no server has run yet: its position, and where to send it if not to the server that the map has for its slot.
+type Open = (usize, Option<Arc<ServerLink>>);
+
+/// Why a server did not run a call.
+enum Refusal {
+    /// Another one has the slot.
+    Moved(Place),
+    /// Another one may have the keys, and is about to get the slot.
+    Ask(Place),
+    /// Some of the keys are here, and some there.
+    Later,
+}
+
+impl Cluster {
+    /// Reads `[[user]:password@]host[:port][,host[:port]]…[/0]`.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub(super) fn parse(scheme: &str, rest: &str, settings: &RedisSettings) -> RedisResult<Self> {
+        let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
+        if hosts.is_empty() || !matches!(database, "" | "0") {
+            let problem = "a cluster needs hosts and has one database only: redis+cluster://h1,h2,h3";
+            return Err((ErrorKind::InvalidClientConfig, problem).into());
+        }
+        let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+        let seed = |host: &str| Server::parse(&format!("{scheme}://{user}{host}"), &settings.tls);
+        let map = SharedMap::default();
+        Ok(Self {
+            seeds: hosts.split(',').map(seed).collect::<RedisResult<_>>()?,
+            settings: LinkSettings::new(settings, Some(Arc::clone(&map))),
+            home: slot_of_key(workers(&settings.prefix).as_bytes()),
+            map,
+            reading: Mutex::new(()),
+        })
+    }
+
+    /// Connects to every server that has keys.
+    ///
+    /// # Errors
+    /// As [`ServerLink::connect`], of the first server that fails.
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        let map = self.map().await.map_err(|error| {
+            let refused = super::error::remedy(&error).filter(|_| error.kind() == ErrorKind::InvalidClientConfig);
+            match refused {
+                Some(source) => StoreError::Refused { store: self.to_string(), doing: "connect", source },
+                None if error.kind() == ErrorKind::AuthenticationFailed => {
+                    StoreError::Refused { store: self.to_string(), doing: "connect", source: error.into() }
+                }
+                None => self.failed("connect", error),
+            }
+        })?;
+        let servers = map.servers();
+        join_all(servers.iter().map(|(_, server)| server.connect())).await.into_iter().collect()
+    }
+
+    /// A slot of each server that has some.
+    pub(super) async fn slots(&self, doing: &'static str) -> Result<Vec<Slot>, StoreError> {
+        let map = self.map().await.map_err(|error| self.failed(doing, error))?;
+        Ok(map.servers().into_iter().map(|(slot, _)| slot).collect())
+    }
+
+    /// Where to listen to these channels: to one with a hash tag at the server that has its slot, because scripts of that slot publish there. To
+    /// one without at every server: a script learns only of those that listen where it runs, and passes others over.
+    pub(super) async fn by_listening(&self, channels: &[String]) -> RedisResult<Vec<(Arc<ServerLink>, Vec<String>)>> {
+        let map = self.map().await?;
+        let mut parts: Vec<(Arc<ServerLink>, Vec<String>)> = Vec::new();
+        for (_, server) in map.servers() {
+            let is_here = |channel: &&String| {
+                let owner = map.server(slot_of_key(channel.as_bytes()));
+                !channel.contains('{') || owner.is_some_and(|owner| Arc::ptr_eq(owner, server))
+            };
+            let here: Vec<String> = channels.iter().filter(is_here).cloned().collect();
+            if !here.is_empty() {
+                parts.push((Arc::clone(server), here));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Runs calls, with an answer or an error for each.
+    ///
+    /// # Errors
+    /// None was answered: the servers are unavailable. Or [`StoreError::Unconfirmed`].
+    pub(super) async fn run_each(
+        &self,
+        doing: &'static str,
+        calls: Vec<Call>,
+        wait: Wait,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let slots = slots_of(&calls, None, self.home);
+        let answers = self.send(doing, &calls, &slots, wait).await?;
+        let answers: Vec<_> =
+            answers.into_iter().map(|answer| answer.map_err(|error| self.failed(doing, error))).collect();
+        if answers.iter().all(|answer| answer.as_ref().is_err_and(StoreError::is_unavailable)) {
+            return answers.into_iter().collect::<Result<Vec<_>, _>>().map(|_| Vec::new());
+        }
+        Ok(answers)
+    }
+
+    /// Runs plain commands, with an answer or an error for each.
+    ///
+    /// # Errors
+    /// As [`Self::run_each`].
+    pub(super) async fn query_each(
+        &self,
+        doing: &'static str,
+        commands: &Pipeline,
+    ) -> Result<Vec<RedisResult<Value>>, StoreError> {
+        let calls = plain(commands);
+        let answers = self.send(doing, &calls, &slots_of(&calls, None, self.home), Wait::Primary).await?;
+        if answers.iter().all(|answer| answer.as_ref().is_err_and(is_unavailable))
+            && let Some(Err(error)) = answers.first()
+        {
+            return Err(self.failed(doing, error.clone()));
+        }
+        Ok(answers)
+    }
+
+    /// Runs plain commands, or a transaction of one slot.
+    pub(super) async fn query<T: FromRedisValue>(
+        &self,
+        doing: &'static str,
+        slot: Option<Slot>,
+        commands: &Pipeline,
+    ) -> Result<T, StoreError> {
+        let calls = plain(commands);
+        let slots = slots_of(&calls, slot, self.home);
+        let values = if commands.is_transaction() {
+            self.transact(doing, calls, slots.first().copied().unwrap_or(self.home)).await
+        } else {
+            self.send(doing, &calls, &slots, Wait::Primary).await?.into_iter().collect::<RedisResult<Vec<_>>>()
+        };
+        let read = values.and_then(|values| Ok(from_redis_value(Value::Array(values))?));
+        read.map_err(|error| self.failed(doing, error))
+    }
+
+    /// Runs a transaction. While its slot is on its way to another server, it waits.
+    async fn transact(&self, doing: &'static str, calls: Vec<Call>, slot: Slot) -> RedisResult<Vec<Value>> {
+        let mut all = vec![Call::plain(cmd("MULTI"))];
+        all.extend(calls);
+        all.push(Call::plain(cmd("EXEC")));
+        for tries in 0..TRIES {
+            let map = self.map().await?;
+            let server = map.server(slot).ok_or_else(|| self.homeless(slot))?;
+            let sent = server.send(doing, all.clone(), Asking::No, Wait::Primary).await;
+            let mut answers = sent.map_err(unavailable)?.answers;
+            match answers.iter().find_map(refusal) {
+                Some(Refusal::Moved(place)) => self.read_map(Some(&map), Some(place)).await?,
+                Some(Refusal::Ask(_) | Refusal::Later) => {}
+                None => {
+                    let done = answers.pop().unwrap_or(Ok(Value::Nil))?;
+                    return Ok(from_redis_value(done)?);
+                }
+            }
+            pause(tries).await;
+        }
+        Err(moving(slot))
+    }
+
+    /// Sends each call to the server that has its slot. Returns an answer for each.
+    ///
+    /// # Errors
+    /// [`StoreError::Unconfirmed`].
+    async fn send(
+        &self,
+        doing: &'static str,
+        calls: &[Call],
+        slots: &[Slot],
+        wait: Wait,
+    ) -> Result<Vec<RedisResult<Value>>, StoreError> {
+        let mut answers: Vec<RedisResult<Value>> = slots.iter().map(|slot| Err(moving(*slot))).collect();
+        let mut open: Vec<Open> = (0..calls.len()).map(|position| (position, None)).collect();
+        let mut unconfirmed = None;
+        for tries in 0..TRIES {
+            let map = match self.map().await {
+                Ok(map) => map,
+                Err(error) => {
+                    open.iter().for_each(|(position, _)| put(&mut answers, *position, Err(error.clone())));
+                    break;
+                }
+            };
+            let (mut again, mut stale) = (Vec::new(), None);
+            let groups = self.by_server(&map, open, slots, &mut answers);
+            for (positions, sent) in self.send_groups(doing, calls, groups, wait).await {
+                let replies = match sent {
+                    Ok(sent) => {
+                        unconfirmed = unconfirmed.or(sent.unconfirmed);
+                        sent.answers
+                    }
+                    Err(error) => {
+                        let error = unavailable(error);
+                        stale.get_or_insert(None);
+                        positions.iter().for_each(|position| put(&mut answers, *position, Err(error.clone())));
+                        continue;
+                    }
+                };
+                for (position, reply) in positions.into_iter().zip(replies) {
+                    match refusal(&reply) {
+                        Some(Refusal::Moved(place)) => {
+                            stale = Some(Some(place));
+                            again.push((position, None));
+                        }
+                        Some(Refusal::Ask(place)) => again.push((position, Some(self.server_at(&map, place)))),
+                        Some(Refusal::Later) => again.push((position, None)),
+                        None => {
+                            if reply.as_ref().is_err_and(is_unavailable) {
+                                stale.get_or_insert(None);
+                            }
+                            put(&mut answers, position, reply);
+                        }
+                    }
+                }
+            }
+            if let Some(hint) = stale {
+                // If no server answers, the calls that are open fail in the next round.
+                drop(self.read_map(Some(&map), hint).await);
+            }
+            if again.is_empty() {
+                break;
+            }
+            open = again;
+            pause(tries).await;
+        }
+        // It says that everything is stored.
+        match unconfirmed.filter(|_| answers.iter().all(Result::is_ok)) {
+            Some(error) => Err(error),
+            None => Ok(answers),
+        }
+    }
+
+    /// The servers that open calls go to, each with the positions of its calls.
+    fn by_server(
+        &self,
+        map: &SlotMap,
+        open: Vec<Open>,
+        slots: &[Slot],
+        answers: &mut [RedisResult<Value>],
+    ) -> Vec<(Arc<ServerLink>, Asking, Vec<usize>)> {
+        let mut groups: Vec<(Arc<ServerLink>, Asking, Vec<usize>)> = Vec::new();
+        for (position, asked) in open {
+            let slot = slots.get(position).copied().unwrap_or(self.home);
+            let asking = if asked.is_some() { Asking::Yes } else { Asking::No };
+            let Some(server) = asked.or_else(|| map.server(slot).cloned()) else {
+                put(answers, position, Err(self.homeless(slot)));
+                continue;
+            };
+            match groups.iter_mut().find(|(known, how, _)| Arc::ptr_eq(known, &server) && *how == asking) {
+                Some((_, _, positions)) => positions.push(position),
+                None => groups.push((server, asking, vec![position])),
+            }
+        }
+        groups
+    }
+
+    async fn send_groups(
+        &self,
+        doing: &'static str,
+        calls: &[Call],
+        groups: Vec<(Arc<ServerLink>, Asking, Vec<usize>)>,
+        wait: Wait,
+    ) -> Vec<(Vec<usize>, Result<Sent, StoreError>)> {
+        join_all(groups.into_iter().map(|(server, asking, positions)| async move {
+            let calls = positions.iter().filter_map(|position| calls.get(*position)).cloned().collect();
+            let sent = server.send(doing, calls, asking, wait).await;
+            (positions, sent)
+        }))
+        .await
+    }
+
+    async fn map(&self) -> RedisResult<Arc<SlotMap>> {
+        if let Some(map) = self.map.load_full() {
+            return Ok(map);
+        }
+        self.read_map(None, None).await?;
+        self.map.load_full().ok_or_else(|| unexpected("there is no map of the slots"))
+    }
+
+    /// Asks which server has which slots, unless another caller has done so since `known` was read. The server at `hint` is asked first.
+    async fn read_map(&self, known: Option<&Arc<SlotMap>>, hint: Option<Place>) -> RedisResult<()> {
+        let _turn = self.reading.lock().await;
+        let current = self.map.load_full();
+        if current.as_ref().map(Arc::as_ptr) != known.map(Arc::as_ptr) {
+            return Ok(());
+        }
+        let mut places: Vec<Place> = hint.into_iter().collect();
+        for (_, server) in current.iter().flat_map(|map| map.servers()) {
+            if let Topology::Single(server) = &server.topology {
+                places.push(server.place.clone());
+            }
+        }
+        places.extend(self.seeds.iter().map(|seed| seed.place.clone()));
+        let mut asked: Vec<Place> = Vec::new();
+        let mut problem = timed_out("no server of the cluster answered in time");
+        for place in places {
+            if asked.contains(&place) {
+                continue;
+            }
+            asked.push(place.clone());
+            let answer = timeout(MAP_TIMEOUT, self.ask(&place)).await;
+            match answer
+                .unwrap_or_else(|_| Err(timed_out("a server of the cluster did not say in time which slots it has")))
+            {
+                Ok(ranges) => {
+                    self.map.store(Some(Arc::new(self.with_links(ranges, current.as_deref()))));
+                    return Ok(());
+                }
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem)
+    }
+
+    /// Slots, first and last, and where the server is that has them.
+    async fn ask(&self, place: &Place) -> RedisResult<Vec<(Slot, Slot, Place)>> {
+        let server = self.server(place.clone());
+        let mut connection = server.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
+        let answer: RedisResult<Vec<Vec<Value>>> =
+            cmd("CLUSTER").arg("SLOTS").query_async(&mut connection.commands).await;
+        let ranges = answer.map_err(|error| {
+            if error.to_string().contains("cluster support disabled") {
+                return misconfigured(format!("{server} is in no cluster; begin `url` with `redis://`"));
+            }
+            error
+        })?;
+        ranges.into_iter().map(|range| read_range(range, place)).collect()
+    }
+
+    fn with_links(&self, ranges: Vec<(Slot, Slot, Place)>, before: Option<&SlotMap>) -> SlotMap {
+        let mut map = SlotMap { ranges: Vec::with_capacity(ranges.len()) };
+        for (first, last, place) in ranges {
+            let known = find(&map, &place).or_else(|| before.and_then(|before| find(before, &place)));
+            let server = known.unwrap_or_else(|| self.new_link(place));
+            map.ranges.push(SlotRange { first, last, server });
+        }
+        map.ranges.sort_unstable_by_key(|range| range.first);
+        map
+    }
+
+    /// The server that a refusal names. It may have no slot yet.
+    fn server_at(&self, map: &SlotMap, place: Place) -> Arc<ServerLink> {
+        find(map, &place).unwrap_or_else(|| self.new_link(place))
+    }
+
+    fn new_link(&self, place: Place) -> Arc<ServerLink> {
+        Arc::new(ServerLink::new(Topology::Single(self.server(place)), self.settings.clone()))
+    }
+
+    /// The server at the place, with the user and the certificates of the address.
+    fn server(&self, place: Place) -> Server {
+        match self.seeds.first() {
+            Some(seed) => Server { place, ..seed.clone() },
+            None => Server { place, settings: redis::RedisConnectionInfo::default(), tls: None },
+        }
+    }
+
+    fn homeless(&self, slot: Slot) -> RedisError {
+        std::io::Error::other(format!("no server of {self} has slot {slot}")).into()
+    }
+
+    fn failed(&self, doing: &'static str, error: RedisError) -> StoreError {
+        store_error(&self.to_string(), doing, error)
+    }
+}
+
+impl fmt::Display for Cluster {
+    /// Without users and passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
+        write!(f, "the cluster of {}", seeds.join(", "))
+    }
+}
+
+fn plain(commands: &Pipeline) -> Vec<Call> {
+    commands.cmd_iter().cloned().map(Call::plain).collect()
+}
+
+fn put(answers: &mut [RedisResult<Value>], position: usize, answer: RedisResult<Value>) {
+    if let Some(slot) = answers.get_mut(position) {
+        *slot = answer;
+    }
+}
+
+/// At once the first time: most refusals say where to go.
+async fn pause(tries: usize) {
+    if tries > 0 {
+        sleep(PAUSE).await;
+    }
+}
+
+/// Why the server did not run the call, if another one may.
+fn refusal(answer: &RedisResult<Value>) -> Option<Refusal> {
+    let error = answer.as_ref().err()?;
+    let place = || {
+        let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
+        Some(Place::Tcp(host.to_owned(), port.parse().ok()?))
+    };
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => place().map(Refusal::Moved),
+        ErrorKind::Server(ServerErrorKind::Ask) => place().map(Refusal::Ask),
+        ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Refusal::Later),
+        _ => None,
+    }
+}
+
+fn find(map: &SlotMap, place: &Place) -> Option<Arc<ServerLink>> {
+    map.ranges.iter().map(|range| &range.server).find(|server| server.is_at(Some(place))).cloned()
+}
+
+/// An element of the answer to `CLUSTER SLOTS`: the first slot, the last one, the primary, its replicas. A server that does not know its own
+/// host leaves that out: it is where it was asked.
+fn read_range(range: Vec<Value>, asked: &Place) -> RedisResult<(Slot, Slot, Place)> {
+    let mut parts = range.into_iter();
+    let (Some(first), Some(last), Some(Value::Array(primary))) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(unexpected("CLUSTER SLOTS answered something else"));
+    };
+    let mut primary = primary.into_iter();
+    let (Some(host), Some(port)) = (primary.next(), primary.next()) else {
+        return Err(unexpected("CLUSTER SLOTS names no server"));
+    };
+    let host = from_redis_value::<Option<String>>(host)?.filter(|host| !matches!(host.as_str(), "" | "?"));
+    let host = host.unwrap_or_else(|| match asked {
+        Place::Tcp(host, _) => host.clone(),
+        Place::Unix(_) => "localhost".to_owned(),
+    });
+    Ok((from_redis_value(first)?, from_redis_value(last)?, Place::Tcp(host, from_redis_value(port)?)))
+}
+
+/// The slot went back and forth, or was on its way, for as long as a call may wait. Passes when it has arrived.
+fn moving(slot: Slot) -> RedisError {
+    std::io::Error::other(format!("slot {slot} is on its way to another server")).into()
+}
+
+/// An error of one server, for each of the calls that it was sent.
+fn unavailable(error: StoreError) -> RedisError {
+    std::io::Error::other(format!("{:#}", anyhow::Error::from(error))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> RedisResult<Cluster> {
+        let (scheme, rest) = url.split_once("+cluster://").unwrap();
+        Cluster::parse(scheme, rest, &RedisSettings::default())
+    }
+
+    #[test]
+    fn an_address_names_some_servers_of_a_cluster() {
+        let cluster = parse("redis+cluster://me:pw@h1,h2:7000,[::1]/0").unwrap();
+        let places: Vec<_> = cluster.seeds.iter().map(|seed| seed.place.clone()).collect();
+        assert_eq!(places, [("h1", 6379), ("h2", 7000), ("::1", 6379)].map(|(h, p)| Place::Tcp(h.into(), p)));
+        assert!(cluster.seeds.iter().all(|seed| seed.settings.password() == Some("pw")));
+        assert_eq!(cluster.to_string(), "the cluster of h1:6379, h2:7000, ::1:6379");
+        for url in ["redis+cluster://", "redis+cluster://h1/3", "redis+cluster://h1:x"] {
+            assert!(parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_its_host_is_where_it_was_asked() {
+        let primary = |host| Value::Array(vec![host, Value::Int(7000), Value::BulkString(b"id".to_vec())]);
+        let asked = Place::Tcp("h1".into(), 6379);
+        for (host, expected) in [(Value::Nil, "h1"), (Value::BulkString(b"h2".to_vec()), "h2")] {
+            let range = vec![Value::Int(0), Value::Int(99), primary(host)];
+            assert_eq!(read_range(range, &asked).unwrap(), (0, 99, Place::Tcp(expected.into(), 7000)));
+        }
+        assert!(read_range(vec![Value::Int(0)], &asked).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! The slots of a Redis Cluster: which one a key or a command has, and which server has which.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use redis::{Arg, Cmd};
+
+use super::script::Call;
+use super::server_link::ServerLink;
+
+/// One of the 16,384 parts of all keys.
+pub(super) type Slot = u16;
+
+const SLOTS: u16 = 16_384;
+
+/// The slot of a key: by its hash tag, the text within the first braces, if it has one.
+pub(super) fn slot_of_key(key: &[u8]) -> Slot {
+    let tag = key.split_once_at(b'{').and_then(|(_, rest)| rest.split_once_at(b'}')).map(|(tag, _)| tag);
+    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % SLOTS
+}
+
+trait SplitOnceAt {
+    fn split_once_at(&self, byte: u8) -> Option<(&[u8], &[u8])>;
+}
+
+impl SplitOnceAt for [u8] {
+    fn split_once_at(&self, byte: u8) -> Option<(&[u8], &[u8])> {
+        let at = self.iter().position(|one| *one == byte)?;
+        Some((self.get(..at)?, self.get(at + 1..)?))
+    }
+}
+
+/// CRC-16/XMODEM, as the cluster's specification says.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(
+            crc ^ (u16::from(*byte) << 8),
+            |crc, _| {
+                if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+            },
+        )
+    })
+}
+
+/// The slot of a command, by its first key. `None` if it has no key.
+fn slot_of(command: &Cmd) -> Option<Slot> {
+    let mut words = command.args_iter().map(|word| match word {
+        Arg::Simple(word) => word,
+        _ => b"",
+    });
+    let key = match words.next()? {
+        b"TIME" | b"INFO" | b"DBSIZE" | b"SCAN" | b"CONFIG" => None,
+        b"EVALSHA" => words.nth(2),
+        b"MEMORY" => words.nth(1),
+        _ => words.next(),
+    };
+    key.map(slot_of_key)
+}
+
+/// The slot that each call goes to. One without a key goes where the call before it goes; those before the first with a key go to `first`, or
+/// else where that one goes, or else to `home`.
+pub(super) fn slots_of(calls: &[Call], first: Option<Slot>, home: Slot) -> Vec<Slot> {
+    let slots: Vec<_> = calls.iter().map(|call| slot_of(&call.command)).collect();
+    let mut last = first.or_else(|| slots.iter().flatten().next().copied()).unwrap_or(home);
+    let follow = |slot: Option<Slot>| {
+        last = slot.unwrap_or(last);
+        last
+    };
+    slots.into_iter().map(follow).collect()
+}
+
+/// The map as it is now. `None` before the first one is read.
+pub(super) type SharedMap = Arc<ArcSwapOption<SlotMap>>;
+
+/// Which server has which slots, as one server said it.
+#[derive(Debug)]
+pub(super) struct SlotMap {
+    /// In the order of their slots.
+    pub(super) ranges: Vec<SlotRange>,
+}
+
+/// Slots that one server has.
+#[derive(Debug)]
+pub(super) struct SlotRange {
+    pub(super) first: Slot,
+    pub(super) last: Slot,
+    pub(super) server: Arc<ServerLink>,
+}
+
+impl SlotMap {
+    /// The server that has the slot, if one has it.
+    pub(super) fn server(&self, slot: Slot) -> Option<&Arc<ServerLink>> {
+        let range = self.ranges.get(self.ranges.partition_point(|range| range.last < slot))?;
+        (range.first <= slot).then_some(&range.server)
+    }
+
+    /// Each server, with its first slot.
+    pub(super) fn servers(&self) -> Vec<(Slot, &Arc<ServerLink>)> {
+        let mut servers: Vec<(Slot, &Arc<ServerLink>)> = Vec::new();
+        for range in &self.ranges {
+            if !servers.iter().any(|(_, known)| Arc::ptr_eq(known, &range.server)) {
+                servers.push((range.first, &range.server));
+            }
+        }
+        servers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::script::script;
+
+    #[test]
+    fn keys_have_the_slots_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of_key(b"foo"), 12_182);
+        assert_eq!(slot_of_key(b"gm:{foo}:jobs"), 12_182);
+        assert_eq!(slot_of_key(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot_of_key(b"foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+    }
+
+    #[test]
+    fn a_command_goes_where_its_key_is_or_beside_its_neighbours() {
+        let plain =
+            |words: &[&str]| Call::plain(words.iter().fold(Cmd::new(), |mut cmd, word| cmd.arg(word).to_owned()));
+        let (a, b) = (slot_of_key(b"{a}"), slot_of_key(b"{b}"));
+        let calls = [
+            plain(&["TIME"]),
+            plain(&["HGET", "{a}:x", "{b}"]),
+            plain(&["MEMORY", "USAGE", "{b}:x"]),
+            plain(&["TIME"]),
+            Call::new(script!("probe.lua"), &["{a}:p".to_owned()]),
+        ];
+        assert_eq!(slots_of(&calls, None, 7), [a, a, b, b, a]);
+        assert_eq!(slots_of(&calls[..1], None, 7), [7]);
+        assert_eq!(slots_of(&calls[..2], Some(9), 7), [9, a]);
+    }
+}
