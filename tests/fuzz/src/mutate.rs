@@ -81,6 +81,7 @@ fn change_anywhere(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
 }
 
 /// Keeps the input's length.
+#[expect(clippy::ptr_arg, reason = "it is one of several functions of one type")]
 fn change_in_place(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Rng) {
     match random.u8(0..3) {
         0 => flip_bit(input, random),
