@@ -21,7 +21,7 @@ use super::keys::workers;
 use super::script::Call;
 use super::server::{Place, Server};
 use super::server_link::{Asking, LinkSettings, Sent, ServerLink, Wait};
-use super::slots::{SharedMap, Slot, SlotMap, SlotRange, slot_of_key, slots_of};
+use super::slots::{SharedMap, Slot, SlotMap, SlotRange, read_range, slot_of_key, slots_of};
 use super::topology::Topology;
 use crate::StoreError;
 use gristmill_config::RedisSettings;
@@ -378,7 +378,7 @@ impl Cluster {
     fn with_links(&self, ranges: Vec<(Slot, Slot, Place)>, before: Option<&SlotMap>) -> SlotMap {
         let mut map = SlotMap { ranges: Vec::with_capacity(ranges.len()) };
         for (first, last, place) in ranges {
-            let known = find(&map, &place).or_else(|| before.and_then(|before| find(before, &place)));
+            let known = map.find(&place).or_else(|| before.and_then(|before| before.find(&place)));
             let server = known.unwrap_or_else(|| self.new_link(place));
             map.ranges.push(SlotRange { first, last, server });
         }
@@ -388,7 +388,7 @@ impl Cluster {
 
     /// The server that a refusal names. It may have no slot yet.
     fn server_at(&self, map: &SlotMap, place: Place) -> Arc<ServerLink> {
-        find(map, &place).unwrap_or_else(|| self.new_link(place))
+        map.find(&place).unwrap_or_else(|| self.new_link(place))
     }
 
     fn new_link(&self, place: Place) -> Arc<ServerLink> {
@@ -452,29 +452,6 @@ fn refusal(answer: &RedisResult<Value>) -> Option<Refusal> {
     }
 }
 
-fn find(map: &SlotMap, place: &Place) -> Option<Arc<ServerLink>> {
-    map.ranges.iter().map(|range| &range.server).find(|server| server.is_at(Some(place))).cloned()
-}
-
-/// An element of the answer to `CLUSTER SLOTS`: the first slot, the last one, the primary, its replicas. A server that does not know its own
-/// host leaves that out: it is where it was asked.
-fn read_range(range: Vec<Value>, asked: &Place) -> RedisResult<(Slot, Slot, Place)> {
-    let mut parts = range.into_iter();
-    let (Some(first), Some(last), Some(Value::Array(primary))) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(unexpected("CLUSTER SLOTS answered something else"));
-    };
-    let mut primary = primary.into_iter();
-    let (Some(host), Some(port)) = (primary.next(), primary.next()) else {
-        return Err(unexpected("CLUSTER SLOTS names no server"));
-    };
-    let host = from_redis_value::<Option<String>>(host)?.filter(|host| !matches!(host.as_str(), "" | "?"));
-    let host = host.unwrap_or_else(|| match asked {
-        Place::Tcp(host, _) => host.clone(),
-        Place::Unix(_) => "localhost".to_owned(),
-    });
-    Ok((from_redis_value(first)?, from_redis_value(last)?, Place::Tcp(host, from_redis_value(port)?)))
-}
-
 /// The slot went back and forth, or was on its way, for as long as a call may wait. Passes when it has arrived.
 fn moving(slot: Slot) -> RedisError {
     std::io::Error::other(format!("slot {slot} is on its way to another server")).into()
@@ -504,16 +481,5 @@ mod tests {
         for url in ["redis+cluster://", "redis+cluster://h1/3", "redis+cluster://h1:x"] {
             assert!(parse(url).is_err(), "{url}");
         }
-    }
-
-    #[test]
-    fn a_server_that_does_not_know_its_host_is_where_it_was_asked() {
-        let primary = |host| Value::Array(vec![host, Value::Int(7000), Value::BulkString(b"id".to_vec())]);
-        let asked = Place::Tcp("h1".into(), 6379);
-        for (host, expected) in [(Value::Nil, "h1"), (Value::BulkString(b"h2".to_vec()), "h2")] {
-            let range = vec![Value::Int(0), Value::Int(99), primary(host)];
-            assert_eq!(read_range(range, &asked).unwrap(), (0, 99, Place::Tcp(expected.into(), 7000)));
-        }
-        assert!(read_range(vec![Value::Int(0)], &asked).is_err());
     }
 }

@@ -40,7 +40,7 @@ impl Link {
         Self::parse(url, settings).map_err(|error| StoreError::BadAddress {
             address: StoreAddress::Redis(url.to_owned()).to_string(),
             problem: format!(
-                "{error}; use redis://[[user]:password@]host[:port][/db], rediss://…, redis+unix:///path, \
+                "{error}; give redis://[[user]:password@]host[:port][/db], rediss://…, redis+unix:///path, \
                  redis+sentinel://h1,h2,h3/name[/db], or redis+cluster://h1,h2,h3"
             ),
         })

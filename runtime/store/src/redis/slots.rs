@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use redis::{Arg, Cmd};
+use redis::{Arg, Cmd, RedisResult, Value, from_redis_value};
 
+use super::error::unexpected;
 use super::script::Call;
+use super::server::Place;
 use super::server_link::ServerLink;
 
 /// One of the 16,384 parts of all keys.
@@ -104,6 +106,30 @@ impl SlotMap {
         }
         servers
     }
+
+    /// The link to the server at this place, if it is in the map.
+    pub(super) fn find(&self, place: &Place) -> Option<Arc<ServerLink>> {
+        self.ranges.iter().map(|range| &range.server).find(|server| server.is_at(Some(place))).cloned()
+    }
+}
+
+/// An element of the answer to `CLUSTER SLOTS`: the first slot, the last one, the primary, its replicas. A server that does not know its own
+/// host leaves that out: it is where it was asked.
+pub(super) fn read_range(range: Vec<Value>, asked: &Place) -> RedisResult<(Slot, Slot, Place)> {
+    let mut parts = range.into_iter();
+    let (Some(first), Some(last), Some(Value::Array(primary))) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(unexpected("CLUSTER SLOTS answered something else"));
+    };
+    let mut primary = primary.into_iter();
+    let (Some(host), Some(port)) = (primary.next(), primary.next()) else {
+        return Err(unexpected("CLUSTER SLOTS names no server"));
+    };
+    let host = from_redis_value::<Option<String>>(host)?.filter(|host| !matches!(host.as_str(), "" | "?"));
+    let host = host.unwrap_or_else(|| match asked {
+        Place::Tcp(host, _) => host.clone(),
+        Place::Unix(_) => "localhost".to_owned(),
+    });
+    Ok((from_redis_value(first)?, from_redis_value(last)?, Place::Tcp(host, from_redis_value(port)?)))
 }
 
 #[cfg(test)]
@@ -135,5 +161,16 @@ mod tests {
         assert_eq!(slots_of(&calls, None, 7), [a, a, b, b, a]);
         assert_eq!(slots_of(&calls[..1], None, 7), [7]);
         assert_eq!(slots_of(&calls[..2], Some(9), 7), [9, a]);
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_its_host_is_where_it_was_asked() {
+        let primary = |host| Value::Array(vec![host, Value::Int(7000), Value::BulkString(b"id".to_vec())]);
+        let asked = Place::Tcp("h1".into(), 6379);
+        for (host, expected) in [(Value::Nil, "h1"), (Value::BulkString(b"h2".to_vec()), "h2")] {
+            let range = vec![Value::Int(0), Value::Int(99), primary(host)];
+            assert_eq!(read_range(range, &asked).unwrap(), (0, 99, Place::Tcp(expected.into(), 7000)));
+        }
+        assert!(read_range(vec![Value::Int(0)], &asked).is_err());
     }
 }
