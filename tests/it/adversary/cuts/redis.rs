@@ -45,7 +45,8 @@ async fn a_connection_cut_at_any_command_loses_nothing_and_repeats_nothing() {
     let redis = Arc::new(Redis::start_without_log().await);
     let cutter = Cutter::start(&redis).await;
     let whole = play(&redis, &cutter, "whole", None).await;
-    assert_eq!(unvisited(&whole), Vec::<String>::new(), "the scenario visits every script of the store");
+    // A runner waits for topics once it has subscribed, which is more than one reply and so not for the proxy. It changes no job.
+    assert_eq!(unvisited(&whole), ["wait_for.lua"], "the scenario visits every other script of the store");
     for command in 1..=whole.commands {
         for cut in [Cut::Before(command), Cut::After(command)] {
             play(&redis, &cutter, &format!("{cut:?}").replace(['(', ')'], "-"), Some(cut)).await;

@@ -268,6 +268,7 @@ impl World {
         self.ask(async |store| store.sweepable(&tenant(), Duration::ZERO).await).await;
         self.ask(async |store| store.stored_bytes(&tenant()).await).await;
         self.ask(async |store| store.probe().await).await;
+        self.ask(async |store| store.pass_on(&[topic("mail")]).await).await;
         for claim in running {
             self.ack(&claim, Vec::new()).await;
         }
