@@ -299,7 +299,7 @@ impl ServerLink {
         let problem = format!(
             "its keys are in format {found:?}, and this version knows format {FORMAT}; use the version that wrote them, or another prefix"
         );
-        Err(misconfigured(problem.into()))
+        Err(misconfigured(problem))
     }
 }
 
