@@ -41,6 +41,8 @@ pub(super) struct Claimer {
     pub(super) executor: Arc<ExecutorContext>,
     /// Topics that have ready jobs.
     pub(super) ready: mpsc::Receiver<Ready>,
+    /// The store's returns, after which lost claims are looked for.
+    pub(super) returns: watch::Receiver<u64>,
 }
 
 /// News of a topic with ready jobs.
@@ -62,8 +64,9 @@ struct Memory {
     woken: BTreeSet<TopicId>,
     /// Where the last round ended, so that the next begins behind it.
     last: Option<TopicId>,
-    /// How often parts of the store had come back when lost claims were last looked for.
+    /// How often parts of the store have come back, and whether one has since lost claims were last looked for.
     shard_returns: u64,
+    shard_is_back: bool,
     topic_slots: HashMap<TopicId, Arc<TopicSlots>>,
     /// Topics that the store refused, and until when they are not asked for.
     refused: HashMap<TopicId, Instant>,
@@ -73,12 +76,15 @@ impl Claimer {
     /// Claims until stopped.
     pub(super) async fn run(mut self) {
         let mut memory = Memory::default();
-        let mut returns = self.context.retry.returns();
         while !self.context.stop.is_cancelled() {
             let is_new = self.context.registry.has_changed().unwrap_or_default();
             let registry = Arc::clone(&self.context.registry.borrow_and_update());
             if is_new {
                 memory.follow(&registry);
+            }
+            if std::mem::take(&mut memory.shard_is_back) || self.returns.has_changed().unwrap_or_default() {
+                self.returns.mark_unchanged();
+                give_back_lost(&self.context, registry.tenants()).await;
             }
             self.hear(&mut memory, &registry);
             // Before the plan: an attempt that ends between plan and wait must end the wait.
@@ -91,14 +97,8 @@ impl Claimer {
             }
             match self.context.retry.call(|| self.context.store.claim(&self.context.worker, &from)).await {
                 Some(Ok(claimed)) => {
-                    let shard_is_back =
-                        std::mem::replace(&mut memory.shard_returns, claimed.shard_returns) != claimed.shard_returns;
                     memory.note_answer(&from, &claimed);
                     self.dispatch(claimed, &registry, &mut memory);
-                    if shard_is_back || returns.has_changed().unwrap_or_default() {
-                        returns.mark_unchanged();
-                        give_back_lost(&self.context, registry.tenants()).await;
-                    }
                 }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
@@ -144,6 +144,7 @@ impl Claimer {
             () = self.context.stop.cancelled() => {}
             Some(ready) = self.ready.recv() => memory.note(ready, registry),
             () = changed(&mut self.context.registry) => {}
+            () = changed(&mut self.returns) => {}
             () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
                 let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
                 tokio::select! {
@@ -216,6 +217,8 @@ impl Memory {
     /// Strikes off the topics that a claim drained. A claim is bounded in bytes: if there was no room for a topic, the next
     /// round begins with it, so that large jobs of another one do not keep it waiting for ever.
     fn note_answer(&mut self, from: &[ClaimFrom], claimed: &Claimed) {
+        self.shard_is_back = claimed.shard_returns != self.shard_returns;
+        self.shard_returns = claimed.shard_returns;
         for topic in &claimed.drained {
             self.hot.remove(topic);
         }
@@ -273,10 +276,11 @@ impl Memory {
     }
 }
 
-/// Waits for another registry; for ever if there will be none.
-async fn changed(registry: &mut watch::Receiver<Arc<HandlerRegistry>>) {
-    if registry.changed().await.is_err() {
-        std::future::pending().await
+/// Waits for a value that was not looked at, and leaves that to others; for ever if there will be none.
+async fn changed<T>(value: &mut watch::Receiver<T>) {
+    match value.changed().await {
+        Ok(()) => value.mark_changed(),
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -324,7 +328,8 @@ mod tests {
             metrics: Arc::default(),
         });
         let guests = Guests::start(1, &executor).unwrap().0;
-        let claimer = Claimer { context, slots: Slots::new(8), guests, executor, ready };
+        let returns = context.retry.returns();
+        let claimer = Claimer { context, slots: Slots::new(8), guests, executor, ready, returns };
         (claimer, tell)
     }
 

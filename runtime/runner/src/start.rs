@@ -176,7 +176,9 @@ impl Runner {
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
         bringing.spawn("sweep", sweep::run(context.clone()));
         bringing.spawn("tenants", context.tenants.clone().run(context.clone()));
-        let claimer = Claimer { context: context.clone(), slots: slots.clone(), guests, executor, ready: hear_ready };
+        let returns = context.retry.returns();
+        let ready = hear_ready;
+        let claimer = Claimer { context: context.clone(), slots: slots.clone(), guests, executor, ready, returns };
         bringing.spawn("claim", claimer.run());
 
         // Goes on until everything else has ended: this worker must not be found dead meanwhile.
