@@ -17,6 +17,7 @@ super::cases![
     a_released_job_no_longer_belongs_to_its_worker,
     the_delivery_never_goes_down,
     a_lost_lease_cannot_be_extended,
+    a_lease_of_another_claim_is_lost,
 ];
 
 async fn a_late_settle_is_refused_and_changes_nothing(queue: TestStore) {
@@ -49,6 +50,21 @@ async fn no_verdict_gets_past_the_fence(queue: TestStore) {
         assert_eq!(queue.settle_with(late).await, Settled::LeaseLost);
         assert_eq!((queue.view(&second.lease.job).await, queue.counts("mail").await), before);
     }
+}
+
+async fn a_lease_of_another_claim_is_lost(queue: TestStore) {
+    let mail = job("mail");
+    queue.push(std::slice::from_ref(&mail)).await;
+    let first = queue.claim_one().await;
+    queue.settle(&first, Verdict::Ack(None)).await;
+    queue.push(&[mail]).await;
+    let mut second = queue.claim_one().await;
+    assert_eq!(first.lease, second.lease, "the first delivery of that id to that worker, both times");
+    assert!(first.lease.batch < second.lease.batch);
+    assert_eq!(queue.settle(&first, Verdict::Ack(None)).await, Settled::LeaseLost);
+    assert_eq!(queue.store.extend(&[first.lease], LEASE).await.unwrap(), [false]);
+    second.lease.batch = None;
+    assert_eq!(queue.settle(&second, Verdict::Ack(None)).await, Settled::Done, "not known, and looked up");
 }
 
 async fn a_settle_is_taken_once(queue: TestStore) {

@@ -19,10 +19,10 @@ pub struct Lease {
     /// The worker that holds it.
     pub worker: WorkerId,
     /// How often the job has been claimed, this time included. Unlike the attempt it never goes down. A new job that has
-    /// the id of one that is over begins anew: nothing distinguishes its first delivery from that of the earlier job to the same
-    /// worker.
+    /// the id of one that is over begins anew: only the batch distinguishes its first delivery from that of the earlier job to the
+    /// same worker.
     pub delivery: u64,
-    /// The number of the claim that gave it, where the store keeps leases by claim. `None`: not known, and the store looks it up.
+    /// The number of the claim that gave it, which no other claim of the store has. `None`: not known, and the store looks it up.
     pub batch: Option<u64>,
 }
 

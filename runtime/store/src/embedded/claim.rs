@@ -12,7 +12,7 @@ use super::fault::{Done, Fault};
 use super::finish::How;
 use super::place::Line;
 use super::request::Weight;
-use super::row::{Known, job_columns, read_id, read_job, stored_bytes};
+use super::row::{Known, job_columns, read_id, read_job, stored_bytes, whole};
 use super::running::{Claiming, Held};
 use super::store::EmbeddedStore;
 use super::topic::Topic;
@@ -107,7 +107,7 @@ impl Work<'_> {
                         topic: of.clone(),
                         worker: by.worker.clone(),
                         delivery: held.deliveries,
-                        batch: None,
+                        batch: Some(whole(by.claim)),
                     },
                     attempt: held.attempts,
                     claimed_at: self.time.now,

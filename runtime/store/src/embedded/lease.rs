@@ -62,14 +62,17 @@ const SEEN: &str = "SELECT seen FROM workers WHERE worker = ?1";
 const SILENT: &str = "SELECT worker FROM workers WHERE seen > ?1 AND seen <= ?2 ORDER BY seen DESC LIMIT 1000";
 
 /// Running jobs that a worker holds, the last claim first. The plus keeps SQLite from making an index of all batches for each look.
-const HELD: &str =
-    concat!("SELECT id, topic, deliveries", running_jobs!(), "+worker = ?2 ORDER BY claim DESC, job_rows.number DESC");
+const HELD: &str = concat!(
+    "SELECT id, topic, deliveries, claim",
+    running_jobs!(),
+    "+worker = ?2 ORDER BY claim DESC, job_rows.number DESC"
+);
 
 /// Running jobs that a worker holds, the first claim first.
 const HELD_BY_DEAD: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", topic, worker, ",
+    ", topic, worker, claim, ",
     lease_until!(),
     " AS lease_until",
     running_jobs!(),
@@ -80,7 +83,7 @@ const HELD_BY_DEAD: &str = concat!(
 const RAN_OUT: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", topic, worker, ",
+    ", topic, worker, claim, ",
     lease_until!(),
     " AS lease_until",
     running_jobs!(),
@@ -185,13 +188,17 @@ impl EmbeddedStore {
 }
 
 impl Work<'_> {
-    /// The running job of a lease, and its topic: nothing, if that very delivery is not running on that very worker.
+    /// The running job of a lease, and its topic: nothing, if that very delivery is not running on that very worker, by that very
+    /// claim if the lease says by which.
     pub(super) fn running(&mut self, lease: &Lease) -> Done<Option<(Number, &mut Held)>> {
         let Some(topic) = self.topics.find(self.connection, &lease.topic)? else { return Ok(None) };
         let running = &self.topics.get(topic).held;
-        let is_held = running.get(&lease.job).is_some_and(|held| {
-            held.deliveries == lease.delivery && running.worker(held.number) == Some(&lease.worker)
-        });
+        let holds = |(worker, claim): (&WorkerId, u64)| {
+            *worker == lease.worker && lease.batch.is_none_or(|batch| batch == claim)
+        };
+        let is_held = running
+            .get(&lease.job)
+            .is_some_and(|held| held.deliveries == lease.delivery && running.holder(held.number).is_some_and(holds));
         if !is_held {
             return Ok(None);
         }
@@ -301,7 +308,7 @@ fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool)
     let known = Known::read(row)?.claimed();
     let topic = topic(row, tenant)?;
     let worker = WorkerId::new(text(row, "worker")?.unwrap_or_default());
-    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries, batch: None };
+    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries, batch: batch(row)? };
     Ok(match read_job(row, &lease.topic) {
         Ok(job) => Ok(Overdue {
             claim: Claim {
@@ -319,6 +326,11 @@ fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool)
     })
 }
 
+/// The claim that a running job was taken with.
+fn batch(row: &Row<'_>) -> Done<Option<u64>> {
+    Ok(Some(whole(row.get("claim")?)))
+}
+
 fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<Lease>> {
     let mut select = connection.prepare_cached(HELD)?;
     let mut rows = select.query([tenant.as_str(), worker.as_str()])?;
@@ -330,7 +342,7 @@ fn held(connection: &Connection, tenant: &Name, worker: &WorkerId) -> Done<Vec<L
             topic: topic(row, tenant)?,
             worker: worker.clone(),
             delivery,
-            batch: None,
+            batch: batch(row)?,
         });
     }
     Ok(leases)

@@ -16,7 +16,7 @@ use gristmill_core::time::Timestamp;
 
 /// Running jobs of which the batches are among these numbers. A row that was claimed has the counts of before.
 const LOAD: &str =
-    "SELECT first, last, worker, coalesce(job_rows.lease_until, batches.lease_until) AS lease_until, job_rows.number AS number,
+    "SELECT first, last, claim, worker, coalesce(job_rows.lease_until, batches.lease_until) AS lease_until, job_rows.number AS number,
          id, attempts + 1 AS attempts, deliveries + 1 AS deliveries, cancelled, unique_value, unique_window_ms, large
      FROM batches CROSS JOIN job_rows ON job_rows.number BETWEEN first AND last
      WHERE first BETWEEN ?1 AND ?2";
@@ -47,6 +47,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct Batch {
     last: i64,
+    claim: i64,
     worker: WorkerId,
     /// How many of its jobs still run.
     left: usize,
@@ -89,8 +90,8 @@ impl Running {
             let running = all.entry(topic_of(number)).or_default();
             let worker = row.get::<_, String>("worker")?;
             let batch = running.batches.entry(row.get("first")?);
-            let last = row.get("last")?;
-            batch.or_insert_with(|| Batch { last, worker: WorkerId::new(&worker), left: 0 }).left += 1;
+            let (last, claim) = (row.get("last")?, row.get("claim")?);
+            batch.or_insert_with(|| Batch { last, claim, worker: WorkerId::new(&worker), left: 0 }).left += 1;
             running.numbers.insert(number);
             // No lease names an id that is none.
             let Ok(id) = row.get::<_, String>("id")?.parse() else { continue };
@@ -117,10 +118,10 @@ impl Running {
         self.held.get_mut(job)
     }
 
-    /// Who holds the job in this row.
-    pub(super) fn worker(&self, number: i64) -> Option<&WorkerId> {
+    /// Who holds the job in this row, and by which claim.
+    pub(super) fn holder(&self, number: i64) -> Option<(&WorkerId, u64)> {
         let (_, batch) = self.batches.range(..=number).next_back()?;
-        (number <= batch.last).then_some(&batch.worker)
+        (number <= batch.last).then_some((&batch.worker, whole(batch.claim)))
     }
 
     /// Writes down that jobs were claimed, which stand one behind the other in one line.
@@ -133,7 +134,8 @@ impl Running {
         let (Some((_, first)), Some((_, last))) = (jobs.first(), jobs.last()) else { return Ok(()) };
         let (first, last) = (first.number, last.number);
         statements.get(ADD)?.execute(params![first, last, by.claim, by.worker.as_str(), ms(by.lease_until)])?;
-        self.batches.insert(first, Batch { last, worker: by.worker.clone(), left: jobs.len() });
+        let batch = Batch { last, claim: by.claim, worker: by.worker.clone(), left: jobs.len() };
+        self.batches.insert(first, batch);
         self.numbers.extend(jobs.iter().map(|(_, held)| held.number));
         self.held.extend(jobs);
         Ok(())
