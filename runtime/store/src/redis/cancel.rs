@@ -45,17 +45,20 @@ impl Control for RedisStore {
                     None => answers.push((place, Cancelled::TooLate)),
                 }
             }
-            if unwanted.is_empty() {
-                continue;
-            }
-            let mut reply = self.reply(DOING, self.cancel_call(&keys, &unwanted)).await?;
-            for job in unwanted {
-                let answer = match reply.number().map_err(self.misread(DOING))? {
-                    1 => Cancelled::Gone,
-                    2 => Cancelled::Stopping,
-                    _ => Cancelled::TooLate,
-                };
-                answers.push((job.place, answer));
+            let mut unwanted = &unwanted[..];
+            while !unwanted.is_empty() {
+                let mut reply = self.reply(DOING, self.cancel_call(&keys, unwanted)).await?;
+                // The script leaves jobs for another call whose Lists are long.
+                let (done, rest) = unwanted.split_at(reply.len().clamp(1, unwanted.len()));
+                for job in done {
+                    let answer = match reply.number().map_err(self.misread(DOING))? {
+                        1 => Cancelled::Gone,
+                        2 => Cancelled::Stopping,
+                        _ => Cancelled::TooLate,
+                    };
+                    answers.push((job.place, answer));
+                }
+                unwanted = rest;
             }
         }
         Ok(in_order(answers))

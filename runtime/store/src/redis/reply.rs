@@ -16,8 +16,12 @@ impl Reply {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.len() == 0
+        self.len() == 0
     }
 
     pub(super) fn array(&mut self) -> RedisResult<Self> {

@@ -7,7 +7,7 @@
 
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
-           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9] }
+           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9], walked = 0 }
 end
 
 -- The topic whose row begins at KEYS[first]. `arrived` and `later` gather what announce() carries out.
@@ -104,12 +104,15 @@ local function has_ready(topic)
 end
 
 -- Takes a waiting job out of its place: whether it was there. The end of a List that is claimed from is looked at first.
+-- `walked` counts how many entries were walked through for it, at most.
 local function take_out(at, topic, id)
   if redis.call('ZREM', topic.delayed, id) == 1 then
     mend_due(at, topic)
     return true
   end
-  if redis.call('LREM', topic.ready[priority_of(at, id)], -1, id) == 0 then return false end
+  local ready = topic.ready[priority_of(at, id)]
+  at.walked = at.walked + redis.call('LLEN', ready)
+  if redis.call('LREM', ready, -1, id) == 0 then return false end
   if not has_ready(topic) then redis.call('SREM', at.active, topic.name) end
   return true
 end

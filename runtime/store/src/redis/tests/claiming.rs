@@ -5,7 +5,7 @@ use redis::{Value, cmd};
 use super::server::TestRedis;
 use crate::prelude::*;
 use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, with, worker};
-use crate::{ClaimFrom, PollTenant, Pushed};
+use crate::{Cancelled, ClaimFrom, PollTenant, Pushed};
 use gristmill_core::job::{Name, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
@@ -117,4 +117,16 @@ async fn tenants_without_jobs_are_polled_together() {
     assert_eq!(overdue().await, 0);
     store.pass(LEASE.as_millis() as u64);
     assert_eq!(overdue().await, claimed.claims.len());
+}
+
+#[tokio::test]
+async fn jobs_that_are_cancelled_far_back_in_a_long_line_take_several_calls() {
+    let store = TestRedis::new().await;
+    let jobs: Vec<_> = (0..3000).map(|_| job("mail")).collect();
+    store.push(&jobs).await;
+    let ids: Vec<_> = jobs[2000..].iter().map(|job| job.spec.id.clone()).collect();
+    let before = calls(&store, "evalsha").await;
+    let cancelled = store.store.cancel(&tenant(), &ids).await.unwrap();
+    assert_eq!(cancelled, vec![Cancelled::Gone; 1000]);
+    assert_eq!(calls(&store, "evalsha").await - before, 4, "2.5 million entries, a million in each call of 500 jobs");
 }

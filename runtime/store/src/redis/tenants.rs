@@ -1,0 +1,69 @@
+//! Which tenants there are: a SET that names each of them before its first job is stored.
+
+use std::collections::{BTreeSet, HashSet};
+
+use parking_lot::Mutex;
+use redis::pipe;
+
+use super::keys::tenants_key;
+use super::store::RedisStore;
+use crate::StoreError;
+use gristmill_core::job::Name;
+
+/// Tenants in one command.
+const TENANTS: usize = 256;
+
+/// The tenants that this process has seen to it are in the SET.
+#[derive(Debug, Default)]
+pub(super) struct Listed(Mutex<HashSet<Name>>);
+
+impl RedisStore {
+    /// Has these tenants in the SET: one command, if this process has not done so before. To be called before anything of a
+    /// tenant is stored: a server that loses the SET's last entries has then lost what was stored after them, too.
+    pub(super) async fn list_tenants<'a>(
+        &self,
+        doing: &'static str,
+        tenants: impl IntoIterator<Item = &'a Name>,
+    ) -> Result<(), StoreError> {
+        let new: Vec<&Name> = {
+            let listed = self.listed.0.lock();
+            tenants.into_iter().filter(|tenant| !listed.contains(*tenant)).collect()
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut add = pipe();
+        for tenants in new.chunks(TENANTS) {
+            add.cmd("SADD")
+                .arg(tenants_key(&self.prefix))
+                .arg(tenants.iter().map(|name| name.as_str()).collect::<Vec<_>>());
+        }
+        self.link.query::<Vec<u64>>(doing, &add).await?;
+        self.listed.0.lock().extend(new.into_iter().cloned());
+        Ok(())
+    }
+
+    /// The tenants that have topics. Lists those again that the server has lost since this process listed them.
+    pub(super) async fn listed_tenants(&self, doing: &'static str) -> Result<Vec<Name>, StoreError> {
+        let (members,): (Vec<String>,) =
+            self.link.query(doing, pipe().cmd("SMEMBERS").arg(tenants_key(&self.prefix))).await?;
+        let mut tenants: BTreeSet<Name> = members.iter().filter_map(|member| member.parse().ok()).collect();
+        let lost: Vec<Name> = {
+            let mut listed = self.listed.0.lock();
+            listed.extract_if(|tenant| !tenants.contains(tenant)).collect()
+        };
+        self.list_tenants(doing, &lost).await?;
+        tenants.extend(lost);
+
+        let tenants: Vec<Name> = tenants.into_iter().collect();
+        let mut existing = Vec::with_capacity(tenants.len());
+        for some in tenants.chunks(TENANTS) {
+            let mut ask = pipe();
+            for tenant in some {
+                ask.cmd("EXISTS").arg(self.keys(tenant).topics());
+            }
+            existing.extend(self.link.query::<Vec<bool>>(doing, &ask).await?);
+        }
+        Ok(tenants.into_iter().zip(existing).filter_map(|(tenant, exists)| exists.then_some(tenant)).collect())
+    }
+}
