@@ -100,13 +100,7 @@ impl Cluster {
             }
         })?;
         let servers = map.servers();
-        join_all(servers.iter().map(|(_, server)| server.connect())).await.into_iter().collect()
-    }
-
-    /// A slot of each server that has some.
-    pub(super) async fn slots(&self, doing: &'static str) -> Result<Vec<Slot>, StoreError> {
-        let map = self.map().await.map_err(|error| self.failed(doing, error))?;
-        Ok(map.servers().into_iter().map(|(slot, _)| slot).collect())
+        join_all(servers.iter().map(|server| server.connect())).await.into_iter().collect()
     }
 
     /// Where to listen to these channels: to one with a hash tag at the server that has its slot, because scripts of that slot publish there. To
@@ -114,7 +108,7 @@ impl Cluster {
     pub(super) async fn by_listening(&self, channels: &[String]) -> RedisResult<Vec<(Arc<ServerLink>, Vec<String>)>> {
         let map = self.map().await?;
         let mut parts: Vec<(Arc<ServerLink>, Vec<String>)> = Vec::new();
-        for (_, server) in map.servers() {
+        for server in map.servers() {
             let is_here = |channel: &&String| {
                 let owner = map.server(slot_of_key(channel.as_bytes()));
                 !channel.contains('{') || owner.is_some_and(|owner| Arc::ptr_eq(owner, server))
@@ -333,7 +327,7 @@ impl Cluster {
             return Ok(());
         }
         let mut places: Vec<Place> = hint.into_iter().collect();
-        for (_, server) in current.iter().flat_map(|map| map.servers()) {
+        for server in current.iter().flat_map(|map| map.servers()) {
             if let Topology::Single(server) = &server.topology {
                 places.push(server.place.clone());
             }

@@ -7,7 +7,7 @@ use redis::{RedisResult, pipe};
 
 use super::envelope;
 use super::holder::read_holder;
-use super::keys::{Keys, counter, tenant_of, tenants_pattern};
+use super::keys::{Keys, counter};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
 use super::store::{RedisStore, SCRIPT_JOBS};
@@ -85,25 +85,8 @@ impl Query for RedisStore {
         }
     }
 
-    /// Looks at every key of each server, a thousand at a time.
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        const DOING: &str = "list tenants";
-        let pattern = tenants_pattern(&self.prefix);
-        let mut tenants = BTreeSet::new();
-        for server in self.link.slots(DOING).await? {
-            let mut cursor = 0_u64;
-            loop {
-                let mut scan = pipe();
-                scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-                let ((next, keys),): ((u64, Vec<String>),) = self.link.query_at(DOING, Some(server), &scan).await?;
-                tenants.extend(keys.iter().filter_map(|key| tenant_of(&self.prefix, key)));
-                if next == 0 {
-                    break;
-                }
-                cursor = next;
-            }
-        }
-        Ok(tenants.into_iter().collect())
+        self.listed_tenants("list tenants").await
     }
 }
 

@@ -244,22 +244,9 @@ pub(super) fn mover(prefix: &str, tenant: &Name) -> String {
     [prefix, ":mover:", tenant.as_str()].concat()
 }
 
-/// A pattern for `SCAN` that finds the `topics` of every tenant.
-pub(super) fn tenants_pattern(prefix: &str) -> String {
-    let mut pattern = String::with_capacity(prefix.len() + 16);
-    for c in prefix.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern + ":{*}:topics"
-}
-
-/// The tenant whose `topics` has this name. The other direction of [`Keys::topics`].
-pub(super) fn tenant_of(prefix: &str, key: &str) -> Option<Name> {
-    let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:topics")?;
-    tag.rsplit_once('/')?.0.parse().ok()
+/// SET of tenants that have had topics.
+pub(super) fn tenants_key(prefix: &str) -> String {
+    [prefix, ":tenants"].concat()
 }
 
 /// The counter field of a topic: `topic:what`. The other direction of what the scripts' `count` writes.
@@ -290,17 +277,6 @@ mod tests {
         let (keys, tenant) = (TokenKeys::new(DEFAULT_PREFIX), "operators".parse().unwrap());
         assert_eq!(keys.of(Some(&tenant)), "gm:{tokens}:of:operators");
         assert_eq!(keys.of(None), "gm:{tokens}:operators");
-        assert_eq!(tenant_of(DEFAULT_PREFIX, &keys.all()), None);
-    }
-
-    #[test]
-    fn tenants_are_read_from_the_keys_of_their_topics() {
-        let tenant: Name = "acme".parse().unwrap();
-        let key = Keys::new("a*b", &tenant).topics();
-        assert_eq!(tenants_pattern("a*b"), "a\\*b:{*}:topics");
-        assert_eq!(tenant_of("a*b", &key), Some(tenant));
-        assert_eq!(tenant_of("a*b", "a*b:{acme/0}:topics:x"), None);
-        assert_eq!(tenant_of("other", &key), None);
     }
 
     #[test]

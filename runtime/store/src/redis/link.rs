@@ -135,14 +135,6 @@ impl Link {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// A slot of each server that has keys. One server has all.
-    pub(super) async fn slots(&self, doing: &'static str) -> Result<Vec<Slot>, StoreError> {
-        match &self.servers {
-            Servers::One(_) => Ok(vec![Slot::default()]),
-            Servers::Cluster(cluster) => cluster.slots(doing).await,
-        }
-    }
-
     /// Makes sure that there are connections. A wrong password or certificate is refused here, where nothing waits for the server yet and an
     /// operator looks on; later, when it was changed beneath a connection, the server counts as unavailable.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {

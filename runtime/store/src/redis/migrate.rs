@@ -88,6 +88,8 @@ impl Schedule for RedisStore {
         if tenants.is_empty() {
             return Ok(Vec::new());
         }
+        let raw = tenants.iter().filter(|polled| !polled.raw.is_empty());
+        self.list_tenants(POLL, raw.map(|polled| &polled.tenant)).await?;
         let mut refused = self.poll_raw(tenants).await?;
         let names: Vec<&Name> = tenants.iter().map(|polled| &polled.tenant).collect();
         let keys = |keys: &Keys| [keys.active(), keys.cancelled(), keys.due()];

@@ -38,6 +38,7 @@ mod signals;
 mod slots;
 mod store;
 mod sweep;
+mod tenants;
 mod tls;
 mod tokens;
 mod topology;

@@ -23,8 +23,10 @@ type Packed<'a> = (usize, (&'a NewJob, Vec<u8>));
 #[async_trait]
 impl Push for RedisStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
+        self.list_tenants(DOING, groups.keys().copied()).await?;
         let mut parts = Vec::new();
-        for (tenant, group) in by_tenant(jobs, |job| &job.spec.topic.tenant) {
+        for (tenant, group) in groups {
             let keys = self.keys(tenant);
             let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;

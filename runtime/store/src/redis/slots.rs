@@ -96,12 +96,12 @@ impl SlotMap {
         (range.first <= slot).then_some(&range.server)
     }
 
-    /// Each server, with its first slot.
-    pub(super) fn servers(&self) -> Vec<(Slot, &Arc<ServerLink>)> {
-        let mut servers: Vec<(Slot, &Arc<ServerLink>)> = Vec::new();
+    /// Each server.
+    pub(super) fn servers(&self) -> Vec<&Arc<ServerLink>> {
+        let mut servers: Vec<&Arc<ServerLink>> = Vec::new();
         for range in &self.ranges {
-            if !servers.iter().any(|(_, known)| Arc::ptr_eq(known, &range.server)) {
-                servers.push((range.first, &range.server));
+            if !servers.iter().any(|known| Arc::ptr_eq(known, &range.server)) {
+                servers.push(&range.server);
             }
         }
         servers

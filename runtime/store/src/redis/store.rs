@@ -16,6 +16,7 @@ use super::migrate::DueNext;
 use super::quiet::Busy;
 use super::replies::Replies;
 use super::script::{Call, script};
+use super::tenants::Listed;
 use crate::batch::Weight;
 use crate::{Clock, Probe, Shards, StoreError};
 use gristmill_config::RedisSettings;
@@ -47,6 +48,7 @@ pub struct RedisStore {
     /// Tenants with something for a poll to find, and with running jobs.
     pub(super) waiting: Arc<Busy>,
     pub(super) running: Arc<Busy>,
+    pub(super) listed: Arc<Listed>,
     /// The workers that have asked to be woken: what they drain they wait for.
     pub(super) woken: Arc<Mutex<HashSet<WorkerId>>>,
     pub(super) replies: Arc<Replies>,
@@ -96,6 +98,7 @@ impl RedisStore {
             due_next: Arc::default(),
             waiting: Arc::default(),
             running: Arc::default(),
+            listed: Arc::default(),
             woken: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),

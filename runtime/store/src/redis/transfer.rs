@@ -62,8 +62,10 @@ impl Transfer for RedisStore {
     }
 
     async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
+        let groups = by_tenant(jobs, |stored| &stored.job.spec.topic.tenant);
+        self.list_tenants(IMPORT, groups.keys().copied()).await?;
         let mut parts = Vec::new();
-        for (tenant, mut group) in by_tenant(jobs, |stored| &stored.job.spec.topic.tenant) {
+        for (tenant, mut group) in groups {
             group.retain(|(_, stored)| can_keep(stored));
             let keys = self.keys(tenant);
             for (part, _) in cut(group, SCRIPT, |(_, stored)| weight(stored)) {

@@ -21,7 +21,8 @@ async fn list(store: &TestRedis, claim: &Claim) -> Vec<String> {
 async fn keys_left(store: &TestRedis) -> Vec<String> {
     let mut left: Vec<String> = redis::from_redis_value(store.raw(cmd("KEYS").arg("*")).await).unwrap();
     left.retain(|key| {
-        !["counts", "topics", "active", "format"].iter().any(|kept| key.ends_with(kept)) && !key.contains(":settled:")
+        !["counts", "topics", "active", "format", "tenants"].iter().any(|kept| key.ends_with(kept))
+            && !key.contains(":settled:")
     });
     left
 }

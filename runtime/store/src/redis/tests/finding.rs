@@ -1,8 +1,11 @@
 //! What becomes of workers and jobs in places that only Redis has.
 
+use redis::cmd;
+
 use super::server::TestRedis;
 use crate::Settled;
 use crate::prelude::*;
+use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{DEAD_AFTER, delayed, failure, job, tenant, topic, worker};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::{Reason, Verdict};
@@ -54,4 +57,16 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     assert_eq!(dead.job.spec.body.data, b"garbage");
     let failure = dead.failure.unwrap();
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Rejected, "unreadable"));
+}
+
+#[tokio::test]
+async fn tenants_are_found_without_a_look_at_every_key_also_when_their_list_was_lost() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    let tenants = store.store.tenants().await.unwrap();
+    assert_eq!(tenants, [tenant()]);
+    store.raw(cmd("DEL").arg("gm:tenants")).await;
+    assert_eq!(store.store.tenants().await.unwrap(), tenants);
+    let other = RedisStore::connect(&store.server.url(), DEFAULT_PREFIX).await.unwrap();
+    assert_eq!(other.tenants().await.unwrap(), tenants, "listed again, for all to see");
 }
