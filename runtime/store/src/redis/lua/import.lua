@@ -11,6 +11,10 @@ local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
 for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 6 + 8 * t) end
+for i = 4 + #topics, #ARGV, 10 do
+  local topic, place = topics[tonumber(ARGV[i + 1])], ARGV[i + 2]
+  if place == 'dead' then expect('ZCARD', topic.dead) else expect_place(topic, place == 'ready' and '' or ARGV[i + 3], ARGV[i + 4]) end
+end
 
 local PLACE = {
   ready = function(topic, id) wait(at, topic, id, now) end,

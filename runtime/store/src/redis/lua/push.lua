@@ -9,6 +9,7 @@ local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
 for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 2 + 8 * t) end
+for i = 4 + #topics, #ARGV, 6 do expect_place(topics[tonumber(ARGV[i])], ARGV[i + 2], ARGV[i + 3]) end
 
 local answers = {}
 for i = 4 + #topics, #ARGV, 6 do

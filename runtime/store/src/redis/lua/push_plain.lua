@@ -8,7 +8,10 @@
 -- Returns the positions, counted from 1 over all jobs, of those whose id is known; of them nothing was changed.
 local now, up = clock(ARGV[1])
 local at, topics = partition(now, up, ARGV[2]), {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 2 + 8 * t) end
+for t = 1, tonumber(ARGV[3]) do
+  topics[t] = topic_row(ARGV[3 + t], 2 + 8 * t)
+  expect_place(topics[t], '', 'normal')
+end
 local ids, envelopes, topic_of = {}, {}, {}
 local cursor, jobs = 4 + #topics, 0
 while cursor < #ARGV do

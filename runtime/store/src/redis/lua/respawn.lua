@@ -7,6 +7,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topic = topic_row(ARGV[3], 10)
+expect_place(topic, '')
 
 local function respawn(id, unique, result)
   local body = redis.call('HGET', at.jobs, id)

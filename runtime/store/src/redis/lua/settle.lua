@@ -1,7 +1,7 @@
 -- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
 --
 -- In order:
---   0. make a write that changes nothing, so that a full server takes the rest
+--   0. make a write that changes nothing, so that a full server takes the rest; read where jobs are put
 --   1. for each settlement, of which none may be of a lost lease: put the job back, bury it, or note that it is gone, and write its
 --      result; then store its follow-up jobs, but first remove what is noted where one of them may need its place
 --   2. once: remove jobs that are gone; set unique values free; take the jobs off the lists of their claims; announce what waits;
@@ -96,7 +96,12 @@ while cursor < #ARGV do
   if s.result_key ~= '' then s.result_key = KEYS[tonumber(s.result_key)] end
   s.follow_ups = tonumber(take())
   s.first = cursor
-  cursor = cursor + 6 * s.follow_ups
+  if COUNTED[s.verdict] then expect_place(s.topic, s.after > 0 and s.after or '') end
+  if s.verdict == 'bury' then expect('ZCARD', s.topic.dead) end
+  for _ = 1, s.follow_ups do
+    expect_place(topics[tonumber(ARGV[cursor + 1])], ARGV[cursor + 3], ARGV[cursor + 4])
+    cursor = cursor + 6
+  end
   settlements[#settlements + 1], ids[#ids + 1] = s, s.id
 end
 local history = redis.call('HMGET', claims, unpack(ids))

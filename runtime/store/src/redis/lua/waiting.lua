@@ -17,6 +17,24 @@ local function topic_row(name, first)
            waiters = KEYS[first + 7], arrived = {}, later = {} }
 end
 
+-- Reads a key in which the script is to put a job. If another program has made something else of it, the script ends here: before its
+-- first write.
+local expected = {}
+local function expect(command, key)
+  if not expected[key] then redis.call(command, key) end
+  expected[key] = true
+end
+
+-- The same for where wait() puts a job. `due`: '' is now. `priority`: '' is normal, nil any.
+local function expect_place(topic, due, priority)
+  if due ~= '' then expect('ZCARD', topic.delayed) end
+  if priority then
+    expect('LLEN', topic.ready[priority == '' and 'normal' or priority])
+  else
+    for _, ready in pairs(topic.ready) do expect('LLEN', ready) end
+  end
+end
+
 -- Notes when the topic was last seen in use. A topic that is not in use is forgotten after a time.
 local function note_used(at, topic)
   redis.call('ZADD', at.topics, 'GT', at.now, topic.name)

@@ -4,8 +4,8 @@ use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use crate::prelude::*;
-use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, worker};
-use crate::{ClaimFrom, Claimed, PollTenant};
+use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, unique, worker};
+use crate::{ClaimFrom, Claimed, PollTenant, Pushed, Settled, Settlement, StoreError};
 use gristmill_core::job::{JobSpec, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
@@ -74,6 +74,30 @@ async fn other_damaged_keys_of_a_topic_do_not_stop_its_ready_jobs() {
         assert_eq!(claimed.claims.len(), 1);
         assert_eq!(store.settle(&claimed.claims[0], Verdict::Ack(None)).await, crate::Settled::Done);
     }
+}
+
+/// Has an operation refused while the ready List of the topic `damaged` is of a wrong type. Then the operation finds everything as before.
+async fn refused<T: std::fmt::Debug>(store: &TestRedis, operation: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("damaged").topic);
+    damage(store, ready.clone()).await;
+    let error = operation().await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    store.raw(cmd("DEL").arg(ready)).await;
+    operation().await.unwrap()
+}
+
+#[tokio::test]
+async fn what_would_put_a_job_into_a_list_of_the_wrong_type_changes_nothing() {
+    let store = TestRedis::new().await;
+    let two = [job("mail"), job("damaged")];
+    assert_eq!(refused(&store, || store.store.push(&two)).await, [Pushed::Stored, Pushed::Stored]);
+    let two = [job("mail"), unique("damaged", "u", None)];
+    assert_eq!(refused(&store, || store.store.push(&two)).await, [Pushed::Stored, Pushed::Stored]);
+    let lease = store.claim(1).await.pop().unwrap().lease;
+    let ack = Settlement { follow_ups: vec![job("damaged")], ..Settlement::new(lease, Verdict::Ack(None)) };
+    assert_eq!(refused(&store, || store.store.settle(std::slice::from_ref(&ack))).await, [Settled::Done]);
+    let claimed = claim(&store, &[&topic("mail"), &topic("damaged")]).await;
+    assert_eq!(claimed.claims.len(), 2, "the other one of the second push, and the follow-up job");
 }
 
 #[tokio::test]
