@@ -14,6 +14,7 @@ mod confirm;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
+mod gather;
 mod holder;
 mod inspect;
 mod keys;

@@ -5,6 +5,7 @@ use redis::{RedisResult, Value};
 
 use super::envelope;
 use super::error::unexpected;
+use super::gather::is_small;
 use super::keys::Keys;
 use super::reply::Reply;
 use super::run::{Part, positions};
@@ -23,6 +24,15 @@ type Packed<'a> = (usize, (&'a NewJob, Vec<u8>));
 #[async_trait]
 impl Push for RedisStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        match jobs {
+            [job] if is_small(job) => self.push_gathered(job).await,
+            jobs => self.push_batch(jobs).await,
+        }
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn push_batch(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
         let mut parts = Vec::new();
@@ -42,9 +52,7 @@ impl Push for RedisStore {
         }
         self.run_parts_acknowledged(DOING, parts).await
     }
-}
 
-impl RedisStore {
     pub(super) fn pack(&self, doing: &'static str, job: &NewJob) -> Result<Vec<u8>, StoreError> {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }

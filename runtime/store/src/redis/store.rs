@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use redis::RedisError;
 
 use super::clock::{self, ClockWatch, TimeReply};
+use super::gather::Gathering;
 use super::keys::{self, Keys};
 use super::link::Link;
 use super::migrate::DueNext;
@@ -49,6 +50,7 @@ pub struct RedisStore {
     pub(super) waiting: Arc<Busy>,
     pub(super) running: Arc<Busy>,
     pub(super) listed: Arc<Listed>,
+    pub(super) gathering: Arc<Gathering>,
     /// The workers that have asked to be woken: what they drain they wait for.
     pub(super) woken: Arc<Mutex<HashSet<WorkerId>>>,
     pub(super) replies: Arc<Replies>,
@@ -99,6 +101,7 @@ impl RedisStore {
             waiting: Arc::default(),
             running: Arc::default(),
             listed: Arc::default(),
+            gathering: Arc::default(),
             woken: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),

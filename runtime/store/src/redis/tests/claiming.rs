@@ -14,7 +14,7 @@ fn of_bytes(bytes: usize) -> NewJob {
 }
 
 /// How often scripts and clients have called a command.
-async fn calls(store: &TestRedis, command: &str) -> u64 {
+pub(super) async fn calls(store: &TestRedis, command: &str) -> u64 {
     let info: String = redis::from_redis_value(store.raw(cmd("INFO").arg("commandstats")).await).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
     line.map_or(0, |calls| calls.parse().unwrap())

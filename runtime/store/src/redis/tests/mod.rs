@@ -6,6 +6,7 @@ mod cluster;
 mod confirm;
 mod damage;
 mod finding;
+mod gathering;
 mod leftovers;
 mod outage;
 mod raw;
