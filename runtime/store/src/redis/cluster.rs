@@ -10,19 +10,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{
-    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult,
-    ServerErrorKind, Value, cmd, from_redis_value,
+    ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd, from_redis_value,
 };
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::error::{is_unavailable, misconfigured, store_error, timed_out, unexpected};
+use super::error::{is_unavailable, store_error};
 use super::keys::workers;
 use super::script::Call;
 use super::server::{Place, Server};
 use super::server_link::{Asking, LinkSettings, Sent, ServerLink, Wait};
-use super::slots::{SharedMap, Slot, SlotMap, SlotRange, read_range, slot_of_key, slots_of};
-use super::topology::Topology;
+use super::slots::{SharedMap, Slot, SlotMap, slot_of_key, slots_of};
 use crate::StoreError;
 use gristmill_config::RedisSettings;
 
@@ -32,19 +30,16 @@ const TRIES: usize = 20;
 /// The pause before a call is sent for the third time, and for each further time.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long one server may take to say which server has which slots.
-const MAP_TIMEOUT: Duration = Duration::from_millis(700);
-
 /// The servers, and what is known of their slots.
 pub(super) struct Cluster {
     /// Those in the address, which say where the others are.
-    seeds: Vec<Server>,
-    settings: LinkSettings,
+    pub(super) seeds: Vec<Server>,
+    pub(super) settings: LinkSettings,
     /// The slot of the workers' heartbeats. Commands that mean no key go there.
     home: Slot,
-    map: SharedMap,
+    pub(super) map: SharedMap,
     /// Held while the map is read, so that a hundred callers read it once.
-    reading: Mutex<()>,
+    pub(super) reading: Mutex<()>,
 }
 
 /// A call that no server has run yet: its position, and where to send it if not to the server that the map has for its slot.
@@ -309,92 +304,6 @@ impl Cluster {
             (positions, sent)
         }))
         .await
-    }
-
-    async fn map(&self) -> RedisResult<Arc<SlotMap>> {
-        if let Some(map) = self.map.load_full() {
-            return Ok(map);
-        }
-        self.read_map(None, None).await?;
-        self.map.load_full().ok_or_else(|| unexpected("there is no map of the slots"))
-    }
-
-    /// Asks which server has which slots, unless another caller has done so since `known` was read. The server at `hint` is asked first.
-    async fn read_map(&self, known: Option<&Arc<SlotMap>>, hint: Option<Place>) -> RedisResult<()> {
-        let _turn = self.reading.lock().await;
-        let current = self.map.load_full();
-        if current.as_ref().map(Arc::as_ptr) != known.map(Arc::as_ptr) {
-            return Ok(());
-        }
-        let mut places: Vec<Place> = hint.into_iter().collect();
-        for server in current.iter().flat_map(|map| map.servers()) {
-            if let Topology::Single(server) = &server.topology {
-                places.push(server.place.clone());
-            }
-        }
-        places.extend(self.seeds.iter().map(|seed| seed.place.clone()));
-        let mut asked: Vec<Place> = Vec::new();
-        let mut problem = timed_out("no server of the cluster answered in time");
-        for place in places {
-            if asked.contains(&place) {
-                continue;
-            }
-            asked.push(place.clone());
-            let answer = timeout(MAP_TIMEOUT, self.ask(&place)).await;
-            match answer
-                .unwrap_or_else(|_| Err(timed_out("a server of the cluster did not say in time which slots it has")))
-            {
-                Ok(ranges) => {
-                    self.map.store(Some(Arc::new(self.with_links(ranges, current.as_deref()))));
-                    return Ok(());
-                }
-                Err(error) => problem = error,
-            }
-        }
-        Err(problem)
-    }
-
-    /// Slots, first and last, and where the server is that has them.
-    async fn ask(&self, place: &Place) -> RedisResult<Vec<(Slot, Slot, Place)>> {
-        let server = self.server(place.clone());
-        let mut connection = server.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
-        let answer: RedisResult<Vec<Vec<Value>>> =
-            cmd("CLUSTER").arg("SLOTS").query_async(&mut connection.commands).await;
-        let ranges = answer.map_err(|error| {
-            if error.to_string().contains("cluster support disabled") {
-                return misconfigured(format!("{server} is in no cluster; begin `url` with `redis://`"));
-            }
-            error
-        })?;
-        ranges.into_iter().map(|range| read_range(range, place)).collect()
-    }
-
-    fn with_links(&self, ranges: Vec<(Slot, Slot, Place)>, before: Option<&SlotMap>) -> SlotMap {
-        let mut map = SlotMap { ranges: Vec::with_capacity(ranges.len()) };
-        for (first, last, place) in ranges {
-            let known = map.find(&place).or_else(|| before.and_then(|before| before.find(&place)));
-            let server = known.unwrap_or_else(|| self.new_link(place));
-            map.ranges.push(SlotRange { first, last, server });
-        }
-        map.ranges.sort_unstable_by_key(|range| range.first);
-        map
-    }
-
-    /// The server that a refusal names. It may have no slot yet.
-    fn server_at(&self, map: &SlotMap, place: Place) -> Arc<ServerLink> {
-        map.find(&place).unwrap_or_else(|| self.new_link(place))
-    }
-
-    fn new_link(&self, place: Place) -> Arc<ServerLink> {
-        Arc::new(ServerLink::new(Topology::Single(self.server(place)), self.settings.clone()))
-    }
-
-    /// The server at the place, with the user and the certificates of the address.
-    fn server(&self, place: Place) -> Server {
-        match self.seeds.first() {
-            Some(seed) => Server { place, ..seed.clone() },
-            None => Server { place, settings: redis::RedisConnectionInfo::default(), tls: None },
-        }
     }
 
     fn homeless(&self, slot: Slot) -> RedisError {

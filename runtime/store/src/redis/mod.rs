@@ -10,6 +10,7 @@ mod cancel;
 mod claim;
 mod clock;
 mod cluster;
+mod cluster_map;
 mod confirm;
 #[doc(hidden)]
 pub mod envelope;
