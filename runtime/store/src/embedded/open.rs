@@ -174,12 +174,26 @@ fn unusable(fault: Fault, store: &str) -> StoreError {
     StoreError::Refused { store: store.into(), doing: DOING, source: anyhow::Error::from(fault).context(remedy) }
 }
 
+/// See [`NotTaken::OwnerFileReplaced`].
+#[derive(Debug, thiserror::Error)]
+#[error("another process has it open, and the file beside it that said which (`.owner`) was deleted; end that process")]
+struct OwnerFileReplaced;
+
+/// Whether another process has the file, which may let go of it in a moment: it asks who the owner is, or has just been started by one
+/// that ends.
+pub(super) fn is_taken(error: &StoreError) -> bool {
+    match error {
+        StoreError::Owned { .. } => true,
+        StoreError::Refused { source, .. } => source.is::<OwnerFileReplaced>(),
+        _ => false,
+    }
+}
+
 fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
     let error = match problem {
         NotTaken::Owned(owner) => return StoreError::Owned { store: name(path), owner: owner.pid },
         NotTaken::OwnerFileReplaced => {
-            let problem = "another process has it open, and the file beside it that said which (`.owner`) was deleted; end that process";
-            return StoreError::Refused { store: name(path), doing: DOING, source: anyhow::anyhow!(problem) };
+            return StoreError::Refused { store: name(path), doing: DOING, source: OwnerFileReplaced.into() };
         }
         NotTaken::Io(error) => error,
     };

@@ -51,7 +51,8 @@ pub(super) struct Lock {
 #[derive(Debug)]
 pub(super) enum NotTaken {
     Owned(Owner),
-    /// Another process has it, but the file that names the owner is not that process's.
+    /// Another process has it, but the file that names the owner is not that process's. Or the last owner was starting a process: until it
+    /// runs its own program it has all files of the owner open, and may have closed only the first of the two.
     OwnerFileReplaced,
     Io(io::Error),
 }

@@ -27,7 +27,7 @@ use gristmill_core::token::TokenId;
 const QUEUE: usize = 1024;
 
 /// How often a lock that is taken is tried again, and after which pause.
-const TRIES: u32 = 5;
+const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The pragma with the number of the file's format.
@@ -99,8 +99,7 @@ impl EmbeddedStore {
                 .await
                 .unwrap_or_else(|error| Err(Fault::Refused(error.to_string()).told("SQLite", "open the file")));
             match opened {
-                // Whoever asks who the owner is holds the lock for a moment.
-                Err(StoreError::Owned { .. }) if tries < TRIES => tries += 1,
+                Err(error) if open::is_taken(&error) && tries < TRIES => tries += 1,
                 opened => return opened,
             }
             tokio::time::sleep(PAUSE).await;

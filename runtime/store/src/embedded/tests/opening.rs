@@ -203,3 +203,31 @@ async fn the_files_of_a_store_are_private() {
         assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600, "{:?}", file.file_name());
     }
 }
+
+/// Between its start and its program, a child has the files of its parent open, and with them their locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_are_started_meanwhile_do_not_keep_a_file_from_its_next_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    // A child closes its files in their order: here, the two with locks long after each other.
+    let mut others: Vec<_> = (0..500).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    others.remove(0);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let starting = [(); 2].map(|()| {
+        let stop = std::sync::Arc::clone(&stop);
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        })
+    });
+    for _ in 0..300 {
+        match open(&path).await {
+            // The first of the two is held by such a child for longer than an owner is waited for: it is named as what it is.
+            Err(StoreError::Owned { .. }) => {}
+            opened => drop(opened.unwrap()),
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    starting.into_iter().for_each(|thread| thread.join().unwrap());
+}
