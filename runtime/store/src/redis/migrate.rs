@@ -89,7 +89,8 @@ impl Schedule for RedisStore {
             return Ok(Vec::new());
         }
         let raw = tenants.iter().filter(|polled| !polled.raw.is_empty());
-        self.list_tenants(POLL, raw.map(|polled| &polled.tenant)).await?;
+        // A full server refuses it, and its jobs must be found all the same. The next poll tries again.
+        drop(self.list_tenants(POLL, raw.map(|polled| &polled.tenant)).await);
         let mut refused = self.poll_raw(tenants).await?;
         let names: Vec<&Name> = tenants.iter().map(|polled| &polled.tenant).collect();
         let keys = |keys: &Keys| [keys.active(), keys.cancelled(), keys.due()];

@@ -29,18 +29,20 @@ impl RedisStore {
             let listed = self.listed.0.lock();
             tenants.into_iter().filter(|tenant| !listed.contains(*tenant)).collect()
         };
-        if new.is_empty() {
-            return Ok(());
+        if !new.is_empty() {
+            self.add_tenants(doing, &new).await?;
+            self.listed.0.lock().extend(new.into_iter().cloned());
         }
-        let mut add = pipe();
-        for tenants in new.chunks(TENANTS) {
-            add.cmd("SADD")
-                .arg(tenants_key(&self.prefix))
-                .arg(tenants.iter().map(|name| name.as_str()).collect::<Vec<_>>());
-        }
-        self.link.query::<Vec<u64>>(doing, &add).await?;
-        self.listed.0.lock().extend(new.into_iter().cloned());
         Ok(())
+    }
+
+    async fn add_tenants(&self, doing: &'static str, tenants: &[&Name]) -> Result<(), StoreError> {
+        let mut add = pipe();
+        for tenants in tenants.chunks(TENANTS) {
+            let names: Vec<&str> = tenants.iter().map(|tenant| tenant.as_str()).collect();
+            add.cmd("SADD").arg(tenants_key(&self.prefix)).arg(names);
+        }
+        self.link.query::<Vec<u64>>(doing, &add).await.map(drop)
     }
 
     /// The tenants that have topics. Lists those again that the server has lost since this process listed them.
@@ -48,11 +50,12 @@ impl RedisStore {
         let (members,): (Vec<String>,) =
             self.link.query(doing, pipe().cmd("SMEMBERS").arg(tenants_key(&self.prefix))).await?;
         let mut tenants: BTreeSet<Name> = members.iter().filter_map(|member| member.parse().ok()).collect();
-        let lost: Vec<Name> = {
-            let mut listed = self.listed.0.lock();
-            listed.extract_if(|tenant| !tenants.contains(tenant)).collect()
-        };
-        self.list_tenants(doing, &lost).await?;
+        let lost: Vec<Name> =
+            self.listed.0.lock().iter().filter(|tenant| !tenants.contains(*tenant)).cloned().collect();
+        if !lost.is_empty() {
+            // A full server refuses it. The next look tries again.
+            drop(self.add_tenants(doing, &lost.iter().collect::<Vec<_>>()).await);
+        }
         tenants.extend(lost);
 
         let tenants: Vec<Name> = tenants.into_iter().collect();

@@ -3,10 +3,10 @@
 use redis::cmd;
 
 use super::server::TestRedis;
-use crate::Settled;
 use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{DEAD_AFTER, delayed, failure, job, tenant, topic, worker};
+use crate::{PollTenant, Settled};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::{Reason, Verdict};
 
@@ -69,4 +69,17 @@ async fn tenants_are_found_without_a_look_at_every_key_also_when_their_list_was_
     assert_eq!(store.store.tenants().await.unwrap(), tenants);
     let other = RedisStore::connect(&store.server.url(), DEFAULT_PREFIX).await.unwrap();
     assert_eq!(other.tenants().await.unwrap(), tenants, "listed again, for all to see");
+}
+
+#[tokio::test]
+async fn a_full_server_that_lists_no_tenant_is_polled_all_the_same() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    store.raw(cmd("DEL").arg("gm:tenants")).await;
+    store.raw(cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+    let other = RedisStore::connect(&store.server.url(), DEFAULT_PREFIX).await.unwrap();
+    let polls = [PollTenant { tenant: tenant(), raw: vec![topic("mail").topic] }];
+    let polled = other.poll_work(&polls).await.unwrap().pop().unwrap().unwrap();
+    assert_eq!(polled.ready, [topic("mail")]);
+    assert_eq!(store.store.tenants().await.unwrap(), [tenant()]);
 }
