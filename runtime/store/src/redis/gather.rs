@@ -76,11 +76,17 @@ impl Gathering {
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        let waiting = self.store.gathering.next(&self.tenant);
-        // Without a runtime nothing waits for an answer.
-        if let (false, Ok(runtime)) = (waiting.is_empty(), Handle::try_current()) {
-            let on_its_way = Self { store: self.store.clone(), tenant: self.tenant.clone() };
-            runtime.spawn(async move { on_its_way.store.push_together(waiting).await });
+        loop {
+            let waiting = self.store.gathering.next(&self.tenant);
+            if waiting.is_empty() {
+                return;
+            }
+            // Without a runtime nothing waits for an answer.
+            if let Ok(runtime) = Handle::try_current() {
+                let on_its_way = Self { store: self.store.clone(), tenant: self.tenant.clone() };
+                runtime.spawn(async move { on_its_way.store.push_together(waiting).await });
+                return;
+            }
         }
     }
 }
