@@ -78,7 +78,8 @@ async fn idle_runners_are_measured_on_a_redis() {
         assert!(positive(&case(&figures, "herd", &format!("{how}, 1 runners"))["store_commands_per_job"]));
         assert_eq!(case(&figures, "herd", &format!("{how}, 50 runners"))["ratio"]["of"], "1 runner");
     }
-    assert!(positive(&case(&figures, "herd", "idle: 1 runners, 50 tenants")["store_commands_per_second"]));
+    // It may be none, on a machine that stands still.
+    assert!(case(&figures, "herd", "idle: 1 runners, 50 tenants")["store_commands_per_second"].is_number());
 }
 
 #[tokio::test(flavor = "multi_thread")]

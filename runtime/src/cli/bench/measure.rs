@@ -9,6 +9,9 @@ use super::{On, Scenario, ScenarioArgs};
 use gristmill_bench::{self as bench, BenchSettings, Figure, Neighbour, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
+/// For how long an idle runner is watched, at least: it looks for jobs about once a second.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Measures each scenario that the arguments name; returns how many jobs started early.
 ///
 /// # Errors
@@ -208,7 +211,7 @@ impl Measure<'_> {
             }
         }
         for tenants in [1, jobs] {
-            let figure = bench::idle(&bed, 1, tenants, Duration::from_millis(10 * jobs as u64)).await?;
+            let figure = bench::idle(&bed, 1, tenants, IDLE.max(Duration::from_millis(10 * jobs as u64))).await?;
             self.add(figure)?;
         }
         Ok(())
