@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kills the primary of a Sentinel group and that of a cluster's tenant again and again under load, moves the tenant's slot from server to
-# server, and looks for every push that was acknowledged.
+# Kills or stops the primary of a Sentinel group and that of a cluster's tenant again and again under load, moves the tenant's slot from server to
+# server, and looks for every push that was acknowledged. Prints how many those were, and the longest times without one.
 #
 #   scripts/failovers.sh         20 of each, some minutes
 #   scripts/failovers.sh 100     as many as you like

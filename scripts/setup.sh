@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and run Gristmill, on Debian and its derivatives:
 # the WebAssembly target of the Rust toolchain; for the tests redis-server, valkey-server and the tools of every handler
-# language, some of them into target/tools/bin. Prints nothing if nothing is missing.
+# language and a browser, some of them into target/tools. Prints nothing if nothing is missing.
 #
 #   scripts/setup.sh              tools for running
 #   scripts/setup.sh --tests      also tools for the tests
@@ -62,6 +62,8 @@ install_packages() {
     if ! command -v clang >/dev/null || ! command -v wasm-ld >/dev/null || ! have_wasi_libc; then
         packages+=(clang lld wasi-libc libclang-rt-dev-wasm32)
     fi
+    # A browser without a window, and what drives it, for the tests of the page.
+    command -v chromium >/dev/null && command -v chromedriver >/dev/null || packages+=(chromium chromium-driver)
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
     if [ ${#packages[@]} -gt 0 ]; then
         apt_install "${packages[@]}"
@@ -100,6 +102,14 @@ install_tools() {
     fi
 }
 
+# What looks for mistakes in the accessibility of the page.
+install_axe() {
+    [ -f "$tools/axe/node_modules/axe-core/axe.min.js" ] && return
+    echo "setup: installing axe-core into $tools/axe"
+    mkdir -p "$tools/axe"
+    npm install --silent --no-audit --no-fund --prefix "$tools/axe" axe-core@4.14.1
+}
+
 command -v cargo >/dev/null || fail "there is no cargo: install Rust from https://rustup.rs"
 have_target || install_target
 case "${1-}" in
@@ -107,6 +117,7 @@ case "${1-}" in
     --tests)
         install_packages
         install_tools
+        install_axe
         ;;
     *) fail "\`$1\` is no option; there is --tests" ;;
 esac

@@ -2,7 +2,7 @@
 # Installs what the tests need and runs them. Extra arguments go to cargo test: scripts/test.sh -- crash
 #
 #   scripts/test.sh            all tests: tens of minutes, compiling included
-#   scripts/test.sh --quick    minutes on a warm tree: without the slow tests (each language's tools, dozens of crashes,
+#   scripts/test.sh --quick    minutes on a warm tree: without the slow tests (each language's tools, a browser, dozens of crashes,
 #                              generated requests) and with fewer random sequences
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,5 +23,5 @@ export GRISTMILL_MODEL_SEQUENCES=100
 # In two steps, since only the second skips tests. Both name the whole workspace, so that features, and with them all that is
 # compiled, are those of the full run.
 cargo test --workspace --lib --bins "$@"
-slow=(adversary languages producers python crash killed hardship fairness properties reload stores::servers conformance::several behind_sentinels clustered)
+slow=(adversary browser languages producers python crash killed hardship fairness properties reload stores::servers conformance::several behind_sentinels clustered)
 cargo test --workspace --test it "$@" -- "${slow[@]/#/--skip=}"

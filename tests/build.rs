@@ -10,7 +10,7 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 7] = [
+const GUESTS: [(&str, &str); 9] = [
     ("echo", "ECHO"),
     ("resize-image", "RESIZE_IMAGE"),
     ("order-timeout", "ORDER_TIMEOUT"),
@@ -18,6 +18,8 @@ const GUESTS: [(&str, &str); 7] = [
     ("webhook", "WEBHOOK"),
     ("puppet", "PUPPET"),
     ("caller", "CALLER"),
+    ("program", "PROGRAM"),
+    ("http-component", "HTTP_COMPONENT"),
 ];
 
 fn main() {

@@ -62,7 +62,7 @@ typedef struct {
   gm_text topic;
   gm_payload body;
   gm_pairs metadata; /* in order; names may repeat */
-  gm_optional_text key; /* a label to group jobs by; implies neither an order nor shared state */
+  gm_optional_text key; /* jobs of the topic with the same key run one at a time and in order */
   uint32_t attempt; /* 1 on the first delivery */
   uint32_t max_attempts;
   uint64_t enqueued_at;
@@ -139,7 +139,7 @@ typedef struct {
   gm_text topic;
   gm_payload body;
   gm_pairs metadata;
-  gm_optional_text key; /* a label to group jobs by; implies neither an order nor shared state */
+  gm_optional_text key; /* jobs of the topic with the same key run one at a time and in order */
   gm_optional_u64 not_before; /* milliseconds since 1970; at once if none */
   gm_optional_text unique;    /* one job per topic and value: until it is done, or for the window */
   uint8_t priority;           /* a gm_priority */

@@ -202,7 +202,7 @@ export function attempt(work, job) {
  * @param {string} [job.unique] at most one waiting or running job per topic and value
  * @param {number} [job.uniqueFor] milliseconds: at most one within this time, whatever becomes of it
  * @param {'high' | 'normal' | 'low'} [job.priority]
- * @param {string} [job.key] a label that the handler sees; it implies neither an order nor shared state
+ * @param {string} [job.key] jobs of the topic with the same key run one at a time and in order
  * @param {Record<string, string> | [string, string][]} [job.metadata]
  * @returns {string} the id that the job will have
  * @throws {EnqueueError} the attempt may go on regardless

@@ -103,7 +103,7 @@ class Job:
     body: bytes
     content_type: Optional[str] = None
     metadata: list[tuple[str, str]] = field(default_factory=list)
-    #: A label to group jobs by. It implies neither an order nor shared state.
+    #: Jobs of the topic with the same key run one at a time and in order.
     key: Optional[str] = None
     attempt: int = 1
     max_attempts: int = 5
@@ -208,7 +208,7 @@ def enqueue(
 
     `json` is any value, instead of `body`. It is due `after` so long from now, or `at` a time (with a time zone), or
     at once. `unique` allows one waiting or running job per topic and value; with `unique_for`, one within that time.
-    `priority` is "high", "normal" or "low". `key` is a label that the handler sees; it implies no order. Raises `EnqueueError`; the attempt may go on regardless.
+    `priority` is "high", "normal" or "low". Jobs with the same `key` run one at a time and in order. Raises `EnqueueError`; the attempt may go on regardless.
     """
     if priority not in ("high", "normal", "low"):
         raise ValueError(f'priority = "{priority}": allowed are "high", "normal" and "low"')

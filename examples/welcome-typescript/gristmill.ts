@@ -136,7 +136,7 @@ export class Job {
   readonly contentType: string | null;
   /** Headers in order; names may repeat. */
   readonly metadata: readonly [string, string][];
-  /** A label to group jobs by. It implies neither an order nor shared state. */
+  /** Jobs of the topic with the same key run one at a time and in order. */
   readonly key: string | null;
   /** 1 on the first try. */
   readonly attempt: number;

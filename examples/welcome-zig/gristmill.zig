@@ -48,7 +48,7 @@ pub const Job = struct {
     body: Payload,
     /// In order; names may repeat.
     metadata: []const Pair = &.{},
-    /// A label to group jobs by. It implies neither an order nor shared state.
+    /// Jobs of the topic with the same key run one at a time and in order.
     key: ?[]const u8 = null,
     /// 1 on the first delivery.
     attempt: u32,
@@ -170,7 +170,7 @@ pub const NewJob = struct {
     topic: []const u8,
     body: Payload = .{},
     metadata: []const Pair = &.{},
-    /// A label to group jobs by. It implies neither an order nor shared state.
+    /// Jobs of the topic with the same key run one at a time and in order.
     key: ?[]const u8 = null,
     /// When it becomes due, in milliseconds since 1970; at once if null.
     not_before: ?u64 = null,

@@ -103,7 +103,7 @@ impl NewJob {
         self
     }
 
-    /// A label that the job's handler sees, to group jobs by. It implies neither an order nor shared state.
+    /// Jobs of the topic with the same key run one at a time and in order. The job's handler sees it.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.job.key = Some(key.into());
         self

@@ -16,7 +16,7 @@ use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
-use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants};
+use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants, Traces};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::Timed;
@@ -114,6 +114,7 @@ impl Builder {
         let worker = worker_id();
         let metrics = Arc::<Metrics>::default();
         let journal = manifest.journal.as_ref().map(|settings| Journal::open(settings, &worker)).transpose()?;
+        let traces = open_traces(&manifest, &worker)?;
         let audit = manifest.audit.as_ref().map(|settings| AuditLog::open(settings, &worker)).transpose()?;
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
         let opened = open_patiently(&Layout::of(&manifest)).await?;
@@ -123,6 +124,8 @@ impl Builder {
             insecure: manifest.http.insecure || self.insecure,
             tls: manifest.http.tls.clone(),
             lmstfy: manifest.lmstfy.clone(),
+            page: manifest.page.clone(),
+            traced: traces.is_some(),
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),
@@ -142,9 +145,10 @@ impl Builder {
             metrics: metrics.clone(),
             tenants: tenants.clone(),
             journal: journal.clone(),
+            traces: traces.clone(),
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone()));
-        let store = Arc::new(Timed::new(opened.store, metrics.clone()));
+        let store = Arc::new(Timed::new(opened.store.clone(), metrics.clone()));
 
         let folder = manifest.handlers.folder.clone();
         let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
@@ -154,6 +158,7 @@ impl Builder {
         status.send_modify(|status| status.handlers = Some(handlers));
         let (topics, to_compile) = (registry.borrow().entries().count(), registry.borrow().to_compile());
         tracing::info!(worker = %settings.worker, topics, to_compile, concurrency = settings.concurrency, "ready for jobs");
+        let spreader = opened.spread_topics(registry.clone());
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));
@@ -166,11 +171,26 @@ impl Builder {
             status,
             runner,
             journal,
+            traces,
             audit,
             reloader,
             tenant_mover,
+            spreader,
         })
     }
+}
+
+#[cfg(feature = "otel")]
+fn open_traces(manifest: &Manifest, worker: &WorkerId) -> Result<Option<Traces>, StartError> {
+    Ok(manifest.otel.as_ref().map(|settings| Traces::open(settings, worker)).transpose()?)
+}
+
+#[cfg(not(feature = "otel"))]
+fn open_traces(manifest: &Manifest, _: &WorkerId) -> Result<Option<Traces>, StartError> {
+    if manifest.otel.is_some() {
+        tracing::warn!("this program is built without traces: [otel] has no effect");
+    }
+    Ok(None)
 }
 
 /// Settings of a sandbox for `concurrency` attempts at once.

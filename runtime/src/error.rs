@@ -28,6 +28,10 @@ pub enum StartError {
     /// The journal or the audit log cannot be written.
     #[error(transparent)]
     LineFile(#[from] LineFileError),
+    /// No spans can be sent.
+    #[cfg(feature = "otel")]
+    #[error(transparent)]
+    Traces(#[from] gristmill_runner::TracesError),
     /// A store refuses, or another process owns it.
     #[error(transparent)]
     Store(#[from] StoreError),

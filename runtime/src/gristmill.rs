@@ -12,7 +12,7 @@ use crate::builder::Builder;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_runner::handlers::HandlerRegistry;
-use gristmill_runner::{Broken, Journal, Runner, Tenants};
+use gristmill_runner::{Broken, Journal, Runner, Tenants, Traces};
 use gristmill_server::{AuditLog, HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
 
@@ -31,10 +31,13 @@ pub struct Gristmill {
     pub(crate) status: watch::Sender<RunnerStatus>,
     pub(crate) runner: Runner,
     pub(crate) journal: Option<Journal>,
+    pub(crate) traces: Option<Traces>,
     pub(crate) audit: Option<AuditLog>,
     pub(crate) reloader: Background,
     /// Moves tenants between stores. Only where there are several.
     pub(crate) tenant_mover: Option<Background>,
+    /// Spreads topics over the partitions of a Redis.
+    pub(crate) spreader: Background,
 }
 
 /// Why a job was not pushed.
@@ -101,13 +104,14 @@ impl Gristmill {
         tokio::select! {
             broken = self.runner.broken() => broken,
             broken = self.reloader.task.broken() => broken,
+            broken = self.spreader.task.broken() => broken,
             broken = server => broken,
             broken = tenant_mover => broken,
         }
     }
 
     /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
-    /// using up an attempt; the journal is written to its end; then the HTTP server ends, so that clients that wait for a job
+    /// using up an attempt; the journal is written to its end, and the last spans are sent; then the HTTP server ends, so that clients that wait for a job
     /// see its end, and after it the audit log. `hurry` ends the grace early.
     pub async fn shutdown(self, hurry: CancellationToken) {
         self.status.send_modify(|status| status.phase = Phase::Ending);
@@ -116,7 +120,11 @@ impl Gristmill {
         if let Some(journal) = self.journal {
             journal.close().await;
         }
+        if let Some(traces) = self.traces {
+            traces.close().await;
+        }
         self.reloader.end().await;
+        self.spreader.end().await;
         if let Some(server) = self.server {
             server.shutdown().await;
         }

@@ -40,7 +40,7 @@ pub(crate) async fn open(
         tracing::info!("lmstfy's admin API is on {scheme}://{admin}");
     }
     opened.announce(server.address_for_commands(), server.secret())?;
-    log_access(server.address(), settings.tls.is_some(), needs_token);
+    log_access(server.address(), settings, needs_token);
     Ok(Some(server))
 }
 
@@ -53,9 +53,13 @@ fn listen_address(manifest: &Manifest) -> Listen {
     }
 }
 
-fn log_access(address: SocketAddr, tls: bool, needs_token: bool) {
+fn log_access(address: SocketAddr, settings: &HttpServerSettings, needs_token: bool) {
+    let tls = settings.tls.is_some();
     let scheme = if tls { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{address}");
+    if settings.page.enabled {
+        tracing::info!("the page is {scheme}://{address}/");
+    }
     match (needs_token, address.ip().is_loopback()) {
         (false, true) => tracing::info!(
             "there are no tokens: every user of this machine may do everything, until `gristmill token create` makes one"

@@ -67,7 +67,7 @@ pub use gristmill_runner::Broken;
 #[cfg(feature = "bench")]
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;
-pub use gristmill_core::{admission, http_grant, job, outcome, retry, time, token, topic};
+pub use gristmill_core::{admission, http_grant, job, outcome, retry, schedule, time, token, topic, trace};
 pub use gristmill_metrics as metrics;
 pub use gristmill_runner as runner;
 pub use gristmill_runner::handlers;

@@ -156,6 +156,30 @@ async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
     println!("{jobs} jobs, {kills} kills: {jobs} acks, {in_flight} attempts in flight at a kill and made again");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_runners_give_back_the_places_that_a_limit_of_running_jobs_counts() {
+    const LIMIT: u64 = 8;
+    let kills = kills(3);
+    let jobs = (kills + 1) * 300;
+    let mut random = seeded();
+    let load = Load::of(jobs as usize).await;
+    let limited = load.manifest_text().replace("attempts = 50", &format!("attempts = 50\nmax-running = {LIMIT}"));
+    std::fs::write(load.manifest(), with_clock(&limited)).unwrap();
+    let mut runners: Vec<Process> = (0..3).map(|_| Process::run(&load.manifest())).collect();
+    for kill in 1..=kills {
+        let acks = (kill - 1) * 300 + random.u64(1..300);
+        until(format!("{acks} acks"), 4 * SOON, async || {
+            let orders = load.counts("order-timeout").await?;
+            assert!(orders.running <= LIMIT, "{orders:?}");
+            (total(&orders, "acked") >= acks).then_some(())
+        })
+        .await;
+        runners.remove(0).kill();
+        runners.push(Process::run(&load.manifest()));
+    }
+    load.assert_all_done_once(jobs).await;
+}
+
 /// How soon the first ack must come after the shortest of some outages. It takes about a second.
 const RECOVERY: Duration = Duration::from_secs(4);
 

@@ -1,4 +1,4 @@
-//! Who gets the next free slot: every topic that has work, and soon.
+//! Which job gets the next free slot: every topic that has work gets one soon, and every tenant its part.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -68,4 +68,40 @@ async fn a_topic_of_concurrency_one_never_stalls() {
     // The slow look at the store would come to the rescue after 0.75 s at the soonest.
     let stalls = gaps.filter(|gap| *gap > Duration::from_millis(700)).count();
     assert!(stalls <= PAUSES, "{stalls} pauses between jobs that were all ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_a_hundred_topics_gets_no_more_than_one_with_one() {
+    /// A machine that stands still while attempts run charges their tenant for it; it does not do so each time.
+    const ROUNDS: usize = 3;
+    let mut parts = Vec::new();
+    while parts.len() < ROUNDS {
+        let part = part_of_one_topic_beside_a_hundred().await;
+        if (part - 0.5).abs() < 0.05 {
+            return;
+        }
+        parts.push(part);
+    }
+    panic!("the parts of the tenant with one topic: {parts:?}");
+}
+
+/// Of the attempts that are made while both tenants have jobs left.
+async fn part_of_one_topic_beside_a_hundred() -> f64 {
+    const JOBS: usize = 3000;
+    let many: Vec<TopicId> = (0..100).map(|number| format!("many/t{number:02}").parse().unwrap()).collect();
+    let few: TopicId = "few/t".parse().unwrap();
+    let section = |id: &TopicId| format!("[tenants.{}.topics.{}]\nhandler = \"puppet\"\n", id.tenant, id.topic);
+    let manifest: String = many.iter().chain([&few]).map(section).collect();
+    let runner = TestRunner::start(&(manifest + "[topics.z]\nhandler = \"echo\"\n"), &[("echo", guests::ECHO)]).await;
+    let script = Script::end(End::Complete);
+    push_to_each(&runner, &many, JOBS / many.len(), &script).await;
+    push_to_each(&runner, std::slice::from_ref(&few), JOBS, &script).await;
+    // All have been heard of once a job that came after theirs is done; then all may begin at once.
+    runner.work("z", b"").await;
+    runner.drop_in("puppet", &std::fs::read(guests::PUPPET).unwrap());
+
+    let mut records = records(&runner, 2 * JOBS + 1).await;
+    records.retain(|record| record.claim.lease.topic.topic.as_str() != "z");
+    let of_few = records.iter().take(JOBS).filter(|record| record.claim.lease.topic == few).count();
+    of_few as f64 / JOBS as f64
 }

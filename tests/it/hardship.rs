@@ -54,7 +54,7 @@ async fn claims_with_a_lost_reply_are_released_after_the_outage() {
     let lost = spec("lost", b"");
     let id = lost.id.clone();
     store.push(&[NewJob { spec: lost, due: Due::Now }]).await.unwrap();
-    let from = ClaimFrom { topic: "lost".parse().unwrap(), max: 1, lease: Duration::from_secs(3600) };
+    let from = ClaimFrom::new("lost".parse().unwrap(), 1, Duration::from_secs(3600));
     assert_eq!(store.claim(&WorkerId::new(&worker), &[from]).await.unwrap().claims.len(), 1);
 
     redis.stop();
@@ -215,7 +215,7 @@ async fn a_user_who_may_not_publish_is_refused_at_the_connection_and_loses_no_jo
     let jobs: Vec<_> = (0..10).map(|_| NewJob { spec: spec("mail", b""), due: Due::Now }).collect();
     store.push(&jobs).await.unwrap();
     store.push(&[NewJob { spec: spec("mail", b""), due: Due::After(Duration::from_secs(60)) }]).await.unwrap();
-    let from = ClaimFrom { topic: "mail".parse().unwrap(), max: 20, lease: Duration::from_secs(60) };
+    let from = ClaimFrom::new("mail".parse().unwrap(), 20, Duration::from_secs(60));
     let claimed = store.claim(&worker, &[from]).await.unwrap().claims;
     let settle = |claim| Settlement::of(claim, retry(0), Duration::ZERO);
     let settled = store.settle(&claimed.iter().map(settle).collect::<Vec<_>>()).await.unwrap();

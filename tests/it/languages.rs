@@ -55,7 +55,7 @@ async fn tried(language: &str) {
     let folder = new_project(language);
     let project = folder.path().join("welcome");
     let (component, topic) = loaded(&project).await;
-    assert_eq!(topic.grants.lack(component.capabilities()), [], "its manifest grants what it imports");
+    assert_eq!(topic.lacks(component.demands()), [], "its manifest grants what it imports");
     for case in cases::all() {
         case.hold(&component, &topic).await;
     }

@@ -3,13 +3,16 @@
 #[macro_use]
 mod both;
 
+mod adapters;
 mod admission;
 mod adversary;
+mod browser;
 mod cli;
 mod conformance;
 mod crash;
 mod embed;
 mod fairness;
+mod fleet_limits;
 mod grants;
 mod hardship;
 mod http_api;
@@ -30,8 +33,10 @@ mod raw;
 mod redis_rights;
 mod reload;
 mod reuse;
+mod schedules;
 mod shutdown;
 mod stores;
 mod tidy;
 mod tokens;
+mod traces;
 mod wake_up;

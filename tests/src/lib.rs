@@ -1,6 +1,7 @@
 //! What the tests share: guests built from source, a Redis of one's own, stores of every kind, runners in this process and
 //! in others, commands.
 
+pub mod browser;
 pub mod deployment;
 pub mod http_client;
 pub mod load;

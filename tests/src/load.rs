@@ -44,7 +44,7 @@ pub async fn run(file: &Path) -> ! {
 
 /// One round: some jobs are claimed, and each ends in one of the ways in which attempts end.
 async fn work(store: &EmbeddedStore, worker: &WorkerId, random: &mut Rng) {
-    let line = ClaimFrom { topic: topic("work"), max: 8, lease: Duration::from_millis(1) };
+    let line = ClaimFrom::new(topic("work"), 8, Duration::from_millis(1));
     let claims = store.claim(worker, &[line]).await.unwrap().claims;
     let settlements: Vec<Settlement> = claims.iter().map(|claim| settlement(claim, random)).collect();
     store.settle(&settlements).await.unwrap();

@@ -10,7 +10,7 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants};
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants, Traces};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
@@ -53,6 +53,7 @@ pub struct TestRunner {
     door: Option<HttpServer>,
     reloader: Option<JoinHandle<()>>,
     stop: CancellationToken,
+    traces: Option<Traces>,
     records: Arc<Mutex<Vec<AttemptRecord>>>,
 }
 
@@ -87,6 +88,7 @@ impl TestRunner {
             door: None,
             reloader: None,
             stop: CancellationToken::new(),
+            traces: None,
             records: Arc::default(),
         };
         std::fs::create_dir(runner.handlers()).unwrap();
@@ -101,6 +103,8 @@ impl TestRunner {
     async fn run(&mut self) {
         let manifest = Manifest::load(&self.manifest()).unwrap_or_else(|error| panic!("{error}"));
         let metrics = Arc::<Metrics>::default();
+        let worker = WorkerId::new("runner");
+        let traces = manifest.otel.as_ref().map(|settings| Traces::open(settings, &worker).unwrap());
         let reloader = Reloader::start(manifest, BTreeMap::new(), sandbox(), metrics.clone()).await.unwrap();
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -110,6 +114,7 @@ impl TestRunner {
         let settings = HttpServerSettings {
             lmstfy: LmstfySettings { admin, ..self.settings.lmstfy.clone() },
             metrics: metrics.clone(),
+            traced: traces.is_some(),
             runner: status.subscribe(),
             tenants: Tenants::default(),
             moves: self.several.clone().map(|several| Arc::new(several) as Arc<dyn TenantPlacements>),
@@ -118,7 +123,7 @@ impl TestRunner {
         let door = HttpServer::start(listener, self.store.clone(), "the runner's", &settings).await.unwrap();
         let tenants = settings.tenants.clone();
         let settings = RunnerSettings {
-            worker: WorkerId::new("runner"),
+            worker,
             concurrency: 64,
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
@@ -126,6 +131,7 @@ impl TestRunner {
             metrics: metrics.clone(),
             tenants,
             journal: None,
+            traces: traces.clone(),
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));
         let mut registry = reloader.registry();
@@ -135,6 +141,7 @@ impl TestRunner {
         self.runner = Some(Runner::start(store, registry, settings).unwrap());
         status.send_modify(|status| status.phase = Phase::Ready);
         self.door = Some(door);
+        self.traces = traces;
     }
 
     /// Somebody who asks at the server's door.
@@ -218,6 +225,9 @@ impl TestRunner {
     pub async fn shutdown(&mut self) {
         if let Some(runner) = self.runner.take() {
             runner.shutdown(CancellationToken::new()).await;
+        }
+        if let Some(traces) = self.traces.take() {
+            traces.close().await;
         }
         if let Some(door) = self.door.take() {
             door.shutdown().await;

@@ -12,11 +12,12 @@ use gristmill::store::embedded::{Durability, EmbeddedStore};
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::{ShardSpec, ShardedStore};
 use gristmill::store::{
-    ClaimFrom, Claimed, Clock, JobState, JobView, Migrated, PendingWork, PollTenant, Pushed, Schedule, Settled,
+    ClaimFrom, Claimed, Clock, FindWork, JobState, JobView, Migrated, PendingWork, PollTenant, Pushed, Settled,
     Settlement, Signal, StoreError, TopicCounts, Transfer,
 };
 use gristmill::time::Timestamp;
 use gristmill::token::TokenId;
+use gristmill::topic::{FleetLimits, Rate};
 use tempfile::TempDir;
 use tokio::sync::mpsc::Receiver;
 
@@ -33,6 +34,8 @@ const BEGIN_MS: u64 = 1_800_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Redis(RedisKind),
+    /// A plain Redis in which every topic is spread over so many partitions, besides the one that it was in before.
+    Spread(u32),
     /// The embedded store in a file.
     File,
     /// The embedded store in memory.
@@ -62,6 +65,8 @@ enum Home {
     Redis {
         deployment: Arc<Deployment>,
         prefix: String,
+        /// Over how many partitions each topic is spread.
+        partitions: Option<u32>,
     },
     /// A database that no other test has.
     File(TempDir),
@@ -79,7 +84,13 @@ impl Home {
         let prefix = || format!("gm:q{}", LAST.fetch_add(1, Ordering::Relaxed));
         let folder = || TempDir::with_prefix_in("gristmill-store-", quick_disk()).unwrap();
         match kind {
-            Kind::Redis(kind) => Self::Redis { deployment: Deployment::shared(kind).await, prefix: prefix() },
+            Kind::Redis(kind) => {
+                Self::Redis { deployment: Deployment::shared(kind).await, prefix: prefix(), partitions: None }
+            }
+            Kind::Spread(partitions) => {
+                let deployment = Deployment::shared(RedisKind::Plain).await;
+                Self::Redis { deployment, prefix: prefix(), partitions: Some(partitions) }
+            }
             Kind::File => Self::File(folder()),
             Kind::Memory => Self::Memory,
             Kind::ShardedStore => {
@@ -91,7 +102,13 @@ impl Home {
 
     async fn open(&self, clock: Clock) -> Result<Arc<dyn Transfer>, StoreError> {
         Ok(match self {
-            Self::Redis { deployment, prefix } => Arc::new(open_redis(deployment, prefix, clock).await),
+            Self::Redis { deployment, prefix, partitions } => {
+                let store = open_redis(deployment, prefix, clock).await;
+                Arc::new(match partitions {
+                    Some(partitions) => store.all_spread(*partitions),
+                    None => store,
+                })
+            }
             Self::File(folder) => Arc::new(open_file(folder, clock).await?),
             Self::Memory => Arc::new(EmbeddedStore::in_memory().await?.with_clock(clock)),
             Self::ShardedStore { deployment, prefix, folder } => {
@@ -130,7 +147,7 @@ async fn patiently<T>(what: &str, ask: impl AsyncFn() -> Result<T, StoreError>) 
 }
 
 /// What waits in a tenant.
-pub async fn poll(store: &(impl Schedule + ?Sized), tenant: &Name) -> PendingWork {
+pub async fn poll(store: &(impl FindWork + ?Sized), tenant: &Name) -> PendingWork {
     let polled = store.poll_work(&[PollTenant { tenant: tenant.clone(), raw: Vec::new() }]).await.unwrap();
     polled.into_iter().next().expect("an answer for each").unwrap()
 }
@@ -173,10 +190,11 @@ impl TestStore {
         Self { store, kind: self.kind, home, clock: Arc::default() }
     }
 
-    /// A tenant of each shard that the store consists of; none of them is [`tenant`].
+    /// A tenant of each shard that the store consists of, and of each server of a cluster; none of them is [`tenant`].
     pub fn a_tenant_of_each_shard(&self) -> Vec<Name> {
         match self.kind {
-            Kind::Redis(_) | Kind::File | Kind::Memory => vec![tenant_beside()],
+            Kind::Redis(RedisKind::Cluster) => ["elsewhere", "gamma", "third"].map(|name| name.parse().unwrap()).into(),
+            Kind::Redis(_) | Kind::Spread(_) | Kind::File | Kind::Memory => vec![tenant_beside()],
             Kind::ShardedStore => vec![tenant_beside(), "elsewhere".parse().unwrap()],
         }
     }
@@ -192,6 +210,11 @@ impl TestStore {
 
     pub fn pass(&self, ms: u64) {
         self.clock.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// The operator sets the clock back.
+    pub fn set_back(&self, ms: u64) {
+        self.clock.fetch_sub(ms, Ordering::SeqCst);
     }
 
     pub async fn push(&self, jobs: &[NewJob]) -> Vec<Pushed> {
@@ -224,6 +247,17 @@ impl TestStore {
         let claim = self.running().await;
         assert_eq!(self.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await, Settled::Done);
         claim
+    }
+
+    /// Takes jobs within limits. Where each partition has a share of a limit, that of one partition is what `from` says.
+    pub async fn claim_within(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+        let parts = if let Kind::Spread(partitions) = self.kind { partitions + 1 } else { 1 };
+        let whole = |from: &ClaimFrom| {
+            let FleetLimits { max_running, rate, per_key } = from.limits;
+            let rate = rate.map(|rate| Rate { jobs: rate.jobs * parts, burst: rate.burst * parts, ..rate });
+            from.clone().within(FleetLimits { max_running: max_running.map(|most| most * parts), rate, per_key })
+        };
+        self.store.claim(worker, &from.iter().map(whole).collect::<Vec<_>>()).await
     }
 
     pub async fn settle(&self, claim: &Claim, verdict: Verdict) -> Settled {
@@ -284,7 +318,8 @@ impl TestStore {
             Home::Redis { .. } => {
                 let stored = [&self.stored_form(id).await[..16], b"\x83\xa1v\x02\xa12\xa4mail\xa14\xc4\x02hi"].concat();
                 let mut command = redis::cmd("HSET");
-                self.past_the_store::<i64>(command.arg(self.jobs_key()).arg(id.as_str()).arg(stored)).await;
+                let key = self.jobs_key(id).await;
+                self.past_the_store::<i64>(command.arg(key).arg(id.as_str()).arg(stored)).await;
             }
             Home::File(folder) => {
                 let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
@@ -298,7 +333,10 @@ impl TestStore {
     /// What is stored of a job that its producer brought, byte by byte.
     pub async fn stored_form(&self, id: &JobId) -> Vec<u8> {
         match &self.home {
-            Home::Redis { .. } => self.past_the_store(redis::cmd("HGET").arg(self.jobs_key()).arg(id.as_str())).await,
+            Home::Redis { .. } => {
+                let key = self.jobs_key(id).await;
+                self.past_the_store(redis::cmd("HGET").arg(key).arg(id.as_str())).await
+            }
             Home::File(folder) => {
                 let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
                 let columns = "enqueued_at, due_at, priority, unique_value, unique_window_ms, key, content_type, \
@@ -313,9 +351,16 @@ impl TestStore {
         }
     }
 
-    fn jobs_key(&self) -> String {
+    /// The key with the job, of the tenant's partitions.
+    async fn jobs_key(&self, id: &JobId) -> String {
         let Home::Redis { prefix, .. } = &self.home else { panic!("{:?} has no keys", self.home) };
-        format!("{prefix}:{{{}/0}}:jobs", tenant())
+        for partition in 0..4 {
+            let key = format!("{prefix}:{{{}/{partition}}}:jobs", tenant());
+            if self.past_the_store(redis::cmd("HEXISTS").arg(&key).arg(id.as_str())).await {
+                return key;
+            }
+        }
+        panic!("no partition has the job {id}")
     }
 
     async fn past_the_store<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
@@ -359,7 +404,7 @@ pub fn worker() -> WorkerId {
 }
 
 pub fn line(of: &str, max: usize) -> ClaimFrom {
-    ClaimFrom { topic: topic(of), max, lease: LEASE }
+    ClaimFrom::new(topic(of), max, LEASE)
 }
 
 pub fn job(of: &str) -> NewJob {
@@ -380,6 +425,13 @@ pub fn delayed(of: &str, ms: u64) -> NewJob {
 pub fn of_priority(priority: Priority) -> NewJob {
     let mut job = job("mail");
     job.spec.priority = priority;
+    job
+}
+
+/// A job of `mail` with a key.
+pub fn keyed(key: &str) -> NewJob {
+    let mut job = job("mail");
+    job.spec.key = Some(key.into());
     job
 }
 

@@ -36,7 +36,7 @@ export class Job {
   topic: string = "";
   body: Payload = new Payload(new Uint8Array(0));
   metadata: Pairs = [];
-  /** A label to group jobs by. It implies neither an order nor shared state. */
+  /** Jobs of the topic with the same key run one at a time and in order. */
   key: string | null = null;
   /** 1 on the first delivery. */
   attempt: u32 = 1;
@@ -157,7 +157,7 @@ export enum Priority {
 /** A follow-up job of the same tenant. */
 export class NewJob {
   metadata: Pairs = [];
-  /** A label to group jobs by. It implies neither an order nor shared state. */
+  /** Jobs of the topic with the same key run one at a time and in order. */
   key: string | null = null;
   /** When it becomes due, in milliseconds since 1970; at once if 0. */
   notBefore: u64 = 0;

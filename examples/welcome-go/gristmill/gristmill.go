@@ -55,7 +55,7 @@ type Job struct {
 	Body   Payload
 	// Metadata is in order; names may repeat.
 	Metadata []Pair
-	// Key is a label to group jobs by, empty if there is none. It implies neither an order nor shared state.
+	// Key is empty if there is none. Jobs of the topic with the same key run one at a time and in order.
 	Key string
 	// Attempt is 1 on the first delivery.
 	Attempt     uint32

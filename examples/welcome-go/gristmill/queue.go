@@ -22,7 +22,7 @@ type NewJob struct {
 	// Body is encoded as a handler's result is: a Payload, string or []byte as it is, anything else as JSON.
 	Body     any
 	Metadata []Pair
-	// Key is a label that the handler sees; empty for none. It implies neither an order nor shared state.
+	// Key is empty for none. Jobs of the topic with the same key run one at a time and in order.
 	Key string
 	// NotBefore is when the job becomes due; at once if it is zero.
 	NotBefore time.Time

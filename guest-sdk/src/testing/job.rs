@@ -61,7 +61,7 @@ impl JobBuilder {
         self
     }
 
-    /// The label that jobs are grouped by.
+    /// The key that the job shares with others.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.job.key = Some(key.into());

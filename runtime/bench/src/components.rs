@@ -172,6 +172,7 @@ fn attempt(run: &ComponentRun) -> Attempt {
     let itself = Rules::of(topic, TenantRules::ANY);
     Attempt {
         max_attempts: topic.retry.attempts,
+        adapter: topic.adapter.clone(),
         grants: Arc::clone(&topic.grants),
         targets: Arc::new(HashMap::from([(topic.id.topic.clone(), itself)])),
         // Written, as under a runner, and dropped with the attempt.

@@ -107,6 +107,16 @@ impl Figure {
         self.with_ratio(ratio, of)
     }
 
+    /// This CPU time of runner and store as a multiple of another's.
+    #[must_use]
+    pub fn cpu_of(self, other: &Self, of: &str) -> Self {
+        let cpu = |figure: &Self| {
+            figure.runner_cpu_us_per_job.zip(figure.store_cpu_us_per_job).map(|(runner, store)| runner + store)
+        };
+        let ratio = cpu(&self).zip(cpu(other)).map(|(own, others)| own / others);
+        self.with_ratio(ratio, of)
+    }
+
     fn with_ratio(self, value: Option<f64>, of: &str) -> Self {
         Self { ratio: value.map(|value| Ratio { value, of: of.to_owned() }), ..self }
     }

@@ -1,23 +1,28 @@
-//! What runners that have nothing to do cost their Redis, by themselves and with each push.
+//! What runners that have little or nothing to do cost their Redis.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use redis::aio::MultiplexedConnection;
+use tokio::time::interval;
 
 use super::figure::Figure;
+use super::load::{drain, fill_topics};
 use super::scenario::push_to_start;
-use super::stopwatch::figure;
-use super::test_bed::{TestBed, TopicSetup, topic};
+use super::stopwatch::{Stopwatch, figure};
+use super::test_bed::{TestBed, counted, reach, recorded, topic};
 use gristmill_core::job::{Due, TopicId};
 
-/// How many idle runners there are, from case to case.
+/// How many runners there are, from case to case.
 pub const HERDS: [usize; 3] = [1, 10, 50];
 
 /// From one push to the next, at least: time for every runner to fall idle again.
 const PERIOD: Duration = Duration::from_millis(10);
 /// For how long the delayed jobs are delayed.
 const DELAY: Duration = Duration::from_millis(30);
+/// Of jobs that come at a fixed rate: so many at once, so often.
+const AT_ONCE: usize = 20;
+const OFTEN: Duration = Duration::from_millis(1);
 /// Within so long, runners that have just started have subscribed and looked for jobs.
 const START: Duration = Duration::from_secs(2);
 
@@ -43,10 +48,8 @@ struct Rate {
 pub async fn idle(bed: &TestBed, runners: usize, tenants: usize, lasting: Duration) -> anyhow::Result<Figure> {
     let case = format!("idle: {runners} runners, {tenants} tenants");
     bed.settings.progress.begin(format!("herd, {case}"), 1);
-    let name = |number: usize| TopicId { tenant: topic(&format!("bench-{number}")).topic, ..bed.topic.clone() };
-    let topics: Vec<TopicSetup> = (1..tenants).map(|number| bed.topic_setup(name(number))).collect();
-    bed.serve(topics.into_iter().chain([bed.topic_setup(bed.topic.clone())]).collect());
-    let (herd, _records) = bed.run_herd(runners).await?;
+    serve_tenants(bed, tenants);
+    let herd = bed.run_herd(runners, recorded().0).await?;
     let mut redis = connect(bed).await?;
     let rate = idle_rate(&mut redis, lasting).await?;
     for runner in herd {
@@ -63,7 +66,8 @@ pub async fn idle(bed: &TestBed, runners: usize, tenants: usize, lasting: Durati
 /// If the store is not a Redis, or fails.
 pub async fn herd(bed: &TestBed, runners: usize, jobs: usize) -> anyhow::Result<[Figure; 2]> {
     bed.settings.progress.begin(format!("herd of {runners}"), 2 * jobs);
-    let (herd, mut records) = bed.run_herd(runners).await?;
+    let (observer, mut records) = recorded();
+    let herd = bed.run_herd(runners, observer).await?;
     let mut redis = connect(bed).await?;
     let idle = idle_rate(&mut redis, PERIOD * u32::try_from(jobs)?).await?;
     let mut measure = async |case: &str, due| {
@@ -83,6 +87,52 @@ pub async fn herd(bed: &TestBed, runners: usize, jobs: usize) -> anyhow::Result<
         runner.end().await;
     }
     Ok(figures)
+}
+
+/// Gives the runners a topic of each of so many tenants to work on. Returns them, the bed's own first.
+fn serve_tenants(bed: &TestBed, tenants: usize) -> Vec<TopicId> {
+    let name = |number: usize| TopicId { tenant: topic(&format!("bench-{number}")).topic, ..bed.topic.clone() };
+    let topics: Vec<TopicId> = [bed.topic.clone()].into_iter().chain((1..tenants).map(name)).collect();
+    bed.serve(topics.iter().map(|topic| bed.topic_setup(topic.clone())).collect());
+    topics
+}
+
+/// Runners that share jobs which come at a fixed rate, 20 each millisecond, each of the next tenant: what each job costs the Redis. Without
+/// runners, what its push costs.
+///
+/// # Errors
+/// If the store is not a Redis, or fails.
+pub async fn shared(bed: &TestBed, runners: usize, tenants: usize, jobs: usize) -> anyhow::Result<Figure> {
+    let who = if runners == 0 { "pushes alone".to_owned() } else { format!("{runners} runners, pushes included") };
+    let case = if tenants == 1 { who } else { format!("{who}, {tenants} tenants") };
+    bed.settings.progress.begin(format!("fleet, {case}"), 2 * jobs);
+    let mut topics = serve_tenants(bed, tenants);
+    let (observer, done) = counted();
+    let herd = bed.run_herd(runners, observer).await?;
+    let mut redis = connect(bed).await?;
+    tokio::time::sleep(START).await;
+    let (before, stopwatch) = (used(&mut redis).await?, Stopwatch::begin(bed, None));
+    let mut ticks = interval(OFTEN);
+    for pushed in (0..jobs).step_by(AT_ONCE) {
+        ticks.tick().await;
+        fill_topics(bed, &topics, AT_ONCE.min(jobs - pushed), Due::Now).await?;
+        topics.rotate_left(AT_ONCE % tenants);
+    }
+    if runners > 0 {
+        reach(&done, jobs, &bed.settings.progress).await;
+    }
+    let (after, figure) = (used(&mut redis).await?, stopwatch.end(bed, "fleet", jobs));
+    for runner in herd {
+        runner.end().await;
+    }
+    for topic in &topics {
+        drain(bed, topic).await?;
+    }
+    Ok(Figure {
+        store_cpu_us_per_job: Some((after.cpu_us - before.cpu_us) / jobs as f64),
+        store_commands_per_job: Some((after.commands - before.commands) / jobs as f64),
+        ..figure.case(case)
+    })
 }
 
 /// Waits until runners that have just started are idle, and for so long.

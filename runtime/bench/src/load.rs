@@ -8,7 +8,7 @@ use anyhow::bail;
 
 use super::test_bed::TestBed;
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
+use gristmill_core::job::{Claim, Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
 use gristmill_core::outcome::{Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_sandbox::Attempt;
@@ -26,11 +26,15 @@ pub(super) async fn fill(bed: &TestBed, jobs: usize) -> anyhow::Result<()> {
 
 /// Pushes this many jobs, dealt out to the topics in turn.
 pub(super) async fn fill_topics(bed: &TestBed, topics: &[TopicId], jobs: usize, due: Due) -> anyhow::Result<()> {
-    let mut turn = topics.iter().cycle();
+    fill_with(bed, jobs, topics.iter().cycle().map(|topic| job_of(bed, topic, due))).await
+}
+
+/// Pushes the first of these jobs, so many.
+pub(super) async fn fill_with(bed: &TestBed, jobs: usize, mut of: impl Iterator<Item = NewJob>) -> anyhow::Result<()> {
     for chunk in (0..jobs).step_by(PUSH) {
-        let batch = turn.by_ref().take(PUSH.min(jobs - chunk)).map(|topic| job_of(bed, topic, due));
-        bed.store.store.push(&batch.collect::<Vec<_>>()).await?;
-        bed.settings.progress.add(PUSH.min(jobs - chunk));
+        let batch: Vec<_> = of.by_ref().take(PUSH.min(jobs - chunk)).collect();
+        bed.store.store.push(&batch).await?;
+        bed.settings.progress.add(batch.len());
     }
     Ok(())
 }
@@ -49,8 +53,17 @@ pub(super) fn job_with(topic: &TopicId, data: Vec<u8>, due: Due) -> NewJob {
 
 /// Claims and acks until nothing is ready in the topic; returns how many jobs that were.
 pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> anyhow::Result<usize> {
+    drain_with(bed, topic, |claim| Settlement::of(claim, Verdict::Ack(None), Duration::ZERO)).await
+}
+
+/// The same with settlements that may do more.
+pub(super) async fn drain_with(
+    bed: &TestBed,
+    topic: &TopicId,
+    settlement: impl Fn(&Claim) -> Settlement,
+) -> anyhow::Result<usize> {
     let worker = WorkerId::new("bench-drain");
-    let from = [ClaimFrom { topic: topic.clone(), max: CLAIM, lease: Duration::from_secs(60) }];
+    let from = [ClaimFrom::new(topic.clone(), CLAIM, Duration::from_secs(60))];
     let mut done = 0;
     loop {
         let claims = bed.store.store.claim(&worker, &from).await?.claims;
@@ -59,9 +72,7 @@ pub(super) async fn drain(bed: &TestBed, topic: &TopicId) -> anyhow::Result<usiz
         }
         done += claims.len();
         bed.settings.progress.add(claims.len());
-        let acks: Vec<Settlement> =
-            claims.into_iter().map(|claim| Settlement::new(claim.lease, Verdict::Ack(None))).collect();
-        bed.store.store.settle(&acks).await?;
+        bed.store.store.settle(&claims.iter().map(&settlement).collect::<Vec<_>>()).await?;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tempfile::TempDir;
 
-use super::redis_server::{PREFIX, PrivateServer};
+use super::redis_server::{PREFIX, PrivateServers};
 use super::test_bed::temporary_folder;
 use gristmill_store::Store;
 use gristmill_store::embedded::{Durability, EmbeddedStore};
@@ -20,6 +20,8 @@ pub enum BenchStore {
     Embedded(Durability),
     /// A `redis-server` of its own, without a log on disk.
     PrivateRedis,
+    /// So many `redis-server`s of its own that listen at ports: one by itself, or several as a cluster.
+    PrivateServers(usize),
     /// A Redis that is there, under keys of its own: what is in it stays as it is.
     RedisAt(String),
 }
@@ -37,6 +39,8 @@ impl fmt::Display for BenchStore {
             Self::Embedded(Durability::Power) => f.write_str("embedded (power)"),
             Self::Embedded(Durability::Process) => f.write_str("embedded (process)"),
             Self::PrivateRedis => f.write_str("redis"),
+            Self::PrivateServers(1) => f.write_str("redis over TCP"),
+            Self::PrivateServers(count) => write!(f, "redis cluster of {count}"),
             // Without the user's name and password.
             Self::RedisAt(url) => f.write_str(url.rsplit_once('@').map_or(url, |(_, host)| host)),
         }
@@ -49,7 +53,7 @@ pub(super) struct OpenStore {
     pub(super) store: Arc<dyn Store>,
     /// The address of the Redis that it is in, if it is in one, and what its keys begin with.
     pub(super) redis: Option<(String, String)>,
-    server: Option<PrivateServer>,
+    servers: Option<PrivateServers>,
     /// Dropped after the store that is in it.
     folder: Option<TempDir>,
 }
@@ -60,20 +64,22 @@ impl OpenStore {
             BenchStore::Embedded(durability) => {
                 let folder = temporary_folder()?;
                 let store = EmbeddedStore::open(&folder.path().join("bench.db"), *durability).await?;
-                Ok(Self { store: Arc::new(store), redis: None, server: None, folder: Some(folder) })
+                Ok(Self { store: Arc::new(store), redis: None, servers: None, folder: Some(folder) })
             }
-            BenchStore::PrivateRedis => {
-                let server = PrivateServer::start()?;
-                let store = Arc::new(server.connect().await?);
-                let redis = Some((server.url(), PREFIX.to_owned()));
-                Ok(Self { store, redis, server: Some(server), folder: None })
-            }
+            BenchStore::PrivateRedis => Self::in_servers(PrivateServers::one()?).await,
+            BenchStore::PrivateServers(count) => Self::in_servers(PrivateServers::at_ports(*count).await?).await,
             BenchStore::RedisAt(url) => {
                 let prefix = format!("gm-bench-{}", std::process::id());
                 let store = RedisStore::connect(url, &prefix).await?;
-                Ok(Self { store: Arc::new(store), redis: Some((url.clone(), prefix)), server: None, folder: None })
+                Ok(Self { store: Arc::new(store), redis: Some((url.clone(), prefix)), servers: None, folder: None })
             }
         }
+    }
+
+    async fn in_servers(servers: PrivateServers) -> anyhow::Result<Self> {
+        let store = Arc::new(servers.connect().await?);
+        let redis = Some((servers.url(), PREFIX.to_owned()));
+        Ok(Self { store, redis, servers: Some(servers), folder: None })
     }
 
     /// The same Redis over another connection, as another process would see it.
@@ -88,9 +94,9 @@ impl OpenStore {
         Ok((url, prefix))
     }
 
-    /// CPU time of the store's process so far; none if it is not ours, or this one.
+    /// CPU time of the store's processes so far; none if they are not ours, or this one.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        self.server.as_ref().map(|server| super::usage::cpu_of(server.pid()))
+        self.servers.as_ref().map(PrivateServers::cpu)
     }
 
     /// What the store takes up: memory of a Redis, files on disk of an embedded one. None if it is not known.

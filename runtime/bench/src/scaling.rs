@@ -38,12 +38,25 @@ pub async fn backlog(bed: &TestBed, waiting: usize, jobs: usize) -> anyhow::Resu
 /// # Errors
 /// If the store fails.
 pub async fn topics(bed: &TestBed, topics: usize, jobs: usize) -> anyhow::Result<Figure> {
-    let progress = &bed.settings.progress;
-    progress.begin(format!("{topics} topics"), 2 * jobs);
-    let names: Vec<TopicId> = (0..topics).map(|number| topic(&format!("bench-{number}"))).collect();
+    let names = (0..topics).map(|number| topic(&format!("bench-{number}"))).collect();
+    Ok(dealt_out(bed, "scaling", names, jobs).await?.case(format!("{topics} topics")))
+}
+
+/// A full queue, dealt out to this many tenants.
+///
+/// # Errors
+/// If the store fails.
+pub async fn tenants(bed: &TestBed, tenants: usize, jobs: usize) -> anyhow::Result<Figure> {
+    let of_tenant = |number| TopicId { tenant: topic(&format!("tenant-{number}")).topic, ..bed.topic.clone() };
+    let names = (0..tenants).map(of_tenant).collect();
+    Ok(dealt_out(bed, "cluster", names, jobs).await?.case(format!("{tenants} tenants")))
+}
+
+async fn dealt_out(bed: &TestBed, scenario: &'static str, names: Vec<TopicId>, jobs: usize) -> anyhow::Result<Figure> {
+    bed.settings.progress.begin(format!("{scenario}, {} topics", names.len()), 2 * jobs);
     bed.serve(names.iter().map(|name| bed.topic_setup(name.clone())).collect());
     fill_topics(bed, &names, jobs, Due::Now).await?;
-    Ok(bed.work_off("scaling", jobs).await?.case(format!("{topics} topics")))
+    bed.work_off(scenario, jobs).await
 }
 
 /// A full queue beside this many delayed jobs of the same topic. They stay; the bed is used up.

@@ -1,10 +1,14 @@
 //! The store by itself, without a runner: what a push costs, and what a claim with its settle does.
 
+use std::time::Duration;
+
 use super::figure::Figure;
-use super::load::{drain, fill, job};
+use super::load::{drain, drain_with, fill, fill_with, job, job_with};
 use super::stopwatch::Stopwatch;
-use super::test_bed::TestBed;
-use gristmill_core::job::Due;
+use super::test_bed::{TestBed, topic};
+use gristmill_core::job::{Claim, Due, Payload, Unique};
+use gristmill_core::outcome::Verdict;
+use gristmill_store::Settlement;
 
 /// Producers that push one job at a time, side by side: what a web server does.
 const PRODUCERS: usize = 64;
@@ -56,4 +60,33 @@ pub async fn claim_and_settle(bed: &TestBed, jobs: usize) -> anyhow::Result<Figu
     let stopwatch = Stopwatch::begin(bed, None);
     let done = drain(bed, &bed.topic).await?;
     Ok(stopwatch.end(bed, "claim and settle", done))
+}
+
+/// Claims and settles in batches of 256 jobs that each hold a unique value, keep a result of 40 bytes for a minute, and have a
+/// follow-up job in another topic.
+///
+/// # Errors
+/// If the store fails.
+pub async fn mixed(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
+    bed.settings.progress.begin(format!("claim and settle with more, {}", bed.settings.store), 3 * jobs);
+    let unique = |number: usize| {
+        let mut job = job(bed, Due::Now);
+        job.spec.unique = Some(Unique { value: number.to_string(), window: None });
+        job
+    };
+    fill_with(bed, jobs, (0..).map(unique)).await?;
+    let next = topic("next");
+    let follow_up = |claim: &Claim| job_with(&next, claim.job.spec.body.data.clone(), Due::Now);
+    let settlement = |claim: &Claim| {
+        let result = Payload { data: vec![b'r'; 40], content_type: None };
+        Settlement {
+            follow_ups: vec![follow_up(claim)],
+            ..Settlement::of(claim, Verdict::Ack(Some(result)), Duration::from_secs(60))
+        }
+    };
+    let stopwatch = Stopwatch::begin(bed, None);
+    let done = drain_with(bed, &bed.topic, settlement).await?;
+    let figure = stopwatch.end(bed, "mixed", done).case("with result, follow-up job and unique value");
+    drain(bed, &next).await?;
+    Ok(figure)
 }

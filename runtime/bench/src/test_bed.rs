@@ -97,16 +97,13 @@ impl TestBed {
 
     /// A runner, and a line for every attempt that it settles.
     pub(super) fn run(&self) -> anyhow::Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>)> {
-        let (sender, records) = mpsc::unbounded_channel();
-        let observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
+        let (observer, records) = recorded();
         Ok((self.observed(self.registry.subscribe(), observer)?, records))
     }
 
     /// A runner, and how many attempts it has settled: to be measured itself, so as little as possible is added to it.
     pub(super) fn run_counted(&self) -> anyhow::Result<(Running, Arc<AtomicUsize>)> {
-        let done = Arc::<AtomicUsize>::default();
-        let counter = Arc::clone(&done);
-        let observer = Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed));
+        let (observer, done) = counted();
         Ok((self.observed(self.registry.subscribe(), observer)?, done))
     }
 
@@ -120,18 +117,13 @@ impl TestBed {
     }
 
     /// Starts so many runners, each with a connection of its own to the Redis of the bed.
-    pub(super) async fn run_herd(
-        &self,
-        runners: usize,
-    ) -> anyhow::Result<(Vec<Running>, mpsc::UnboundedReceiver<AttemptRecord>)> {
-        let (sender, records) = mpsc::unbounded_channel();
-        let observer: Observer = Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())));
+    pub(super) async fn run_herd(&self, runners: usize, observer: Observer) -> anyhow::Result<Vec<Running>> {
         let mut herd = Vec::with_capacity(runners);
         for number in 0..runners {
             let (worker, store) = (WorkerId::new(&format!("bench-{number}")), self.store.connect_again().await?);
             herd.push(self.start(worker, store, self.registry.subscribe(), Arc::clone(&observer))?);
         }
-        Ok((herd, records))
+        Ok(herd)
     }
 
     fn start(
@@ -155,6 +147,7 @@ impl TestBed {
             metrics: Arc::default(),
             tenants: Tenants::default(),
             journal: journal.clone(),
+            traces: None,
         };
         let runner = Runner::start(store, registry, settings);
         Ok(Running { runner: runner.context("failed to start a runner")?, journal })
@@ -169,6 +162,19 @@ impl TestBed {
         runner.end().await;
         Ok(figure)
     }
+}
+
+/// A line for every attempt that is settled.
+pub(super) fn recorded() -> (Observer, mpsc::UnboundedReceiver<AttemptRecord>) {
+    let (sender, records) = mpsc::unbounded_channel();
+    (Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone()))), records)
+}
+
+/// How many attempts are settled.
+pub(super) fn counted() -> (Observer, Arc<AtomicUsize>) {
+    let done = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&done);
+    (Arc::new(move |_: &AttemptRecord| _ = counter.fetch_add(1, Ordering::Relaxed)), done)
 }
 
 impl Running {

@@ -3,10 +3,12 @@
 
 pub mod units;
 
+mod adapter;
 mod admission;
 mod bounds;
 mod diagnostic;
 mod exposure;
+mod fleet_limits;
 mod grants;
 mod http;
 mod http_grant;
@@ -14,9 +16,12 @@ mod limits;
 mod line_file;
 mod lmstfy;
 mod manifest;
+mod otel;
+mod page;
 mod ranges;
 mod read;
 mod redis;
+mod schedules;
 mod server;
 mod store;
 mod stores;
@@ -33,6 +38,8 @@ pub use limits::TenantLimits;
 pub use line_file::LineFileSettings;
 pub use lmstfy::{LmstfySettings, Password};
 pub use manifest::{Manifest, ManifestError};
+pub use otel::{OtelSettings, Relation};
+pub use page::PageSettings;
 pub use redis::{AcknowledgedBy, Acknowledgement, RedisSettings, RedisTls};
 pub use server::{HandlerSettings, Server};
 pub use store::{BadStoreAddress, Durability, StoreAddress, StoreSettings};

@@ -9,6 +9,9 @@ use gristmill_core::admission::{TenantRules, USUAL_SPAN};
 /// The topics that a tenant may have beside those of the manifest and of components, unless it has a limit of its own.
 const TOPICS: u64 = 1000;
 
+/// The weight of a tenant that names none.
+const WEIGHT: u32 = 1;
+
 /// None: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantLimits {
@@ -28,6 +31,8 @@ pub struct TenantLimits {
     pub unique_window: Duration,
     /// Requests that are being answered, those that wait included.
     pub concurrency: Option<u32>,
+    /// Its part of each runner where several tenants have jobs, beside the weights of the others.
+    pub weight: u32,
 }
 
 impl Default for TenantLimits {
@@ -41,6 +46,7 @@ impl Default for TenantLimits {
             keep_result: USUAL_SPAN,
             unique_window: USUAL_SPAN,
             concurrency: None,
+            weight: WEIGHT,
         }
     }
 }
@@ -65,6 +71,7 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
         keep_result: section.limit(&ranges::KEEP_RESULT).unwrap_or(USUAL_SPAN),
         unique_window: section.limit(&ranges::UNIQUE_WINDOW).unwrap_or(USUAL_SPAN),
         concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
+        weight: section.limit(&ranges::WEIGHT).unwrap_or(WEIGHT),
     };
     section.finish();
     Some(limits)
@@ -80,7 +87,7 @@ mod tests {
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
         let acme =
             "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"
-                    keep-result = \"1h\"\nunique-window = \"2d\"";
+                    keep-result = \"1h\"\nunique-window = \"2d\"\nweight = 3";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
         assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
@@ -93,6 +100,7 @@ mod tests {
             keep_result: Duration::from_secs(3600),
             unique_window: Duration::from_secs(2 * 86_400),
             concurrency: None,
+            weight: 3,
         };
         assert_eq!(limits("acme"), Some(acme));
         assert_eq!(limits("other"), None);

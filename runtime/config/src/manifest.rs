@@ -12,12 +12,14 @@ use super::http::{self, HttpSettings};
 use super::limits::TenantLimits;
 use super::line_file::{self, LineFileSettings};
 use super::lmstfy::{self, LmstfySettings};
+use super::otel::{self, OtelSettings};
+use super::page::{self, PageSettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
 use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Capability, DeadPolicy, Topic};
+use gristmill_core::topic::{Capability, DeadPolicy, Topic, WrittenAs};
 
 /// How many mistakes are shown; if there are more, one of these causes them.
 const SHOWN: usize = 20;
@@ -41,6 +43,10 @@ pub struct Manifest {
     pub http: HttpSettings,
     /// `[lmstfy]`.
     pub lmstfy: LmstfySettings,
+    /// `[page]`.
+    pub page: PageSettings,
+    /// None: no attempt is traced.
+    pub otel: Option<OtelSettings>,
     /// None: no journal is kept.
     pub journal: Option<LineFileSettings>,
     /// None: no audit log is kept.
@@ -125,6 +131,8 @@ impl Manifest {
             residences: BTreeMap::new(),
             http: HttpSettings::default(),
             lmstfy: LmstfySettings::default(),
+            page: PageSettings::default(),
+            otel: None,
             journal: None,
             audit: None,
             handlers: HandlerSettings::default_at(folder),
@@ -146,12 +154,15 @@ impl Manifest {
         let stores = stores::stores(&mut root, folder, &store);
         let http = http::http(&mut root, folder);
         let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
+        let page = page::page(&mut root);
+        let otel = otel::otel(&mut root);
         let journal = line_file::line_file(&mut root, "journal", folder);
         let audit = line_file::line_file(&mut root, "audit", folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, limits, residences, .. } =
+        let topics::Topics { topics, places, template, limits, residences, spread, .. } =
             topics::read(&mut root, folder, secrets);
         let residences = stores::residences(residences, &stores, problems);
+        stores::check_spread(spread, &store, &stores, &residences, problems);
         root.finish();
         Self {
             path: source.path.to_path_buf(),
@@ -162,6 +173,8 @@ impl Manifest {
             residences,
             http,
             lmstfy,
+            page,
+            otel,
             journal,
             audit,
             handlers,
@@ -206,11 +219,19 @@ impl Manifest {
         named.chain(made).collect()
     }
 
-    /// Says that a topic's handler imports what the topic is not granted, and which lines would grant it.
+    /// Says that a topic's handler needs what the topic does not have, and which lines would change that.
     pub fn missing_grants(&self, topic: &Topic, lacking: &[Capability]) -> Diagnostic {
-        let names: Vec<_> = lacking.iter().map(|capability| format!("`{capability}`")).collect();
         let Topic { id, handler, .. } = topic;
-        let title = format!("topic `{id}` does not grant what its handler `{handler}` imports: {}", names.join(", "));
+        let imported = lacking.iter().filter(|capability| capability.called_by().is_none());
+        let names: Vec<_> = imported.map(|capability| format!("`{capability}`")).collect();
+        let grants = format!("topic `{id}` does not grant what its handler `{handler}` imports: {}", names.join(", "));
+        let title = match lacking.iter().find_map(|capability| capability.called_by()) {
+            None => grants,
+            Some(export) => {
+                let also = if names.is_empty() { String::new() } else { format!("; {grants}") };
+                format!("topic `{id}` cannot call its handler `{handler}`, which exports `{export}`{also}")
+            }
+        };
         let lines = lines_that_grant(&topics::section_of(id), lacking);
         let place = self.places.get(id).cloned();
         self.source
@@ -236,9 +257,10 @@ impl Manifest {
 fn lines_that_grant(section: &str, lacking: &[Capability]) -> String {
     let (mut switches, mut sections) = (String::new(), String::new());
     for capability in lacking {
-        match capability.section() {
-            None => switches += &format!("\n  {capability} = true"),
-            Some(line) => sections += &format!("\n  [{section}.{capability}]\n  {line}"),
+        match capability.written() {
+            WrittenAs::Switch => switches += &format!("\n  {capability} = true"),
+            WrittenAs::Line(line) => switches += &format!("\n  {line}"),
+            WrittenAs::Section(line) => sections += &format!("\n  [{section}.{capability}]\n  {line}"),
         }
     }
     if switches.is_empty() { sections } else { format!("\n  [{section}]{switches}{sections}") }

@@ -48,6 +48,9 @@ ranges! {
     /// A compiler of a fair-sized component needs some hundred MiB; less would refuse everything.
     COMPILE_MEMORY = "compile-memory", SIZE, (256 * MIB) to (64 * GIB);
 
+    // [otel]
+    SLOWER_THAN = "slower-than", DURATION, 1 to HOUR;
+
     // [journal]
     ROTATE_AT = "rotate-at", SIZE, (64 * KIB) to (1024 * GIB);
     /// Each one is renamed when the next is put aside.
@@ -55,7 +58,15 @@ ranges! {
 
     // Topics and defaults
     CONCURRENCY = "concurrency", NUMBER, 1 to 10_000;
+    /// More than all runners of a large fleet have slots.
+    MAX_RUNNING = "max-running", NUMBER, 1 to 1_000_000;
+    /// See `KeyLimits::MAX_RUNNING`.
+    RUNNING_PER_KEY = "max-running", NUMBER, 1 to 100;
+    /// See `Rate::MAX_BURST`.
+    BURST = "burst", NUMBER, 1 to 100_000;
     REUSE = "reuse", NUMBER, 1 to 1_000_000;
+    /// Each is asked for jobs by each runner.
+    PARTITIONS = "partitions", NUMBER, 1 to 64;
     /// Instantiating the smallest component takes some thousand instructions.
     FUEL = "fuel", COUNT, 10_000 to 100_000_000_000_000;
     /// One page of Wasm memory is the least; the pool reserves address space for the most.
@@ -80,6 +91,10 @@ ranges! {
     RESPONSE_LIMIT = "response-limit", SIZE, 0 to (64 * MIB);
     REQUESTS = "requests", NUMBER, 1 to 10_000;
 
+    // A topic's tables `schedule`
+    EVERY = "every", DURATION, SECOND to (366 * DAY);
+    TICK_JITTER = "jitter", DURATION, 0 to DAY;
+
     // The tables `limits`
     REQUESTS_PER_SECOND = "requests-per-second", NUMBER, 1 to 1_000_000;
     STORED_JOBS = "stored-jobs", COUNT, 1 to 1_000_000_000;
@@ -90,6 +105,7 @@ ranges! {
     /// An `Idempotency-Key` is held for a day.
     UNIQUE_WINDOW = "unique-window", DURATION, DAY to (3650 * DAY);
     REQUESTS_AT_ONCE = "concurrency", NUMBER, 1 to 100_000;
+    WEIGHT = "weight", NUMBER, 1 to 1000;
 
     // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.
     BACKOFF_BASE = "base", DURATION, 0 to (7 * DAY);

@@ -40,6 +40,11 @@ impl Problems {
         self.add(self.at(span, title).help(help));
     }
 
+    /// How many there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.borrow().len()
+    }
+
     /// In the order of the text.
     pub(super) fn into_vec(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();

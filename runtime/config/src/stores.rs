@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::diagnostic::Span;
 use super::read::{Problems, Section, name};
-use super::store::{self, StoreSettings};
-use gristmill_core::job::Name;
+use super::store::{self, StoreAddress, StoreSettings};
+use gristmill_core::job::{Name, TopicId};
 
 /// What the store of `[store]` is called.
 pub const HOME: &str = "home";
@@ -77,6 +77,24 @@ pub(super) fn residences(
     residences
 }
 
+/// Refuses to spread topics that are in a SQLite database: one file is on one machine.
+pub(super) fn check_spread(
+    spread: Vec<(TopicId, Span)>,
+    home: &StoreSettings,
+    stores: &BTreeMap<Name, StoreSettings>,
+    residences: &BTreeMap<Name, Name>,
+    problems: &Problems,
+) {
+    for (topic, span) in spread {
+        let store = residences.get(&topic.tenant).and_then(|name| stores.get(name)).unwrap_or(home);
+        if !matches!(store.address, StoreAddress::Redis(_)) {
+            let title = format!("`partitions` spreads a topic over servers, and `{topic}` is in a SQLite database");
+            let help = "name a Redis as `url` of the tenant's store, or leave `partitions` out";
+            problems.report(span, title, help);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Manifest, StoreAddress};
@@ -111,6 +129,21 @@ mod tests {
         assert_eq!(manifest.stores[&name("fast")].redis.prefix, "acme");
         assert_eq!(manifest.residences, BTreeMap::from([(name("acme"), name("fast"))]));
         assert!(parse("").stores.is_empty());
+    }
+
+    #[test]
+    fn only_a_redis_spreads_a_topic() {
+        let parse = |text: &str| Manifest::parse(text, Path::new("gristmill.toml")).map_err(|error| error.to_string());
+        let redis = "[store]\nurl = \"redis://db\"\n";
+        let manifest = parse(&format!("{redis}[topics.mail]\npartitions = 8\n[topics.other]")).unwrap();
+        let partitions: Vec<u32> = manifest.topics.values().map(|topic| topic.partitions).collect();
+        assert_eq!(partitions, [8, 1]);
+        let problem = parse("[topics.mail]\npartitions = 8").unwrap_err();
+        assert!(problem.contains("gristmill.toml:2:14") && problem.contains("`mail` is in a SQLite"), "{problem}");
+        assert!(parse("[topics.mail]\npartitions = 1").is_ok());
+        let file = "[stores.file]\nurl = \"sqlite:a.db\"\n[tenants.acme]\nstore = \"file\"\n";
+        assert!(parse(&format!("{redis}{file}[tenants.acme.topics.mail]\npartitions = 2")).is_err());
+        assert!(parse(&format!("{redis}[topics.mail]\npartitions = 65")).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::ranges;
 use super::{Durability, LineFileSettings, Listen, Manifest, ManifestError, StoreAddress, UnknownTopics};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Backoff, BackoffKind, Limits, Topic};
+use gristmill_core::topic::{Adapter, Backoff, BackoffKind, CodeMeaning, Limits, Topic};
 
 pub(super) fn parse(text: &str) -> Manifest {
     Manifest::parse(text, Path::new("/etc/gristmill/gristmill.toml")).unwrap_or_else(|error| panic!("{error}"))
@@ -29,6 +29,15 @@ fn topic_of(manifest: &Manifest, name: &str) -> Topic {
 
 pub(super) fn problems(text: &str) -> String {
     Manifest::parse(text, Path::new("gristmill.toml")).unwrap_err().to_string()
+}
+
+#[test]
+fn a_program_has_arguments_and_exit_codes() {
+    let read = topic("[topics.a]\nadapter = \"command\"\nargs = [\"-v\"]\n[topics.a.exit-codes]\n3 = \"dead\"\n");
+    let Adapter::Command(program) = read.adapter else { panic!("{read:?}") };
+    assert_eq!(program.args, ["-v"]);
+    assert_eq!(program.exit_codes, [(3, CodeMeaning::Dead)].into());
+    assert_eq!(topic("[topics.a]").adapter, Adapter::Handler);
 }
 
 #[test]
@@ -142,6 +151,7 @@ fn every_key_of_a_topic_is_read() {
         dead-limit = "2k"
         dead-retention = "1d"
         raw-producers = true
+        partitions = 1
         enqueue = ["a"]
         clock = true
         random = true
@@ -277,7 +287,10 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             "threads" | "shutdown-grace" => "server",
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
             "replicas" | "acknowledged-within" => "store",
+            "slower-than" => "otel",
             "rotate-at" | "keep" => "journal",
+            "every" => "topics.a.schedule.s",
+            "jitter" if std::ptr::eq(bounds, &ranges::TICK_JITTER) => "topics.a.schedule.s",
             "base" | "max" | "jitter" => "topics.a.backoff",
             "request-limit" | "response-limit" | "requests" => "topics.a.http",
             "requests-per-second"
@@ -286,9 +299,11 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             | "topics"
             | "payload"
             | "keep-result"
-            | "unique-window" => "limits",
+            | "unique-window"
+            | "weight" => "limits",
             "concurrency" if std::ptr::eq(bounds, &ranges::REQUESTS_AT_ONCE) => "limits",
             "timeout" if std::ptr::eq(bounds, &ranges::HTTP_TIMEOUT) => "topics.a.http",
+            "max-running" if std::ptr::eq(bounds, &ranges::RUNNING_PER_KEY) => "topics.a.per-key",
             _ => "topics.a",
         };
         let with = |base: u64| {
@@ -299,6 +314,9 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
                 "replicas" | "acknowledged-within" => "url = \"redis://db\"\nacknowledged-by = \"disks\"",
                 "base" => "max = \"30d\"",
                 "max" => "base = \"0s\"",
+                "burst" => "rate = \"1/s\"",
+                "partitions" => "[store]\nurl = \"redis://db\"",
+                "jitter" if section == "topics.a.schedule.s" => "cron = \"@daily\"",
                 _ if section == "topics.a.http" => "allow = [\"*\"]",
                 _ => "",
             };

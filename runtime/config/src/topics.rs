@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::adapter::{self, adapter};
 use super::bounds::{self, Bounds};
 use super::diagnostic::Span;
+use super::fleet_limits::fleet_limits;
 use super::grants::{self, Secrets};
 use super::http_grant;
 use super::limits::{self, TenantLimits};
 use super::ranges;
 use super::read::{Problems, Section, name};
+use super::schedules;
 use super::stores::{self, Residence};
 use super::units::DURATION;
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
@@ -30,6 +33,8 @@ pub(super) struct Topics {
     pub(super) limits: BTreeMap<Name, TenantLimits>,
     /// The stores that tenants name, to be checked by who knows the stores.
     pub(super) residences: Vec<Residence>,
+    /// The topics that are spread over partitions, which takes a Redis; to be checked by who knows the stores.
+    pub(super) spread: Vec<(TopicId, Span)>,
     /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
     targets: Vec<(Name, Name, Span)>,
 }
@@ -64,6 +69,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         template: template(),
         limits: BTreeMap::new(),
         residences: Vec::new(),
+        spread: Vec::new(),
         targets: Vec::new(),
     };
     let tenant = default_tenant();
@@ -121,12 +127,19 @@ impl Topics {
                 topic.handler = handler;
             }
             self.layer(tenant, &mut topic, &mut section);
+            topic.adapter = adapter(&mut section);
+            topic.fleet = fleet_limits(&mut section);
+            section.quantity(&ranges::PARTITIONS, &mut topic.partitions);
+            if let Some(value) = section.value(ranges::PARTITIONS.key).filter(|_| topic.partitions > 1) {
+                self.spread.push((id.clone(), value.span()));
+            }
             let grants = Arc::make_mut(&mut topic.grants);
             grants.config = grants::config(&mut section);
             grants.env = grants::env(&mut section, around.folder, around.secrets);
             grants.secrets = grants::secrets(&mut section, around.folder, around.secrets);
             let http = http_grant::http(&mut section);
             grants.http = http.as_ref().map(|http| Arc::clone(&http.grant));
+            topic.schedules = Arc::new(schedules::schedules(&mut section, topic.ttl));
             if let Some(bounds) = &mut around.bounds {
                 let layers: Vec<_> = std::iter::once(&section).chain(&around.defaults).collect();
                 bounds.check(&layers, http.as_ref());
@@ -195,7 +208,20 @@ pub(super) fn section_of(id: &TopicId) -> String {
 
 /// Keys that make no sense in defaults: they would be the same for every topic.
 fn only_for_topics(section: &mut Section<'_>) {
-    for key in ["handler", "config", "env", "secrets", "http"] {
+    let keys = [
+        "handler",
+        "partitions",
+        "rate",
+        "burst",
+        "max-running",
+        "per-key",
+        "schedule",
+        "config",
+        "env",
+        "secrets",
+        "http",
+    ];
+    for key in keys.into_iter().chain(adapter::KEYS) {
         section.misplaced(key, "it belongs to one topic: write it in [topics.NAME]");
     }
 }

@@ -1,13 +1,13 @@
 //! What a component can import that a topic must grant: one row for each, from which the sandbox, the manifest's grants and
-//! bounds, and `gristmill check` follow.
+//! bounds, and `gristmill check` follow; and what it can export, of which a topic must name one.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a component imports and a topic must grant before it runs there. All other imports are harmless: they are linked
-/// to an empty world, whatever a toolchain imports.
+/// What a component asks of a topic before it runs there: grants of what it imports, and to be called by what it exports. All
+/// other imports are harmless: they are linked to an empty world, whatever a toolchain imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Capability {
@@ -17,61 +17,118 @@ pub enum Capability {
     Random,
     /// HTTP requests to the hosts that the grant names.
     Http,
+    /// To be called by Gristmill's own contract.
+    HandlerAdapter,
+    /// To be called as a program.
+    CommandAdapter,
+    /// To be called as a server of HTTP.
+    ProxyAdapter,
+}
+
+/// What a component asks of a topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Demands {
+    /// What it imports and a topic must grant, in order, each once.
+    pub grants: Vec<Capability>,
+    /// How it can be called: a topic must name one of them. Empty if that is not known.
+    pub adapters: Vec<Capability>,
+}
+
+impl Demands {
+    /// Of a component with these imports and exports, such as `wasi:clocks/wall-clock@0.2.0`.
+    pub fn of(imports: &[String], exports: &[String]) -> Self {
+        let needed = |names: &[String], of: fn(&Row) -> &'static [&'static str]| {
+            let is_needed = |it: &Capability| names.iter().any(|name| names_one_of(of(&it.row()), name));
+            Capability::ALL.into_iter().filter(is_needed).collect()
+        };
+        Self { grants: needed(imports, |row| row.imports), adapters: needed(exports, |row| row.exports) }
+    }
+}
+
+/// How the manifest says that a topic has a capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrittenAs {
+    /// The capability's name is a key that is `true` or `false`.
+    Switch,
+    /// The capability's name is a section, which must say this at least.
+    Section(&'static str),
+    /// This line.
+    Line(&'static str),
 }
 
 struct Row {
-    /// The key of a topic in the manifest.
+    /// The key of a topic in the manifest, if it is one.
     name: &'static str,
-    /// The interfaces that need it, without their versions. A `/` at the end stands for every interface of a package.
+    /// The interfaces whose import needs it, without their versions. A `/` at the end stands for every interface of a package.
     imports: &'static [&'static str],
-    /// What a section of this name must say at least; none: the key is `true` or `false`.
-    section: Option<&'static str>,
+    /// The interfaces whose export needs it, likewise.
+    exports: &'static [&'static str],
+    written: WrittenAs,
+}
+
+/// Whether an interface with its version is one of these.
+fn names_one_of(known: &[&str], name: &str) -> bool {
+    let interface = name.split('@').next().unwrap_or(name);
+    known.iter().any(|known| interface == *known || known.ends_with('/') && interface.starts_with(known))
 }
 
 impl Capability {
     /// All capabilities.
-    pub const ALL: [Self; 3] = [Self::Clock, Self::Random, Self::Http];
+    pub const ALL: [Self; 6] =
+        [Self::Clock, Self::Random, Self::Http, Self::HandlerAdapter, Self::CommandAdapter, Self::ProxyAdapter];
 
     const fn row(self) -> Row {
         match self {
-            Self::Clock => Row { name: "clock", imports: &["wasi:clocks/"], section: None },
+            Self::Clock => Row::imported("clock", &["wasi:clocks/"], WrittenAs::Switch),
             // Not `wasi:random/insecure-seed`: every other program seeds its hash tables with it, and it reveals nothing.
-            Self::Random => {
-                Row { name: "random", imports: &["wasi:random/random", "wasi:random/insecure"], section: None }
-            }
+            Self::Random => Row::imported("random", &["wasi:random/random", "wasi:random/insecure"], WrittenAs::Switch),
+            // Not `wasi:http`: toolchains import it for guests that send nothing. Without the grant, it denies each request.
             Self::Http => {
-                Row { name: "http", imports: &["gristmill:job/http"], section: Some("allow = [\"the.host.it.asks\"]") }
+                Row::imported("http", &["gristmill:job/http"], WrittenAs::Section("allow = [\"the.host.it.asks\"]"))
+            }
+            Self::HandlerAdapter => {
+                Row::exported("handler-adapter", &["gristmill:job/handler"], "adapter = \"handler\"")
+            }
+            Self::CommandAdapter => Row::exported("command-adapter", &["wasi:cli/run"], "adapter = \"command\""),
+            Self::ProxyAdapter => {
+                Row::exported("proxy-adapter", &["wasi:http/incoming-handler"], "adapter = \"proxy\"")
             }
         }
     }
 
-    /// The key in the manifest.
+    /// The key in the manifest, if it is one; else a name for lists.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// What its section in the manifest must say at least; `None` if its key is `true` or `false`.
-    pub const fn section(self) -> Option<&'static str> {
-        self.row().section
+    /// How the manifest says that a topic has it.
+    pub const fn written(self) -> WrittenAs {
+        self.row().written
+    }
+
+    /// The word that a topic's `adapter` has for it.
+    pub fn adapter_name(self) -> &'static str {
+        self.name().trim_end_matches("-adapter")
+    }
+
+    /// The interface that a component exports to be called like this; `None` if this is no way to call a component.
+    pub fn called_by(self) -> Option<&'static str> {
+        self.row().exports.first().copied()
     }
 
     /// Those whose key is `true` or `false`.
     pub fn switches() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|capability| capability.section().is_none())
+        Self::ALL.into_iter().filter(|capability| capability.written() == WrittenAs::Switch)
+    }
+}
+
+impl Row {
+    const fn imported(name: &'static str, imports: &'static [&'static str], written: WrittenAs) -> Self {
+        Self { name, imports, exports: &[], written }
     }
 
-    /// What a topic must grant before a component with these imports, such as `wasi:clocks/wall-clock@0.2.0`, runs there:
-    /// in order, each once.
-    pub fn needed(imports: &[String]) -> Vec<Self> {
-        Self::ALL.into_iter().filter(|it| imports.iter().any(|import| it.is_needed_for(import))).collect()
-    }
-
-    fn is_needed_for(self, import: &str) -> bool {
-        let interface = import.split('@').next().unwrap_or(import);
-        self.row()
-            .imports
-            .iter()
-            .any(|known| interface == *known || known.ends_with('/') && interface.starts_with(known))
+    const fn exported(name: &'static str, exports: &'static [&'static str], line: &'static str) -> Self {
+        Self { name, imports: &[], exports, written: WrittenAs::Line(line) }
     }
 }
 
@@ -97,8 +154,8 @@ mod tests {
             "gristmill:job/config@0.1.0",
         ];
         let imports = imports.map(str::to_owned);
-        assert_eq!(Capability::needed(&imports), [Capability::Clock, Capability::Random]);
-        assert_eq!(Capability::needed(&["gristmill:job/http@0.1.0".to_owned()]), [Capability::Http]);
-        assert!(Capability::needed(&imports[3..]).is_empty());
+        assert_eq!(Demands::of(&imports, &[]).grants, [Capability::Clock, Capability::Random]);
+        assert_eq!(Demands::of(&["gristmill:job/http@0.1.0".to_owned()], &[]).grants, [Capability::Http]);
+        assert_eq!(Demands::of(&imports[3..], &[]), Demands::default());
     }
 }

@@ -1,12 +1,16 @@
 //! Facts about jobs, topics, tokens and time, and two pure decisions ([`admission`], [`retry::decide`]). No I/O.
 
+mod adapter;
 pub mod admission;
 pub mod capability;
+pub mod fleet_limits;
 pub mod http_grant;
 pub mod job;
 pub mod json;
 pub mod outcome;
 pub mod retry;
+pub mod schedule;
 pub mod time;
 pub mod token;
 pub mod topic;
+pub mod trace;

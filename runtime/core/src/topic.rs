@@ -6,9 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::capability::Capability;
+pub use crate::adapter::{Adapter, CodeMeaning, Program, Proxy};
+pub use crate::capability::{Capability, Demands, WrittenAs};
+pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate};
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
+use crate::schedule::Schedule;
 
 /// What a manifest says for a topic's handler if pull workers do its jobs; no component has this name.
 pub const EXTERNAL: &str = "external";
@@ -24,10 +27,14 @@ pub struct Topic {
     pub id: TopicId,
     /// The handler's name: the component's file name without `.wasm`.
     pub handler: Name,
+    /// How the handler's component is called.
+    pub adapter: Adapter,
     /// Pull workers do the jobs, over HTTP: no component is looked for, and no runner claims them.
     pub external: bool,
     /// At most this many attempts at once in one runner. At least 1.
     pub concurrency: u32,
+    /// What all runners may do together.
+    pub fleet: FleetLimits,
     /// Jobs that one instance may do, one after the other; 1: a fresh instance for each. At least 1.
     pub reuse: u32,
     /// What an attempt may use.
@@ -40,10 +47,14 @@ pub struct Topic {
     pub ttl: Option<Duration>,
     /// How many dead jobs are kept, and for how long.
     pub dead: DeadPolicy,
+    /// Over how many partitions of a Redis the jobs are spread. At least 1.
+    pub partitions: u32,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
     pub raw_producers: bool,
     /// What the handler may reach beyond its job.
     pub grants: Arc<Grants>,
+    /// When the topic gets jobs without a producer, by name.
+    pub schedules: Arc<BTreeMap<Name, Schedule>>,
 }
 
 /// Which dead jobs are kept. What is over is dropped and counted as `discarded`.
@@ -128,11 +139,6 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What of `needed` is not granted.
-    pub fn lack(&self, needed: &[Capability]) -> Vec<Capability> {
-        needed.iter().copied().filter(|capability| !self.has(*capability)).collect()
-    }
-
     fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::Http => self.http.is_some(),
@@ -199,16 +205,52 @@ impl Topic {
         Self {
             id,
             handler,
+            adapter: Adapter::default(),
             external: false,
             concurrency: 32,
+            fleet: FleetLimits::NONE,
             reuse: 1,
             limits: Limits::default(),
             retry: RetryPolicy::default(),
             result_retention: Duration::ZERO,
             ttl: None,
             dead: DeadPolicy::default(),
+            partitions: 1,
             raw_producers: false,
             grants: Arc::default(),
+            schedules: Arc::default(),
         }
+    }
+
+    /// What a component asks for and this topic does not have: grants, and the way to call it.
+    pub fn lacks(&self, demands: &Demands) -> Vec<Capability> {
+        let Demands { grants, adapters } = demands;
+        let mut lacking: Vec<_> = grants.iter().copied().filter(|grant| !self.grants.has(*grant)).collect();
+        if !adapters.contains(&self.adapter.needs()) {
+            lacking.extend(adapters.first());
+        }
+        lacking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_is_called_by_what_it_exports() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let command = Demands::of(&[], &names(&["wasi:cli/run@0.2.3"]));
+        let both = Demands::of(&[], &names(&["wasi:cli/run@0.2.3", "gristmill:job/handler@0.1.0"]));
+        let handler = Demands::of(&names(&["wasi:random/random@0.2.0"]), &names(&["gristmill:job/handler@0.1.0"]));
+        let mut topic = Topic::with_defaults("mail".parse().unwrap(), "mail".parse().unwrap());
+        assert_eq!(topic.lacks(&command), [Capability::CommandAdapter]);
+        assert_eq!(topic.lacks(&both), []);
+        assert_eq!(topic.lacks(&handler), [Capability::Random]);
+        topic.adapter = Adapter::Command(Arc::default());
+        assert_eq!(topic.lacks(&command), []);
+        assert_eq!(topic.lacks(&both), []);
+        assert_eq!(topic.lacks(&handler), [Capability::Random, Capability::HandlerAdapter]);
+        assert_eq!(topic.lacks(&Demands::default()), [], "nothing is known of the component");
     }
 }

@@ -1,5 +1,6 @@
 //! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,20 +10,16 @@ use tokio::sync::{mpsc, watch};
 use super::execute::{ExecutorContext, Work, execute};
 use super::guests::Guests;
 use super::in_flight::give_back_lost;
-use super::lease;
+use super::ready_topics::{ReadyTopics, TopicsInHand};
 use super::slots::{Slots, TopicSlots};
 use super::start::Context;
-use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
+use crate::handlers::{Handler, HandlerRegistry};
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::FleetLimits;
 use gristmill_metrics::Metrics;
 use gristmill_store::{ClaimFrom, Claimed};
 
-/// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
-const TOPICS_AT_ONCE: usize = 64;
-const TOPICS_AT_LEAST: usize = 16;
-/// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
-const WORTH_ASKING: usize = 16;
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
 const GATHER: Duration = Duration::from_millis(1);
 /// Topics with ready jobs and without a handler that are remembered. The listener names further ones again.
@@ -57,17 +54,17 @@ pub(super) struct Ready {
 #[derive(Default)]
 struct Memory {
     /// Topics with a handler that were not empty when last heard of.
-    hot: BTreeSet<TopicId>,
+    hot: ReadyTopics,
     /// The same without a handler: their jobs begin when it comes.
     unserved: BTreeSet<TopicId>,
     /// Topics for which the store woke this runner, since it last claimed.
     woken: BTreeSet<TopicId>,
-    /// Where the last round ended, so that the next begins behind it.
-    last: Option<TopicId>,
     /// How often parts of the store have come back, and whether one has since lost claims were last looked for.
     shard_returns: u64,
     shard_is_back: bool,
-    topic_slots: HashMap<TopicId, Arc<TopicSlots>>,
+    topic_slots: TopicsInHand,
+    /// Of the topics that have limits for all runners together, by the registry that was followed last.
+    limits: HashMap<TopicId, FleetLimits>,
     /// Topics that the store refused, and until when they are not asked for.
     refused: HashMap<TopicId, Instant>,
 }
@@ -203,7 +200,8 @@ impl Memory {
         }
         let entry = registry.get(&topic);
         if entry.is_some_and(|entry| entry.handler.is_some()) {
-            self.hot.insert(topic);
+            let weight = registry.limits(&topic.tenant).weight;
+            self.hot.insert(topic, weight);
             return;
         }
         if let Some(entry) = entry {
@@ -224,55 +222,43 @@ impl Memory {
         }
         let mut served: HashSet<&TopicId> = claimed.claims.iter().map(|claim| &claim.lease.topic).collect();
         served.extend(claimed.refused.iter().map(|(topic, _)| topic));
+        let mut begin_behind = Vec::new();
         let is_left = |line: &ClaimFrom| self.hot.contains(&line.topic) && !served.contains(&line.topic);
-        let first_left = from.iter().position(is_left);
-        if let Some(before) = first_left.and_then(|left| from.get(left.checked_sub(1)?)) {
-            self.last = Some(before.topic.clone());
+        // From the last one on, so that each tenant's first one counts.
+        for (place, left) in from.iter().enumerate().rev().filter(|(_, line)| is_left(line)) {
+            let before = place.checked_sub(1).and_then(|before| from.get(before));
+            if let Some(before) = before.filter(|before| before.topic.tenant == left.topic.tenant) {
+                begin_behind.push(before.topic.clone());
+            }
         }
+        begin_behind.iter().for_each(|topic| self.hot.ended_with(topic));
     }
 
     /// Sorts the topics by whether a new registry has a handler for them, and forgets the slots of topics that it does not
-    /// have.
+    /// have. Topics whose limits are new may have jobs that the old ones keep in line, and which the store says nothing of.
     fn follow(&mut self, registry: &HandlerRegistry) {
-        for topic in std::mem::take(&mut self.hot).into_iter().chain(std::mem::take(&mut self.unserved)) {
+        for topic in self.hot.take().into_iter().chain(std::mem::take(&mut self.unserved)) {
             self.note_ready(topic, registry);
+        }
+        let limits =
+            registry.entries().map(|entry| &entry.topic).filter(|topic| topic.fleet.is_some() && !topic.external);
+        let limits: HashMap<TopicId, FleetLimits> = limits.map(|topic| (topic.id.clone(), topic.fleet)).collect();
+        let before = std::mem::replace(&mut self.limits, limits.clone());
+        for topic in limits.keys().chain(before.keys()).filter(|topic| limits.get(*topic) != before.get(*topic)) {
+            self.note_ready(topic.clone(), registry);
         }
         self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
     }
 
-    /// How many jobs to ask of which topics: free slots shared out evenly, beginning behind where the last round ended.
     fn plan(&mut self, registry: &HandlerRegistry, free: usize) -> Vec<ClaimFrom> {
-        let after = self.last.clone();
-        let behind = self.hot.iter().filter(|topic| Some(*topic) > after.as_ref());
-        let before = self.hot.iter().filter(|topic| Some(*topic) <= after.as_ref());
-        let open: Vec<(&TopicId, &Arc<TopicHandler>, usize)> = behind
-            .chain(before)
-            .filter_map(|topic| {
-                let entry = registry.get(topic)?;
-                let running = self.topic_slots.get(topic).map_or(0, |slots| slots.running());
-                let room = (entry.topic.concurrency as usize).saturating_sub(running);
-                (room > 0).then_some((topic, entry, room))
-            })
-            .take((free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free))
-            .collect();
-        let share = free.checked_div(open.len()).unwrap_or_default();
-        let from: Vec<ClaimFrom> = open
-            .into_iter()
-            .map(|(topic, entry, room)| ClaimFrom {
-                topic: topic.clone(),
-                max: room.min(share),
-                lease: lease::of(&entry.topic.limits),
-            })
-            .collect();
-        // A round without a free slot is nobody's turn: forgetting whose it was would begin with the same topics for ever.
-        if let Some(last) = from.last() {
-            self.last = Some(last.topic.clone());
-        }
-        from
+        self.hot.plan(registry, &self.topic_slots, free)
     }
 
     fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<TopicSlots> {
-        self.topic_slots.entry(topic.clone()).or_insert_with(|| TopicSlots::new(metrics.topic(topic)))
+        match self.topic_slots.entry(topic.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(TopicSlots::new(metrics.topic(topic), self.hot.usage(&topic.tenant))),
+        }
     }
 }
 
@@ -315,6 +301,12 @@ mod tests {
         HandlerRegistry::new(&manifest, &Available { handlers, ..Available::default() }, &HandlerRegistry::default())
     }
 
+    fn ready<'a>(topics: impl IntoIterator<Item = &'a TopicId>) -> ReadyTopics {
+        let mut ready = ReadyTopics::default();
+        topics.into_iter().for_each(|topic| ready.insert(topic.clone(), 1));
+        ready
+    }
+
     /// A claimer with room for eight attempts, and where to tell it of ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
         let (tell, ready) = mpsc::channel(1);
@@ -326,10 +318,11 @@ mod tests {
             ending: context.stop.clone(),
             abort: context.stop.clone(),
             metrics: Arc::default(),
+            traces: None,
         });
         let guests = Guests::start(1, &executor).unwrap().0;
         let returns = context.retry.returns();
-        let claimer = Claimer { context, slots: Slots::new(8), guests, executor, ready, returns };
+        let claimer = Claimer { context, slots: Slots::new(8, 1), guests, executor, ready, returns };
         (claimer, tell)
     }
 
@@ -337,7 +330,7 @@ mod tests {
     async fn a_topic_that_becomes_ready_ends_the_wait_for_more_slots() {
         let (mut claimer, tell) = claimer().await;
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
-        let mut memory = Memory { hot: BTreeSet::from([busy.clone()]), ..Memory::default() };
+        let mut memory = Memory { hot: ready([&busy]), ..Memory::default() };
         let mut taken: Vec<_> =
             (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.context.metrics))).collect();
         let ended = claimer.slots.ended();
@@ -359,7 +352,7 @@ mod tests {
         let damaged: TopicId = "damaged".parse().unwrap();
         let source = std::io::Error::other("WRONGTYPE").into();
         let error = StoreError::Refused { store: "here".into(), doing: "claim jobs", source };
-        let mut memory = Memory { hot: BTreeSet::from([damaged.clone()]), ..Memory::default() };
+        let mut memory = Memory { hot: ready([&damaged]), ..Memory::default() };
         let claimed = Claimed { refused: vec![(damaged.clone(), error)], ..Claimed::default() };
         claimer.dispatch(claimed, &claimer.context.registry.borrow().clone(), &mut memory);
         let registry = registry(&["damaged"]);
@@ -393,18 +386,19 @@ mod tests {
     #[tokio::test]
     async fn a_topic_that_a_claim_had_no_room_for_comes_first_in_the_next() {
         let store = EmbeddedStore::in_memory().await.unwrap();
-        let line = |name: &str| ClaimFrom { topic: name.parse().unwrap(), max: 2, lease: Duration::from_secs(9) };
+        let line = |name: &str| ClaimFrom::new(name.parse().unwrap(), 2, Duration::from_secs(9));
         let from = ["a", "b", "c"].map(line);
         let jobs = from.each_ref().map(|line| {
             let data = vec![0; 9 << 20];
             NewJob { spec: JobSpec::new(line.topic.clone(), Payload { data, content_type: None }), due: Due::Now }
         });
         store.push(&jobs).await.unwrap();
-        let hot = from.iter().map(|line| line.topic.clone()).collect();
-        let mut memory = Memory { hot, last: Some(from[2].topic.clone()), ..Memory::default() };
+        let mut hot = ready(from.each_ref().map(|line| &line.topic));
+        hot.ended_with(&from[2].topic);
+        let mut memory = Memory { hot, ..Memory::default() };
         let claimed = store.claim(&WorkerId::new("w"), &from).await.unwrap();
         memory.note_answer(&from, &claimed);
-        assert_eq!(memory.last, Some(from[0].topic.clone()), "the next round begins with b");
-        assert_eq!(memory.hot.len(), 2);
+        let next = memory.plan(&registry(&["a", "b", "c"]), 8);
+        assert_eq!(next.iter().map(|line| line.topic.to_string()).collect::<Vec<_>>(), ["b", "c"]);
     }
 }

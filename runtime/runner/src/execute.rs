@@ -13,10 +13,12 @@ use super::lease_extender::Extension;
 use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
+use super::traces::Traces;
 use crate::handlers::{Code, Handler, TopicHandler};
 use gristmill_core::admission;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::Outcome;
+use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report};
 
@@ -45,6 +47,7 @@ pub(super) struct ExecutorContext {
     /// The grace is over: what still runs is given back.
     pub(super) abort: CancellationToken,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) traces: Option<Traces>,
 }
 
 /// One attempt: run it, decide what follows, pass that on to be settled.
@@ -52,7 +55,11 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let Work { claim, entry, slot, arrived, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
     let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
-    let report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, &context).await;
+    let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
+    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, trace, &context).await;
+    if let Some(trace) = &trace {
+        report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
+    }
 
     let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
     let run = Run {
@@ -66,7 +73,9 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
         memory_peak: report.memory_peak,
         follow_ups: report.follow_ups.len(),
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
+        trace,
     };
+    slot.charge(run.fuel, run.duration);
     let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
     let settlement = decide(&claim, topic, report.outcome, report.follow_ups);
@@ -79,6 +88,7 @@ async fn run(
     entry: Option<&TopicHandler>,
     clock_offset_ms: i64,
     cancellation: Cancellation,
+    trace: Option<TraceContext>,
     context: &ExecutorContext,
 ) -> Report {
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
@@ -92,7 +102,7 @@ async fn run(
             context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
-            let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);
+            let attempt = Attempt { trace, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
@@ -126,6 +136,7 @@ fn attempt(
         attempt: claim.attempt,
         max_attempts: claim.job.spec.max_attempts.unwrap_or(topic.retry.attempts),
         checkpoint: claim.checkpoint.clone(),
+        adapter: topic.adapter.clone(),
         limits: topic.limits,
         grants: Arc::clone(&topic.grants),
         targets: Arc::clone(&entry.targets),
@@ -133,6 +144,7 @@ fn attempt(
         cancellation,
         checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: context.checkpoints.clone() }),
         logs: LogSink::Trace,
+        trace: None,
     }
 }
 

@@ -14,15 +14,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::execute::{ExecutorContext, Work, execute};
 use super::run_queue::RunQueue;
 use super::slots::Slots;
+use super::turns::run_in_turn;
 use crate::handlers::TopicHandler;
 
-/// Jobs that a thread takes at once: few, so that what comes into line meanwhile is not behind them all.
-const SHARE: usize = 8;
+/// Turns of guests, some 0.05 ms each if they compute, after which a thread sees which guests wait no longer, and what is new in line.
+const TURNS_BEFORE_NEWS: u32 = 4;
 
 /// A guest that keeps its thread for so long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -127,10 +127,10 @@ impl Shared {
         }
     }
 
-    /// A share of what is in line, and no more than the thread's part of it.
-    fn take(&self) -> Vec<Work> {
+    /// At most `share` of what is in line, and no more than the thread's part of it.
+    fn take(&self, share: usize) -> Vec<Work> {
         let mut queue = self.queue.lock();
-        let share = queue.len().div_ceil(self.threads.len()).min(SHARE);
+        let share = queue.len().div_ceil(self.threads.len()).min(share);
         (0..share).map_while(|_| queue.next()).collect()
     }
 }
@@ -189,6 +189,8 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .event_interval(TURNS_BEFORE_NEWS)
+        .global_queue_interval(TURNS_BEFORE_NEWS)
         .on_thread_park(parked(&shared, true))
         .on_thread_unpark(parked(&shared, false))
         .build()?;
@@ -198,29 +200,28 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
             serve(&shared, thread, context).await;
         }
     };
-    thread.spawn(move || runtime.block_on(tokio::task::LocalSet::new().run_until(serve())))
+    thread.spawn(move || runtime.block_on(serve()))
 }
 
 async fn serve(shared: &Shared, thread: &Arc<Thread>, context: Arc<ExecutorContext>) {
-    let attempts = TaskTracker::new();
-    loop {
-        let work = shared.take();
-        if !work.is_empty() {
-            for work in work {
-                let (topic, thread) = (work.entry.clone(), Arc::clone(thread));
-                // In a box of its own: what is large is moved once, not from hand to hand.
-                attempts.spawn_local(give_way(thread, topic, Box::pin(execute(work, Arc::clone(&context)))));
+    let next = async |share| {
+        loop {
+            let work = shared.take(share);
+            if !work.is_empty() {
+                return Some(work);
             }
-            // These run first; then, if the other threads have left any, there is more.
-            tokio::task::yield_now().await;
-        } else if shared.ended.load(Ordering::Acquire) {
-            break;
-        } else {
+            if shared.ended.load(Ordering::Acquire) {
+                return None;
+            }
             thread.called.notified().await;
         }
-    }
-    attempts.close();
-    attempts.wait().await;
+    };
+    run_in_turn(next, |work: Work| {
+        let topic = work.entry.clone();
+        // In a box of its own: what is large is moved once, not from hand to hand.
+        give_way(Arc::clone(thread), topic, Box::pin(execute(work, Arc::clone(&context))))
+    })
+    .await;
 }
 
 /// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's
@@ -229,7 +230,7 @@ async fn serve(shared: &Shared, thread: &Arc<Thread>, context: Arc<ExecutorConte
 async fn give_way(
     thread: Arc<Thread>,
     topic: Option<Arc<TopicHandler>>,
-    mut attempt: Pin<Box<impl Future<Output = ()>>>,
+    mut attempt: Pin<Box<impl Future<Output = ()> + Send>>,
 ) {
     poll_fn(|context| {
         let turn = thread.begin_turn(&topic);

@@ -11,13 +11,17 @@ use gristmill_core::job::{Claim, JobId, Lease, Name};
 use gristmill_core::outcome::Verdict;
 use gristmill_store::Settlement;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
 /// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
 ///
 /// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(Mutex<HashMap<(Name, JobId), Delivery>>);
+pub(super) struct InFlight {
+    jobs: Mutex<HashMap<(Name, JobId), Delivery>>,
+    taken: Notify,
+}
 
 #[derive(Debug)]
 struct Delivery {
@@ -29,17 +33,26 @@ struct Delivery {
 impl InFlight {
     /// Takes jobs up, and gives each the flag that says whether it is still wanted.
     pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
-        let mut jobs = self.0.lock();
+        let mut jobs = self.jobs.lock();
         let take = |claim: &Claim| {
             let unwanted = Arc::<AtomicBool>::default();
             jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), unwanted: Arc::clone(&unwanted) });
             unwanted
         };
-        claims.iter().map(take).collect()
+        let unwanted = claims.iter().map(take).collect();
+        self.taken.notify_one();
+        unwanted
+    }
+
+    /// Waits until there is a job in hand. For one caller at a time. Cancel-safe.
+    pub(super) async fn until_some(&self) {
+        while self.jobs.lock().is_empty() {
+            self.taken.notified().await;
+        }
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {
-        let mut jobs = self.0.lock();
+        let mut jobs = self.jobs.lock();
         for Settlement { lease, .. } in settlements {
             if let Entry::Occupied(held) = jobs.entry(key(lease))
                 && held.get().lease.delivery == lease.delivery
@@ -51,17 +64,17 @@ impl InFlight {
 
     /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
-        if let Some(held) = self.0.lock().get(&(tenant.clone(), job.clone())) {
+        if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone())) {
             held.unwanted.store(true, Ordering::Relaxed);
         }
     }
 
     pub(super) fn leases(&self) -> Vec<Lease> {
-        self.0.lock().values().map(|held| held.lease.clone()).collect()
+        self.jobs.lock().values().map(|held| held.lease.clone()).collect()
     }
 
     fn of(&self, tenant: &Name) -> HashSet<JobId> {
-        self.0.lock().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
+        self.jobs.lock().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
     }
 }
 
@@ -117,6 +130,22 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn what_waits_for_a_job_in_hand_learns_of_the_first_one() {
+        let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let claim = [claim(&spec, 1)];
+        // A job that came and went leaves nothing to learn of.
+        in_flight.take(&claim);
+        in_flight.put_down(&[Settlement::new(claim[0].lease.clone(), Verdict::Ack(None))]);
+        tokio::select! {
+            biased;
+            () = in_flight.until_some() => panic!("there is no job"),
+            () = std::future::ready(()) => {}
+        }
+        in_flight.take(&claim);
+        in_flight.until_some().await;
+    }
+
     #[test]
     fn a_job_claimed_again_stays_in_hand_when_its_earlier_delivery_is_put_down() {
         let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
@@ -127,7 +156,7 @@ mod tests {
         in_flight.put_down(&settled(&first));
         assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
         in_flight.put_down(&settled(&second));
-        assert!(in_flight.0.lock().is_empty());
+        assert!(in_flight.jobs.lock().is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
 //!                   journal: every attempt is written down, where the manifest says so
+//!                   traces: attempts that are kept become spans, where the manifest says so
 //! ```
 //!
 //! One file per actor. Guests run on threads of their own; everything that talks to the store runs elsewhere, so that a
@@ -28,16 +29,26 @@ mod listen;
 mod migrate;
 pub mod native;
 mod precise_timer;
+mod ready_topics;
 mod reap;
 mod record;
 mod run_queue;
+mod schedules;
 mod settle;
+mod shares;
 mod slots;
 mod start;
 mod store_retry;
 mod sweep;
 mod tasks;
 mod tenants;
+#[cfg(feature = "otel")]
+mod traces;
+#[cfg(not(feature = "otel"))]
+#[path = "without_otel.rs"]
+mod traces;
+mod turns;
+pub mod why;
 
 pub use decide::decide;
 pub use journal::{AttemptLine, Journal};
@@ -46,3 +57,6 @@ pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
 pub use tasks::{Broken, Tasks};
 pub use tenants::Tenants;
+pub use traces::Traces;
+#[cfg(feature = "otel")]
+pub use traces::TracesError;

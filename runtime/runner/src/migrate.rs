@@ -1,4 +1,4 @@
-//! Moves due jobs to ready at the moment they are due.
+//! Moves due jobs to ready at the moment they are due, and fires schedules likewise.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -42,9 +42,9 @@ pub(super) async fn run(context: Context, timer: PreciseTimer, mut news: mpsc::R
             tenant = wait_until(&timer, timers.first()) => {
                 timers.remove(&tenant);
                 let due_in = match retry.call(|| store.migrate(&tenant, AT_ONCE)).await {
-                    Some(Ok(Migrated { moved, next_due_in })) => {
-                        tracing::debug!(target: "gristmill::runner", %tenant, moved, "due jobs are ready");
-                        timers.note_moved(&tenant, moved, next_due_in);
+                    Some(Ok(Migrated { moved, fired, next_due_in })) => {
+                        tracing::debug!(target: "gristmill::runner", %tenant, moved, fired, "due jobs are ready");
+                        timers.note_moved(&tenant, moved + fired, next_due_in);
                         next_due_in
                     }
                     Some(Err(error)) => {

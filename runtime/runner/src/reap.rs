@@ -14,8 +14,11 @@ use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;
 use gristmill_store::{Overdue, OverdueJobs, Settled, Settlement, StoreError};
 
-/// How often a worker says that it lives.
+/// How often a worker says that it lives, while it has jobs in hand.
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How often it does so and looks for overdue jobs while no job runs anywhere: a job that begins to run after a look has a worker that
+/// was alive at that time. Short enough that this worker can judge all the while.
+const IDLE_HEARTBEAT: Duration = Duration::from_millis(3500);
 /// A worker that was silent for this long is dead: three heartbeats missed.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(7);
 /// Jobs taken back in one go.
@@ -35,6 +38,8 @@ struct Reaped {
     /// There may be more: the tenants are asked for one by one.
     one_by_one: bool,
     taken_back: usize,
+    /// No job runs.
+    none_run: bool,
 }
 
 /// Whether this worker can conclude from silence that others are dead.
@@ -81,8 +86,10 @@ impl Reaper {
         while let Some(heard) = self.beat().await {
             self.note_beat(&mut hearing, heard).await;
             let tenants: Vec<Name> = tenants::all(&self.context.registry.borrow(), &outside).into_iter().collect();
+            let mut is_idle = true;
             for tenants in tenants.chunks(TENANTS_AT_ONCE) {
                 let reaped = self.reap(tenants, &hearing).await;
+                is_idle &= reaped.none_run;
                 // One by one, so that a tenant with many overdue jobs does not stop the others.
                 for tenant in tenants.iter().filter(|_| reaped.one_by_one) {
                     self.reap_all(tenant, &hearing).await;
@@ -95,10 +102,12 @@ impl Reaper {
                     return;
                 }
             }
-            let round = Instant::now() + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
+            let (ended, jitter) = (Instant::now(), 0.9 + fastrand::f64() / 5.0);
             loop {
+                let pause = if is_idle { IDLE_HEARTBEAT } else { HEARTBEAT };
                 tokio::select! {
-                    () = tokio::time::sleep_until(round) => break,
+                    () = tokio::time::sleep_until(ended + pause.mul_f64(jitter)) => break,
+                    () = self.context.in_flight.until_some(), if is_idle => is_idle = false,
                     // Ends of leases that were given out over HTTP, where nobody beats.
                     tenant = self.context.tenants.next_end() => self.reap_all(&tenant, &hearing).await,
                     () = self.context.stop.cancelled() => return,
@@ -158,7 +167,7 @@ impl Reaper {
             return Reaped::default();
         }
         // Not tried again: after an outage others must be given time to be heard.
-        let OverdueJobs { jobs: mut overdue, refused } =
+        let OverdueJobs { jobs: mut overdue, refused, none_run } =
             match self.context.store.overdue(tenants, DEAD_AFTER, AT_ONCE).await {
                 Ok(overdue) => overdue,
                 Err(error) => {
@@ -174,7 +183,7 @@ impl Reaper {
         // Whoever reads this lives, whatever the store has heard of it.
         overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.context.worker);
         if overdue.is_empty() {
-            return Reaped { one_by_one, taken_back: 0 };
+            return Reaped { one_by_one, none_run, ..Reaped::default() };
         }
         let settlements: Vec<Settlement> = overdue.iter().map(|overdue| self.decide(overdue)).collect();
         let answers = match self.context.store.settle(&settlements).await {
@@ -182,7 +191,7 @@ impl Reaper {
             Err(error) => {
                 self.put_off(error);
                 // The data of one tenant may be damaged: the others are not to wait for it.
-                return Reaped { one_by_one: true, taken_back: 0 };
+                return Reaped { one_by_one: true, ..Reaped::default() };
             }
         };
         let done = answers.into_iter().map(|answer| answer == Settled::Done);
@@ -192,7 +201,7 @@ impl Reaper {
         if let Some(journal) = &self.journal {
             journal.append(records.iter().map(AttemptLine::from));
         }
-        Reaped { one_by_one, taken_back: records.len() }
+        Reaped { one_by_one, taken_back: records.len(), none_run }
     }
 
     fn note(&self, record: &AttemptRecord) {
@@ -248,7 +257,7 @@ mod tests {
         let store = EmbeddedStore::in_memory().await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
         let reaper = Reaper { context: Context::of(Arc::new(store.clone())), journal: None };
         let spec = JobSpec::new("t".parse().unwrap(), Payload::default());
-        let from = [ClaimFrom { topic: spec.topic.clone(), max: 1, lease: Duration::from_secs(10) }];
+        let from = [ClaimFrom::new(spec.topic.clone(), 1, Duration::from_secs(10))];
         store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
         let claimed = store.claim(&reaper.context.worker, &from).await.unwrap();
         reaper.context.in_flight.take(&claimed.claims);

@@ -8,6 +8,7 @@ use crate::handlers::Handler;
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::outcome::{Failure, OutcomeKind, Settled, Verdict};
 use gristmill_core::time::millis;
+use gristmill_core::trace::TraceContext;
 use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
 
@@ -53,6 +54,8 @@ pub struct Run {
     pub follow_ups: usize,
     /// Of their bodies.
     pub follow_up_bytes: usize,
+    /// What the attempt's requests and follow-up jobs carried, if attempts are traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl AttemptRecord {
@@ -102,31 +105,32 @@ impl AttemptRecord {
         let (job, attempt) = (&self.claim.lease.job, self.claim.attempt);
         let TopicId { tenant, topic } = &self.claim.lease.topic;
         let Some((run, settled)) = self.run.zip(self.settled) else { return };
-        let Run { version, duration, fuel, memory_peak: memory, follow_ups, .. } = run;
+        let Run { version, duration, fuel, memory_peak: memory, follow_ups, trace, .. } = run;
+        let trace_id = trace.map(|trace| trace.trace_id());
         let version = version.map(tracing::field::display);
         let again_in = self.verdict.again_in().unwrap_or_default();
         match (settled, &self.verdict) {
             (Settled::LeaseLost, _) => {
-                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, "lease lost: what the attempt did was not counted");
+                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, "lease lost: what the attempt did was not counted");
             }
             (Settled::Cancelled, _) => {
-                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, "cancelled");
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, "cancelled");
             }
             (Settled::Done, Verdict::Ack(_)) => {
-                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, fuel, memory, follow_ups, "done");
+                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, fuel, memory, follow_ups, "done");
             }
             (Settled::Done, Verdict::Bury(Failure { reason, detail, backtrace })) => {
                 let backtrace = backtrace.as_deref().map(cut).map(tracing::field::display);
-                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, backtrace, "dead: {}", cut(&detail.message));
+                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, backtrace, "dead: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Retry { failure: Failure { reason, detail, .. }, .. }) => {
-                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, %reason, ?again_in, "failed: {}", cut(&detail.message));
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, ?again_in, "failed: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Expire) => {
-                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, "expired before it could start");
+                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, trace_id, "expired before it could start");
             }
             (Settled::Done, verdict @ (Verdict::Snooze(_) | Verdict::Release(_))) => {
-                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, ?duration, ?again_in, "{verdict}");
+                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, ?again_in, "{verdict}");
             }
         }
     }

@@ -10,6 +10,7 @@ use super::record::{AttemptRecord, Observer, Run};
 use super::slots::Slot;
 use super::start::Context;
 use super::store_retry::StoreRetry;
+use super::traces::Traces;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::OutcomeKind;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
@@ -35,6 +36,7 @@ pub(super) struct Settler {
     pub(super) context: Context,
     pub(super) observer: Option<Observer>,
     pub(super) journal: Option<Journal>,
+    pub(super) traces: Option<Traces>,
 }
 
 impl Settler {
@@ -121,6 +123,9 @@ impl Settler {
             record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         }
         record.log();
+        if let Some(traces) = &self.traces {
+            traces.record(record);
+        }
         if let (Some(observer), Some(Settled::Done)) = (&self.observer, record.settled) {
             observer(record);
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::shares::TenantUse;
 use gristmill_metrics::TopicMeter;
 
 /// Nobody waits.
@@ -17,6 +19,8 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
+    /// What a slot is worth of a guest thread.
+    thread_per_slot: f64,
     running: AtomicUsize,
     ended: AtomicU64,
     /// Wake when `ended` reaches this.
@@ -29,11 +33,12 @@ pub(super) struct Slots {
 pub(super) struct TopicSlots {
     running: AtomicUsize,
     meter: Arc<TopicMeter>,
+    usage: Arc<TenantUse>,
 }
 
 impl TopicSlots {
-    pub(super) fn new(meter: Arc<TopicMeter>) -> Arc<Self> {
-        Arc::new(Self { running: AtomicUsize::new(0), meter })
+    pub(super) fn new(meter: Arc<TopicMeter>, usage: Arc<TenantUse>) -> Arc<Self> {
+        Arc::new(Self { running: AtomicUsize::new(0), meter, usage })
     }
 
     /// Attempts in flight.
@@ -43,9 +48,11 @@ impl TopicSlots {
 }
 
 impl Slots {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    /// `threads`: those that guests run on.
+    pub(super) fn new(limit: usize, threads: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            thread_per_slot: threads as f64 / limit.max(1) as f64,
             running: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
             target: AtomicU64::new(NEVER),
@@ -66,6 +73,7 @@ impl Slots {
     pub(super) fn enter(self: &Arc<Self>, topic: &Arc<TopicSlots>) -> Slot {
         self.running.fetch_add(1, Ordering::AcqRel);
         topic.running.fetch_add(1, Ordering::AcqRel);
+        topic.usage.begin();
         Slot { slots: Arc::clone(self), topic: Arc::clone(topic) }
     }
 
@@ -108,11 +116,17 @@ impl Slot {
     pub(super) fn meter(&self) -> &TopicMeter {
         &self.topic.meter
     }
+
+    /// Counts what the attempt used against its tenant's share.
+    pub(super) fn charge(&self, fuel: u64, duration: Duration) {
+        self.topic.usage.charge(fuel, duration, self.slots.thread_per_slot);
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.topic.running.fetch_sub(1, Ordering::AcqRel);
+        self.topic.usage.end();
         self.slots.leave();
     }
 }
@@ -124,8 +138,8 @@ mod tests {
 
     #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
-        let slots = Slots::new(3);
-        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()));
+        let slots = Slots::new(3, 1);
+        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
         let taken = [slots.enter(&topic), slots.enter(&topic), slots.enter(&topic)];
         assert_eq!((slots.free(), topic.running()), (0, 3));
 

@@ -22,7 +22,8 @@ use super::slots::Slots;
 use super::store_retry::StoreRetry;
 use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
-use super::{lease_extender, migrate, sweep};
+use super::traces::Traces;
+use super::{lease_extender, migrate, schedules, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Lease, WorkerId};
 use gristmill_metrics::MetricType::{Counter, Gauge};
@@ -53,6 +54,8 @@ pub struct RunnerSettings {
     pub tenants: Tenants,
     /// Where every attempt is written down.
     pub journal: Option<Journal>,
+    /// Where spans of attempts go. The caller's, as the journal is.
+    pub traces: Option<Traces>,
 }
 
 impl std::fmt::Debug for RunnerSettings {
@@ -132,20 +135,29 @@ impl Runner {
         registry: watch::Receiver<Arc<HandlerRegistry>>,
         settings: RunnerSettings,
     ) -> io::Result<Self> {
-        let RunnerSettings { worker, concurrency, threads, shutdown_grace, observer, metrics, tenants, journal } =
-            settings;
+        let RunnerSettings {
+            worker,
+            concurrency,
+            threads,
+            shutdown_grace,
+            observer,
+            metrics,
+            tenants,
+            journal,
+            traces,
+        } = settings;
         let give_up = CancellationToken::new();
         let retry = Arc::new(StoreRetry::new(give_up.clone()));
         let (in_flight, stop) = (Arc::default(), CancellationToken::new());
         let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, stop };
-        let slots = Slots::new(concurrency);
-        measure(&context.metrics, &slots, concurrency, journal.as_ref());
+        let slots = Slots::new(concurrency, threads);
+        measure(&context.metrics, &slots, concurrency, journal.as_ref(), traces.as_ref());
 
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
         let mut settling = Tasks::default();
-        let settler = Settler { context: context.clone(), observer, journal: journal.clone() };
+        let settler = Settler { context: context.clone(), observer, journal: journal.clone(), traces: traces.clone() };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let store = context.store.clone();
@@ -163,6 +175,7 @@ impl Runner {
             ending: ending.clone(),
             abort: abort.clone(),
             metrics: context.metrics.clone(),
+            traces,
         });
         let (guests, threads) = Guests::start(threads, &executor)?;
         let watchdog = guests.watchdog(Arc::clone(&slots), give_up.clone());
@@ -174,6 +187,7 @@ impl Runner {
             Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run(),
         );
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
+        bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));
         bringing.spawn("tenants", context.tenants.clone().run(context.clone()));
         let returns = context.retry.returns();
@@ -275,12 +289,22 @@ impl Runner {
     }
 }
 
-fn measure(metrics: &Metrics, slots: &Arc<Slots>, concurrency: usize, journal: Option<&Journal>) {
+fn measure(
+    metrics: &Metrics,
+    slots: &Arc<Slots>,
+    concurrency: usize,
+    journal: Option<&Journal>,
+    traces: Option<&Traces>,
+) {
     let (running, most) = (Arc::clone(slots), concurrency as u64);
     metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.running() as u64);
     metrics.register("gristmill_node_guests_max", Gauge, "Attempts that may be in flight.", move || most);
     if let Some(journal) = journal {
         let help = "Attempts that are missing in the journal because it did not keep up.";
         metrics.register("gristmill_node_journal_lost_total", Counter, help, journal.lost());
+    }
+    if let Some(traces) = traces {
+        let help = "Spans that the collector did not take, or not fast enough.";
+        metrics.register("gristmill_node_spans_lost_total", Counter, help, traces.lost());
     }
 }

@@ -14,7 +14,8 @@ use gristmill_core::admission::Targets;
 use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{Grants, Limits};
+use gristmill_core::topic::{Adapter, Grants, Limits};
+use gristmill_core::trace::TraceContext;
 
 /// The content of a component: SHA-256 of its bytes. Shown as its first 12 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +51,8 @@ pub struct Attempt {
     pub max_attempts: u32,
     /// What an earlier attempt saved last, if it saved anything.
     pub checkpoint: Option<Vec<u8>>,
+    /// How the handler is called.
+    pub adapter: Adapter,
     /// What the attempt may use.
     pub limits: Limits,
     /// What the handler may reach.
@@ -64,10 +67,12 @@ pub struct Attempt {
     pub checkpoints: Option<CheckpointSender>,
     /// Where log lines go.
     pub logs: LogSink,
+    /// What log lines and requests of the attempt carry, if attempts are traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl Attempt {
-    /// The only attempt at a job that is due now. It has no grants, no topic to enqueue to and nowhere to keep checkpoints;
+    /// The only attempt at a job that is due now, by a component that is called as a handler. It has no grants, no topic to enqueue to and nowhere to keep checkpoints;
     /// its log lines go to `tracing`.
     pub fn at(spec: JobSpec, limits: Limits) -> Self {
         let now = Timestamp::now();
@@ -76,6 +81,7 @@ impl Attempt {
             attempt: 1,
             max_attempts: 1,
             checkpoint: None,
+            adapter: Adapter::default(),
             limits,
             grants: Arc::default(),
             targets: Arc::default(),
@@ -83,6 +89,7 @@ impl Attempt {
             cancellation: Cancellation::default(),
             checkpoints: None,
             logs: LogSink::Trace,
+            trace: None,
         }
     }
 }

@@ -1,19 +1,13 @@
-//! How an attempt ended: what a guest returned, or what stopped it, becomes an [`Outcome`].
-
-use std::time::Duration;
+//! How an attempt ended that did not return: what stopped it becomes an [`Outcome`].
 
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
 use wasmtime_wasi::I32Exit;
 
-use super::bindings::types::{self, PayloadResult};
 use super::meter::{DeadlinePassed, HostCallsUsedUp};
+use super::program_streams::OutputFull;
 use super::state::State;
-use gristmill_core::job::Payload;
-use gristmill_core::outcome::{FailureDetail, LimitName, Outcome};
+use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::topic::{Grants, Limits};
-
-/// What a guest that returned normally says.
-pub(super) type Answer = Result<types::Outcome, types::Failure>;
 
 /// What kept a guest from returning.
 #[derive(Debug)]
@@ -35,19 +29,6 @@ pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
     largest.into_iter().fold(0, u64::max).saturating_add(SLACK)
 }
 
-/// The outcome of a guest that returned.
-pub(super) fn answered(answer: Answer, limits: &Limits) -> Outcome {
-    let outcome = match answer {
-        Ok(types::Outcome::Complete(result)) => Outcome::Complete(result.map(payload)),
-        Ok(types::Outcome::Snooze(ms)) => Outcome::Snooze(Duration::from_millis(ms)),
-        Err(types::Failure::Retry((failure, after))) => {
-            Outcome::Retry { detail: detail(failure), after: after.map(Duration::from_millis) }
-        }
-        Err(types::Failure::Reject(failure)) => Outcome::Reject(detail(failure)),
-    };
-    outcome.within(limits.output_bytes)
-}
-
 /// The outcome of a guest that was stopped.
 ///
 /// Only what the guest cannot bring about counts as a fault of the host, since that costs a job no attempt: whatever
@@ -67,6 +48,8 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
         host_fault(error)
     } else if let Some(HostCallsUsedUp(allowed)) = error.downcast_ref() {
         Outcome::LimitExceeded { limit: LimitName::HostCalls, allowed: *allowed }
+    } else if let Some(OutputFull(allowed)) = error.downcast_ref() {
+        Outcome::LimitExceeded { limit: LimitName::Output, allowed: *allowed }
     } else if error.downcast_ref() == Some(&Trap::OutOfFuel) {
         Outcome::OutOfFuel { limit: limits.fuel }
     } else if state.memory.denied() {
@@ -78,14 +61,6 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     } else {
         host_fault(error)
     }
-}
-
-fn payload(payload: PayloadResult) -> Payload {
-    Payload { data: payload.data, content_type: payload.content_type }
-}
-
-fn detail(failure: types::FailureDetail) -> FailureDetail {
-    FailureDetail { code: failure.code, message: failure.message, context: failure.context.map(payload) }
 }
 
 /// wasmtime keeps the type of this error to itself; its text is all there is. A test holds it to that.

@@ -10,11 +10,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock};
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Semaphore;
-use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower};
+use wasmtime::component::{self, ComponentExportIndex, InstancePre, Linker};
 
+use super::adapters::{Entries, export};
 use super::attempt::Version;
-use super::bindings::types::{Failure, Job, Outcome};
 use super::component::Needs;
 use super::error::LoadError;
 use super::facts::Facts;
@@ -23,7 +22,6 @@ use super::instance_pool::IdleInstances;
 use super::state::State;
 use super::validate::Shape;
 
-const HANDLER: &str = "gristmill:job/handler@0.1.0";
 const SELF_TEST: &str = "gristmill:job/self-test@0.1.0";
 
 /// Artifacts mapped at once, at most, where the process may open enough files. Each takes some three of the 65,530 mappings
@@ -36,7 +34,7 @@ pub(super) struct Code {
     pub(super) is_composed: bool,
     pub(super) pre: InstancePre<State>,
     /// Type-checked when the component was linked.
-    pub(super) handle: ComponentExportIndex,
+    pub(super) entries: Entries,
     pub(super) self_test: Option<ComponentExportIndex>,
     /// Where its sandbox keeps instances.
     pub(super) idle: Arc<IdleInstances>,
@@ -45,7 +43,7 @@ pub(super) struct Code {
 impl Code {
     /// Checks imports and exports by type; runs nothing of the guest.
     pub(super) fn link(
-        Shape { kind, is_composed }: Shape,
+        shape: Shape,
         version: Version,
         compiled: &component::Component,
         linker: &Linker<State>,
@@ -55,13 +53,11 @@ impl Code {
         let pre = linker
             .instantiate_pre(compiled)
             .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: allowed_imports() })?;
-        let handle = export::<(Job<'_>,), (Result<Outcome, Failure>,)>(&pre, HANDLER, "handle")?
-            .ok_or_else(|| LoadError::Exports { problem: format!("the component does not export `{HANDLER}`") })?;
+        let entries = Entries::find(&pre)?;
         let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
         let ty = compiled.component_type();
         let facts = Facts {
-            kind,
-            is_composed,
+            shape,
             imports: ty.imports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
             exports: ty.exports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
             needs: compiled.resources_required().map(|resources| Needs {
@@ -72,31 +68,7 @@ impl Code {
             has_self_test: self_test.is_some(),
             passed_self_test: false,
         };
-        Ok((Self { version, is_composed, pre, handle, self_test, idle: Arc::clone(idle) }, facts))
-    }
-}
-
-/// The function of an exported interface; none if the interface is not exported, an error if its type is another.
-fn export<P, R>(
-    pre: &InstancePre<State>,
-    interface: &str,
-    function: &str,
-) -> Result<Option<ComponentExportIndex>, LoadError>
-where
-    P: ComponentNamedList + Lower,
-    R: ComponentNamedList + Lift,
-{
-    let component = pre.component();
-    let Some((_, instance)) = component.get_export(None, interface) else { return Ok(None) };
-    let wrong = |problem: String| LoadError::Exports { problem: format!("`{interface}` {problem}") };
-    match component.get_export(Some(&instance), function) {
-        Some((ComponentItem::ComponentFunc(found), index)) => {
-            found
-                .typecheck::<P, R>(&pre.instance_type())
-                .map_err(|error| wrong(format!("has a `{function}` of another type: {error:#}")))?;
-            Ok(Some(index))
-        }
-        _ => Err(wrong(format!("has no function `{function}`"))),
+        Ok((Self { version, is_composed: shape.is_composed, pre, entries, self_test, idle: Arc::clone(idle) }, facts))
     }
 }
 

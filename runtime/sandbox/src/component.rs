@@ -13,7 +13,7 @@ use super::instance_pool::IdleInstances;
 use super::loader::Loader;
 use super::validate::{Kind, Shape};
 use gristmill_core::outcome::Outcome;
-use gristmill_core::topic::Capability;
+use gristmill_core::topic::Demands;
 
 /// A component that passed every check and can be run. Cheap to clone. Its code is mapped when it first runs, and unmapped with the
 /// last clone, or when that of many others is needed.
@@ -25,7 +25,7 @@ pub(super) struct Known {
     version: Version,
     facts: Facts,
     passed_self_test: AtomicBool,
-    capabilities: Vec<Capability>,
+    demands: Demands,
     /// The key of its artifact, which stays in the cache as long as this lives.
     artifact: Arc<str>,
     slot: Arc<CodeSlot>,
@@ -67,14 +67,14 @@ impl Component {
         loader: Option<Arc<Loader>>,
         idle: Arc<IdleInstances>,
     ) -> Self {
-        let capabilities = Capability::needed(&facts.imports);
+        let demands = Demands::of(&facts.imports, &facts.exports);
         let (slot, passed_self_test) = (Arc::new(slot), AtomicBool::new(facts.passed_self_test));
-        Self(Arc::new(Known { version, facts, passed_self_test, capabilities, artifact, slot, loader, idle }))
+        Self(Arc::new(Known { version, facts, passed_self_test, demands, artifact, slot, loader, idle }))
     }
 
     /// What its file is.
     pub fn kind(&self) -> Kind {
-        self.0.facts.kind
+        self.0.facts.shape.kind
     }
 
     /// SHA-256 of the file's bytes.
@@ -92,9 +92,9 @@ impl Component {
         &self.0.facts.exports
     }
 
-    /// What a topic must grant before this runs there.
-    pub fn capabilities(&self) -> &[Capability] {
-        &self.0.capabilities
+    /// What it asks of a topic.
+    pub fn demands(&self) -> &Demands {
+        &self.0.demands
     }
 
     /// None if the component brings in core modules from outside, which no handler can.
@@ -141,7 +141,7 @@ impl Component {
 
     /// What its file is, as [`super::validate::validate`] found it.
     pub(super) fn shape(&self) -> Shape {
-        Shape { kind: self.0.facts.kind, is_composed: self.0.facts.is_composed }
+        self.0.facts.shape
     }
 
     /// Its code. The first caller maps it, which takes milliseconds, on a thread for such work; others wait meanwhile.

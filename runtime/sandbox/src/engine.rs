@@ -1,5 +1,5 @@
-//! The two engines: one runs guests from a pool, one (in the child process) only compiles. Both have the same code
-//! generation settings, so that what one compiles the other can load.
+//! The engines: two run guests, each from a pool of its own, and one (in the child process) only compiles. All have the same code
+//! generation settings, so that what one compiles the others can load.
 
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, OperatorCost, OptLevel, PoolingAllocationConfig, Strategy,
@@ -25,10 +25,42 @@ const KEPT_MAX: u32 = 256;
 /// Elements of a table. CPython has about 6,000 functions in its own.
 const TABLE_ELEMENTS: usize = 1 << 16;
 
+/// A component with so many bytes of data brings a language's runtime along. QuickJS has 0.4 MB, Go 1.6, CPython 12; handlers in Rust and C
+/// have some 0.1 at most.
+const RUNTIME_DATA_BYTES: u64 = 256 << 10;
+
+/// Which pool a component takes its memory from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PoolKind {
+    /// For components that touch a few pages.
+    Usual,
+    /// For those that bring a language's runtime along: their start writes to hundreds of pages, wherever they are.
+    Runtimes,
+}
+
+impl PoolKind {
+    /// The pool for a component with so many bytes of data.
+    pub(super) fn of(data_bytes: u64) -> Self {
+        if data_bytes < RUNTIME_DATA_BYTES { Self::Usual } else { Self::Runtimes }
+    }
+
+    /// Bytes at the beginning of a memory and of a table that stay resident when an instance ends. They are copied anew for the next
+    /// one, touched or not. What is behind them is given back to the kernel, and each page of it that the next one touches is a fault:
+    /// with two threads one of some 10 µs, because it interrupts the other processor.
+    fn resident_bytes(self) -> (usize, usize) {
+        match self {
+            // The best of 0, 64, 128 and 512 KiB for small guests.
+            Self::Usual => (64 << 10, 4 << 10),
+            // All of QuickJS, most of Go, and CPython's table.
+            Self::Runtimes => (4 << 20, 64 << 10),
+        }
+    }
+}
+
 /// An engine for `concurrency` attempts at once, and some for self-tests and for components with more than
 /// one memory.
-pub(super) fn running(concurrency: u32) -> Result<Engine, SandboxError> {
-    let (mut config, pool) = settings(concurrency);
+pub(super) fn running(kind: PoolKind, concurrency: u32) -> Result<Engine, SandboxError> {
+    let (mut config, pool) = settings(kind, concurrency);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool {
         concurrency,
@@ -38,8 +70,8 @@ pub(super) fn running(concurrency: u32) -> Result<Engine, SandboxError> {
 }
 
 /// What [`running`] makes its engine from.
-pub(super) fn settings(concurrency: u32) -> (Config, PoolingAllocationConfig) {
-    (common(), pool(concurrency))
+pub(super) fn settings(kind: PoolKind, concurrency: u32) -> (Config, PoolingAllocationConfig) {
+    (common(), pool(kind, concurrency))
 }
 
 /// An engine without a pool: the child process has neither the address space nor a use for one.
@@ -83,8 +115,9 @@ fn operator_cost() -> OperatorCost {
     cost
 }
 
-fn pool(concurrency: u32) -> PoolingAllocationConfig {
+fn pool(kind: PoolKind, concurrency: u32) -> PoolingAllocationConfig {
     let sandboxes = sandboxes(concurrency);
+    let (memory_resident, table_resident) = kind.resident_bytes();
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(sandboxes)
         .total_stacks(sandboxes)
@@ -102,10 +135,8 @@ fn pool(concurrency: u32) -> PoolingAllocationConfig {
         .max_core_instance_size(2 << 20)
         .max_memory_size(usize::try_from(MEMORY_SLOT_BYTES).unwrap_or(usize::MAX))
         .max_unused_warm_slots(memories(concurrency))
-        // Cleared by memset at every reuse, touched or not; the rest is given back to the kernel. 64 KiB was the best
-        // of 0, 64, 128 and 512 for small guests, and no worse than any for larger ones.
-        .linear_memory_keep_resident(64 << 10)
-        .table_keep_resident(4 << 10)
+        .linear_memory_keep_resident(memory_resident)
+        .table_keep_resident(table_resident)
         // At once: a slot that is used again at once is still in the processor's cache.
         .decommit_batch_size(1);
     pool
@@ -134,16 +165,19 @@ mod tests {
 
     #[test]
     fn what_the_child_compiles_the_pool_can_load() {
-        let (running, compiling) = (running(2).unwrap(), compiling().unwrap());
-        let key = |engine, wasm: &[u8]| artifact_key(engine, Kind::Component, Version::of(wasm));
-        assert_eq!(key(&running, b"same"), key(&compiling, b"same"));
-        assert_ne!(key(&running, b"same"), key(&running, b"other"));
-        assert_ne!(key(&running, b"same"), artifact_key(&running, Kind::CoreModule, Version::of(b"same")));
+        let key = |engine: &Engine, wasm: &[u8]| artifact_key(engine, Kind::Component, Version::of(wasm));
+        let compiled = key(&compiling().unwrap(), b"same");
+        for kind in [PoolKind::Usual, PoolKind::Runtimes] {
+            let running = running(kind, 2).unwrap();
+            assert_eq!(key(&running, b"same"), compiled);
+            assert_ne!(key(&running, b"other"), compiled);
+            assert_ne!(artifact_key(&running, Kind::CoreModule, Version::of(b"same")), compiled);
+        }
     }
 
     #[test]
     fn a_pool_that_does_not_fit_names_the_remedy() {
-        let error = running(1_000_000).unwrap_err().to_string();
+        let error = running(PoolKind::Usual, 1_000_000).unwrap_err().to_string();
         assert!(error.contains("lower `concurrency`"), "{error}");
     }
 }

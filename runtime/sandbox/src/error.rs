@@ -91,7 +91,8 @@ pub enum LoadError {
     #[error("{problem}; a handler may import {allowed}")]
     Imports { problem: String, allowed: String },
     #[error(
-        "{problem}; a handler exports `gristmill:job/handler@0.1.0`, and may export `gristmill:job/self-test@0.1.0`"
+        "{problem}; a handler exports `gristmill:job/handler@0.1.0`, and may export `gristmill:job/self-test@0.1.0`; a program \
+         exports `wasi:cli/run@0.2`, a server of HTTP `wasi:http/incoming-handler@0.2`"
     )]
     Exports { problem: String },
     /// Nothing is known against the component.

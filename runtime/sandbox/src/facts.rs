@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use super::component::Needs;
 use super::core_module;
 use super::host::allowed_imports;
-use super::validate::Kind;
+use super::validate::Shape;
 
 /// To be raised when components have to pass other checks than before, or when facts have another meaning.
-const CHECKS: &str = "1";
+const CHECKS: &str = "2";
 
 /// SHA-256 over what decides which imports and exports this program accepts. The engine is part of an artifact's key.
 static HOST: LazyLock<String> = LazyLock::new(|| {
@@ -25,8 +25,7 @@ static HOST: LazyLock<String> = LazyLock::new(|| {
 /// Everything that is said of a component before it runs. Facts are written once the component has passed every check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Facts {
-    pub(super) kind: Kind,
-    pub(super) is_composed: bool,
+    pub(super) shape: Shape,
     pub(super) imports: Vec<String>,
     pub(super) exports: Vec<String>,
     /// None if the component brings in core modules from outside.
@@ -59,12 +58,12 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validate::Kind;
 
     #[test]
     fn facts_of_another_program_are_not_taken() {
         let facts = Facts {
-            kind: Kind::CoreModule,
-            is_composed: true,
+            shape: Shape { kind: Kind::CoreModule, is_composed: true, data_bytes: 4 },
             imports: vec!["a".into()],
             exports: vec![],
             needs: Some(Needs { memories: 1, memory_bytes: 2, tables: 3 }),

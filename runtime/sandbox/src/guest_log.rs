@@ -31,8 +31,8 @@ pub(super) struct GuestLog {
     attempt: AttemptName,
     bytes_left: u64,
     dropped: u64,
-    /// Bytes of streams that the guest was not charged for yet.
-    pub(super) printed: u64,
+    /// Bytes that passed through standard streams, and that the guest was not charged for yet.
+    pub(super) passed: u64,
     last_words: String,
     stdout: PartialLine,
     stderr: PartialLine,
@@ -56,6 +56,7 @@ struct AttemptName {
     job: gristmill_core::job::JobId,
     attempt: u32,
     version: Version,
+    trace_id: Option<String>,
 }
 
 impl GuestLog {
@@ -69,10 +70,11 @@ impl GuestLog {
                 job: spec.id.clone(),
                 attempt: attempt.attempt,
                 version,
+                trace_id: attempt.trace.map(|trace| trace.trace_id()),
             },
             bytes_left: attempt.limits.log_bytes,
             dropped: 0,
-            printed: 0,
+            passed: 0,
             last_words: String::new(),
             stdout: PartialLine::new(),
             stderr: PartialLine::new(),
@@ -117,7 +119,7 @@ impl GuestLog {
 
     /// Writes what goes to a stream, line by line; a line without an end waits for it.
     pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
-        self.printed = self.printed.saturating_add(bytes.len() as u64);
+        self.passed = self.passed.saturating_add(bytes.len() as u64);
         let mut left = bytes;
         while !left.is_empty() {
             if self.bytes_left == 0 {
@@ -239,6 +241,7 @@ impl GuestLog {
                     job = %self.attempt.job,
                     attempt = self.attempt.attempt,
                     version = %self.attempt.version,
+                    trace_id = self.attempt.trace_id,
                     source,
                     "{}", line.message
                 )

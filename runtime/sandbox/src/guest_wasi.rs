@@ -1,5 +1,6 @@
 //! WASI for guests whose toolchain imports it: an empty world. No files, no sockets, no arguments; the environment, clocks
-//! and random numbers that the topic is granted; standard output and error become log lines.
+//! and random numbers that the topic is granted; standard output and error become log lines. A program has its standard input
+//! and output from [`ProgramStreams`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,13 +15,14 @@ use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder};
 
 use super::attempt::store_time;
 use super::guest_log::{GuestLog, Stream};
+use super::program_streams::ProgramStreams;
 use gristmill_core::topic::Grants;
 
 /// One call for random bytes; filling more takes longer than a guest may go without yielding.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
 /// What a guest may write at once. It never has to wait.
-const WRITE_BYTES_MAX: usize = 64 << 10;
+pub(super) const WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// All that a guest sees through WASI. An instance keeps its own, since the guest holds on to parts of it.
 pub(super) struct GuestWasi {
@@ -29,9 +31,14 @@ pub(super) struct GuestWasi {
 }
 
 impl GuestWasi {
-    pub(super) fn new(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock_offset_ms: i64) -> Self {
+    pub(super) fn new(
+        guest_log: &Arc<Mutex<GuestLog>>,
+        grants: &Grants,
+        clock_offset_ms: i64,
+        program: Option<&ProgramStreams>,
+    ) -> Self {
         let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
-        Self { context: context(guest_log, grants, clock.clone()), clock }
+        Self { context: context(guest_log, grants, clock.clone(), program), clock }
     }
 
     pub(super) fn context(&mut self) -> &mut WasiCtx {
@@ -44,13 +51,23 @@ impl GuestWasi {
     }
 }
 
-fn context(guest_log: &Arc<Mutex<GuestLog>>, grants: &Grants, clock: StoreClock) -> WasiCtx {
+fn context(
+    guest_log: &Arc<Mutex<GuestLog>>,
+    grants: &Grants,
+    clock: StoreClock,
+    program: Option<&ProgramStreams>,
+) -> WasiCtx {
     let mut world = WasiCtxBuilder::new();
-    for (name, value) in &grants.env {
-        world.env(name, value);
+    match program {
+        Some(program) => program.add_to(&mut world),
+        None => {
+            world.stdout(GuestStream::new(guest_log, Stream::Out));
+            for (name, value) in &grants.env {
+                world.env(name, value);
+            }
+        }
     }
     world
-        .stdout(GuestStream::new(guest_log, Stream::Out))
         .stderr(GuestStream::new(guest_log, Stream::Error))
         .wall_clock(clock)
         .max_random_size(RANDOM_BYTES_MAX)
@@ -117,9 +134,7 @@ impl Pollable for GuestStream {
 
 impl OutputStream for GuestStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        if bytes.len() > WRITE_BYTES_MAX {
-            return Err(StreamError::trap("wrote more to a stream than `check-write` permits"));
-        }
+        check_permitted(&bytes)?;
         self.print(&bytes);
         Ok(())
     }
@@ -131,4 +146,10 @@ impl OutputStream for GuestStream {
     fn check_write(&mut self) -> StreamResult<usize> {
         Ok(WRITE_BYTES_MAX)
     }
+}
+
+/// Refuses what a guest writes at once if it is more than it was permitted.
+pub(super) fn check_permitted(bytes: &Bytes) -> StreamResult<()> {
+    let permitted = bytes.len() <= WRITE_BYTES_MAX;
+    if permitted { Ok(()) } else { Err(StreamError::trap("wrote more to a stream than `check-write` permits")) }
 }

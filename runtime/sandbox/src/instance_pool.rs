@@ -11,16 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wasmtime::Store;
-use wasmtime::component::TypedFunc;
 
+use super::adapters::Entry;
 use super::attempt::{Attempt, Report, store_time};
-use super::bindings::types::Job;
-use super::classify::{self, Answer, Stopped};
+use super::classify::{self, Stopped};
 use super::code::Code;
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
 use super::idle::IdleItems;
-use super::invoke::{borrowed, guest_job, limit_calls, refuse, report, within};
+use super::invoke::{limit_calls, refuse, report, within};
 use super::meter;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
@@ -148,7 +147,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
-        GuestInstance { store: self.code.store(self.attempt, self.started), handle: None, jobs: 0 }
+        GuestInstance { store: self.code.store(self.attempt, self.started), entry: None, jobs: 0 }
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -166,13 +165,11 @@ impl<'a> Run<'a> {
     }
 }
 
-type Handle = TypedFunc<(Job<'static>,), (Answer,)>;
-
 /// An instance that can be called again.
 pub(super) struct GuestInstance {
     store: Store<State>,
     /// `None` until it is started.
-    handle: Option<Handle>,
+    entry: Option<Entry>,
     /// That it has begun.
     jobs: u32,
 }
@@ -188,33 +185,30 @@ impl GuestInstance {
     /// Runs the attempt to its end, or for as long as it may.
     pub(super) async fn attempt(&mut self, run: &Run<'_>) -> Report {
         self.jobs = self.jobs.saturating_add(1);
-        let answer = within(run.time_left(), self.call(run)).await;
-        self.report(run, answer)
+        let ended = within(run.time_left(), self.call(run)).await;
+        self.report(run, ended)
     }
 
-    pub(super) fn report(&mut self, run: &Run<'_>, answer: Result<Answer, Stopped>) -> Report {
-        report(&mut self.store, run.started, |state| match answer {
-            Ok(answer) => classify::answered(answer, &state.limits),
+    pub(super) fn report(&mut self, run: &Run<'_>, ended: Result<Outcome, Stopped>) -> Report {
+        report(&mut self.store, run.started, |state| match ended {
+            Ok(outcome) => outcome.within(state.limits.output_bytes),
             Err(stopped) => classify::stopped(&stopped, state),
         })
     }
 
-    async fn call(&mut self, run: &Run<'_>) -> Result<Answer, Stopped> {
-        let handle = self.start(run).await?;
-        let metadata = borrowed(&run.attempt.job.spec.metadata);
-        let job = guest_job(run.attempt, &metadata, run.deadline);
-        let (answer,) = handle.call_async(&mut self.store, (job,)).await.map_err(Stopped::Running)?;
-        Ok(answer)
+    async fn call(&mut self, run: &Run<'_>) -> Result<Outcome, Stopped> {
+        let entry = self.start(run).await?;
+        entry.call(&mut self.store, run.attempt, run.deadline).await
     }
 
     /// Starts it, if it is not started yet.
-    pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<Handle, Stopped> {
-        if let Some(handle) = self.handle {
-            return Ok(handle);
+    pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<Entry, Stopped> {
+        if let Some(entry) = self.entry {
+            return Ok(entry);
         }
         let instance = run.code.start(&mut self.store).await.map_err(Stopped::Starting)?;
-        let handle = instance.get_typed_func(&mut self.store, run.code.handle).map_err(Stopped::Starting)?;
-        Ok(*self.handle.insert(handle))
+        let entry = run.code.entries.of(&run.attempt.adapter, &instance, &mut self.store);
+        Ok(*self.entry.insert(entry.map_err(Stopped::Starting)?))
     }
 
     /// Bytes of its linear memories.

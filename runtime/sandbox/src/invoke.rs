@@ -6,14 +6,12 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Li
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::attempt::{Attempt, Report};
-use super::bindings::types::{Job, PayloadParam};
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::engine::FUEL_PER_YIELD;
 use super::meter;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
-use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
 /// Handles to resources that a guest may hold.
@@ -104,27 +102,4 @@ pub(super) fn refuse(attempt: &Attempt) -> Option<Outcome> {
     let allowed = attempt.limits.payload_bytes;
     let bytes = attempt.job.spec.body.data.len() as u64;
     (bytes > allowed).then_some(Outcome::LimitExceeded { limit: LimitName::Payload, allowed })
-}
-
-pub(super) fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
-    let job = &attempt.job;
-    let spec = &job.spec;
-    Job {
-        id: spec.id.as_str(),
-        tenant: spec.topic.tenant.as_str(),
-        topic: spec.topic.topic.as_str(),
-        body: PayloadParam { data: &spec.body.data, content_type: spec.body.content_type.as_deref() },
-        metadata,
-        key: spec.key.as_deref(),
-        attempt: attempt.attempt,
-        max_attempts: attempt.max_attempts,
-        enqueued_at: job.enqueued_at.as_millis(),
-        due_at: job.due_at.as_millis(),
-        deadline: deadline.as_millis(),
-        checkpoint: attempt.checkpoint.as_deref(),
-    }
-}
-
-pub(super) fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
-    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }

@@ -5,6 +5,7 @@
 //! fresh store, a fresh instance, one call bounded in fuel, memory, time, bytes and calls, and what it came to.
 //! [`InstancePool::invoke`] is the way of a topic that keeps instances for later jobs.
 
+mod adapters;
 mod attempt;
 mod bindings;
 mod cache;
@@ -20,6 +21,7 @@ mod declared;
 mod engine;
 mod error;
 mod facts;
+mod guest_http;
 mod guest_log;
 mod guest_wasi;
 mod host;
@@ -27,6 +29,7 @@ mod idle;
 mod instance_pool;
 mod invoke;
 mod limiter;
+mod linkers;
 mod loader;
 mod meter;
 mod outbound;
@@ -34,6 +37,7 @@ mod outbound;
 pub mod parts;
 mod private_folder;
 mod producers;
+mod program_streams;
 mod sandbox;
 mod self_test;
 mod settings;
@@ -47,7 +51,7 @@ pub use attempt::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Lo
 pub use compile_child::{ChildLimits, compile_child};
 pub use compiler::{COMPILE_SUBCOMMAND, COMPILES_AT_ONCE};
 pub use component::{Component, Needs};
-pub use declared::declared_needs;
+pub use declared::declared_demands;
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
 pub use instance_pool::InstancePool;

@@ -6,21 +6,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use wasmtime::Engine;
-use wasmtime::component::Linker;
 
 use super::attempt::Version;
 use super::cache::ArtifactCache;
 use super::code::{Code, MappedCode};
 use super::component::Component;
 use super::instance_pool::IdleInstances;
-use super::state::State;
+use super::linkers::Linkers;
 use gristmill_core::outcome::Outcome;
 
 /// What it takes to make code of an artifact. The components of a sandbox share it.
 pub(super) struct Loader {
-    pub(super) engine: Engine,
-    pub(super) linker: Linker<State>,
+    pub(super) linkers: Linkers,
     pub(super) cache: ArtifactCache,
     pub(super) idle: Arc<IdleInstances>,
     pub(super) mapped: MappedCode,
@@ -42,14 +39,8 @@ struct NotMapped {
 }
 
 impl Loader {
-    pub(super) fn new(
-        engine: Engine,
-        linker: Linker<State>,
-        cache: ArtifactCache,
-        idle: Arc<IdleInstances>,
-        mapped: MappedCode,
-    ) -> Self {
-        Self { engine, linker, cache, idle, mapped, lost: Lost::default() }
+    pub(super) fn new(linkers: Linkers, cache: ArtifactCache, idle: Arc<IdleInstances>, mapped: MappedCode) -> Self {
+        Self { linkers, cache, idle, mapped, lost: Lost::default() }
     }
 
     /// Maps the artifact of a component, on a thread for such work. Code that was not used lately may be unmapped for it.
@@ -95,9 +86,11 @@ impl Loader {
                 return Err(not_mapped(error.to_string(), is_lost));
             }
         };
-        let compiled = self.cache.map(&self.engine, &path).map_err(|error| not_mapped(format!("{error:#}"), false))?;
         let (version, shape) = (component.version(), component.shape());
-        let linked = Code::link(shape, version, &compiled, &self.linker, &self.idle);
+        let linker = self.linkers.of(shape);
+        let compiled =
+            self.cache.map(linker.engine(), &path).map_err(|error| not_mapped(format!("{error:#}"), false))?;
+        let linked = Code::link(shape, version, &compiled, linker, &self.idle);
         linked.map(|(code, _)| code).map_err(|error| not_mapped(error.to_string(), false))
     }
 

@@ -125,7 +125,7 @@ fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     let now = Instant::now();
     let left = store.get_fuel()?;
     let state = store.data_mut();
-    let owed = std::mem::take(&mut state.meter.owed).saturating_add(state.take_printed());
+    let owed = std::mem::take(&mut state.meter.owed).saturating_add(state.take_passed());
     let after = left.saturating_sub(owed);
     let of_slice = after.saturating_sub(state.meter.yields_at).max(1);
     let slice = if state.has_kept_its_thread(now) { 1 } else { of_slice };

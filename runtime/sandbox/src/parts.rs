@@ -9,6 +9,7 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConf
 use super::attempt::Version;
 use super::code::Code;
 use super::component::Component;
+use super::engine::PoolKind;
 use super::idle::IdleLimits;
 use super::instance_pool::IdleInstances;
 use super::outbound::Outbound;
@@ -18,7 +19,7 @@ pub use super::engine::FUEL_PER_YIELD;
 
 /// What the engine that runs guests is made from.
 pub fn engine_settings(concurrency: u32) -> (Config, PoolingAllocationConfig) {
-    engine::settings(concurrency)
+    engine::settings(PoolKind::Usual, concurrency)
 }
 
 /// A component that is compiled in this process, in a pool of its own for few memories.
@@ -29,7 +30,7 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     const MEMORIES: u32 = 8;
     /// Fewer than there are: else every so many jobs would find all of them waiting to be cleared.
     const BATCH: usize = 4;
-    let (mut config, mut pool) = engine::settings(1);
+    let (mut config, mut pool) = engine::settings(PoolKind::Usual, 1);
     pool.total_memories(MEMORIES).max_unused_warm_slots(MEMORIES).decommit_batch_size(BATCH);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = Engine::new(&config)?;

@@ -13,12 +13,12 @@ use super::component::Component;
 use super::error::{LoadError, SandboxError};
 use super::idle::IdleLimits;
 use super::instance_pool::IdleInstances;
+use super::linkers::Linkers;
 use super::loader::Loader;
-use super::outbound::Outbound;
 use super::private_folder::{FolderLimits, PrivateFolder, WrittenFile};
 use super::settings::SandboxSettings;
 use super::validate::Shape;
-use super::{engine, host, validate};
+use super::{engine, validate};
 
 /// One engine, one pool of instances, one artifact cache. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -42,11 +42,10 @@ impl Sandbox {
     /// The same, which maps the code of `mapped_max` components at once.
     pub(super) fn with(settings: &SandboxSettings, mapped_max: usize) -> Result<Self, SandboxError> {
         let compiler = Compiler::new(settings.compiler.clone());
-        let engine = engine::running(settings.concurrency)?;
-        let linker = host::linker(&engine, &Outbound::new()).map_err(SandboxError::Link)?;
+        let linkers = Linkers::new(settings.concurrency)?;
         let cache = ArtifactCache::open(&settings.cache)?;
         let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(settings.concurrency))));
-        let loader = Arc::new(Loader::new(engine, linker, cache, idle, MappedCode::new(mapped_max)));
+        let loader = Arc::new(Loader::new(linkers, cache, idle, MappedCode::new(mapped_max)));
         Ok(Self(Arc::new(Inner { compiler, loader })))
     }
 
@@ -192,13 +191,13 @@ impl Inner {
         let bytes_max = self.compiler.component_bytes();
         validate::check_size(wasm.len() as u64, bytes_max)?;
         let (cache, version) = (&self.loader.cache, Version::of(wasm));
-        let key = artifact_key(&self.loader.engine, validate::kind(wasm)?, version);
+        let key = artifact_key(self.loader.linkers.any_engine(), validate::kind(wasm)?, version);
         if let Some(facts) = cache.facts(&key) {
             return Ok(Some((Component::cached(version, key.into(), facts, &self.loader), false)));
         }
         let shape = validate::validate(wasm, bytes_max)?;
         let found = cache.check(&key).map_err(wasmtime::Error::from).and_then(|path| match path {
-            Some(path) => cache.map(&self.loader.engine, &path).map(Some),
+            Some(path) => cache.map(self.loader.linkers.of(shape).engine(), &path).map(Some),
             None => Ok(None),
         });
         match found {
@@ -216,9 +215,9 @@ impl Inner {
     fn admit(&self, wasm: &[u8], artifact: WrittenFile) -> Result<(Component, WrittenFile), LoadError> {
         let shape = validate::validate(wasm, self.compiler.component_bytes())?;
         let version = Version::of(wasm);
-        let key = artifact_key(&self.loader.engine, shape.kind, version);
+        let key = artifact_key(self.loader.linkers.any_engine(), shape.kind, version);
         let unfit = |error: wasmtime::Error| LoadError::Unfit { problem: format!("{error:#}") };
-        let compiled = self.loader.cache.map(&self.loader.engine, artifact.path()).map_err(unfit)?;
+        let compiled = self.loader.cache.map(self.loader.linkers.of(shape).engine(), artifact.path()).map_err(unfit)?;
         Ok((self.link(shape, version, key.into(), &compiled)?, artifact))
     }
 
@@ -229,8 +228,8 @@ impl Inner {
         key: Arc<str>,
         compiled: &wasmtime::component::Component,
     ) -> Result<Component, LoadError> {
-        let Loader { linker, idle, .. } = &*self.loader;
-        let (code, facts) = Code::link(shape, version, compiled, linker, idle)?;
+        let Loader { linkers, idle, .. } = &*self.loader;
+        let (code, facts) = Code::link(shape, version, compiled, linkers.of(shape), idle)?;
         let component = Component::cached(version, key, facts, &self.loader);
         component.put_code(code);
         Ok(component)

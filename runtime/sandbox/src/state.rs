@@ -8,14 +8,17 @@ use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
 use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, store_time};
+use super::guest_http::WasiHttpState;
 use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
+use super::program_streams::ProgramStreams;
 use gristmill_core::admission::{FollowUps, Targets};
 use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
+use gristmill_core::trace::TraceContext;
 
 /// Resources (streams, pollables) that a guest may hold at once.
 const RESOURCES_MAX: usize = 1_000;
@@ -34,10 +37,14 @@ pub(super) struct State {
     pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
+    pub(super) trace: Option<TraceContext>,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
+    pub(super) wasi_http: WasiHttpState,
     pub(super) meter: Meter,
     pub(super) resources: ResourceTable,
+    /// What a program reads and writes; none if the guest is no program.
+    pub(super) program: Option<Box<ProgramStreams>>,
     /// Made when the guest first calls WASI: many never do, and it costs more than everything else here together.
     pub(super) wasi: Option<GuestWasi>,
 }
@@ -47,6 +54,7 @@ impl State {
     pub(super) fn new(attempt: &Attempt, version: Version, started: Instant) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
+        let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, version)));
         Self {
             topic: attempt.job.spec.topic.clone(),
             limits: attempt.limits,
@@ -57,8 +65,11 @@ impl State {
             checkpoints: attempt.checkpoints.clone(),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             follow_ups: FollowUps::default(),
-            guest_log: Arc::new(Mutex::new(GuestLog::new(attempt, version))),
+            program: ProgramStreams::of(attempt, &guest_log),
+            guest_log,
+            trace: attempt.trace,
             http_requests: 0,
+            wasi_http: WasiHttpState::default(),
             meter: Meter::new(started),
             resources,
             wasi: None,
@@ -91,10 +102,10 @@ impl State {
         self.guest_log().write(line);
     }
 
-    /// Bytes that the guest printed since the last time.
-    pub(super) fn take_printed(&self) -> u64 {
-        // Only WASI prints.
-        if self.wasi.is_some() { mem::take(&mut self.guest_log().printed) } else { 0 }
+    /// Bytes that passed through the guest's standard streams since the last time.
+    pub(super) fn take_passed(&self) -> u64 {
+        // Only WASI has streams.
+        if self.wasi.is_some() { mem::take(&mut self.guest_log().passed) } else { 0 }
     }
 
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
@@ -141,20 +152,24 @@ mod tests {
             memory,
             follow_ups,
             guest_log: renewed,
+            trace,
             http_requests,
+            wasi_http: _,
             meter,
             resources,
+            program,
             wasi,
         } = state;
         assert_eq!((topic.topic.as_str(), limits, clock_offset_ms), ("other", next.limits, 7));
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
-        assert_eq!((follow_ups.is_empty(), http_requests), (true, 0));
+        assert_eq!((follow_ups.is_empty(), http_requests, trace), (true, 0, None));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
         assert_eq!(guest_log.lock().close(), 0);
         assert_eq!((resources.is_empty(), wasi.is_none()), (false, true));
+        assert!(program.is_none(), "an instance of a program is never used again");
         assert!(meter.owed() > 0, "what the next calls cost");
     }
 
@@ -174,6 +189,7 @@ mod tests {
         let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1 };
         state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
+        state.trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         state.resources.push(()).unwrap();
         state
     }

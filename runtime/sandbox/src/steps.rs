@@ -32,12 +32,13 @@ pub struct Steps {
 }
 
 impl Component {
-    /// Starts an instance, and has it do the attempt's job once and `again` times more. Every call has the attempt's limits.
+    /// Starts an instance, and has it do the attempt's job once and `again` times more, but a program only once. Every call has the attempt's limits.
     /// Needs a tokio runtime with time enabled.
     ///
     /// # Errors
     /// How the instance ended, if it did not return normally.
     pub async fn step_through(&self, attempt: &Attempt, again: usize) -> Result<Steps, Outcome> {
+        let again = if attempt.adapter.can_call_again() { again } else { 0 };
         let code = self.code().await?;
         let begun = Instant::now();
         let run = Run::begin(&code, attempt);

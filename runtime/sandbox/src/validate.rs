@@ -26,11 +26,13 @@ pub enum Kind {
 }
 
 /// What a file is, and what it is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
     /// There are components with code inside, which may pass values to each other.
     pub(super) is_composed: bool,
+    /// Bytes of data that its memories begin with.
+    pub(super) data_bytes: u64,
 }
 
 /// Passes a file that looks like a component of bearable size, or like a core module that can be made into one. Reads
@@ -54,7 +56,7 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadE
     if kind == Kind::CoreModule && !signs.is_handler() {
         return Err(LoadError::CoreModule);
     }
-    Ok(Shape { kind, is_composed: nesting.is_composed })
+    Ok(Shape { kind, is_composed: nesting.is_composed, data_bytes: counts.data_bytes })
 }
 
 pub(super) fn check_size(bytes: u64, limit: u64) -> Result<(), LoadError> {
@@ -125,6 +127,7 @@ struct Counts {
     functions: u64,
     largest_body: u64,
     data_segments: u64,
+    data_bytes: u64,
     nested: u64,
     largest_memory: u64,
 }
@@ -134,7 +137,10 @@ impl Counts {
         match payload {
             Payload::FunctionSection(functions) => self.functions += u64::from(functions.count()),
             Payload::CodeSectionEntry(body) => self.largest_body = self.largest_body.max(body.range().len() as u64),
-            Payload::DataSection(data) => self.data_segments += u64::from(data.count()),
+            Payload::DataSection(data) => {
+                self.data_segments += u64::from(data.count());
+                self.data_bytes += data.range().len() as u64;
+            }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => self.nested += 1,
             Payload::MemorySection(memories) => {
                 for memory in memories.clone() {

@@ -13,6 +13,7 @@
 //! - `limits/` bounds requests and jobs: of the server, of a token, of a tenant.
 //! - `receive` checks the scope by the path, reads the body, and takes the request's permit.
 //! - `api/` has the routes; `stream/` those that wait or go on; `pull/` those of pull workers; `lmstfy/` lmstfy's wire API.
+//! - `page/` serves the page for people: static files, which use the API like any other client.
 //! - `claims/` is the claim service, which `pull/` and `lmstfy/` call.
 //!
 //! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
@@ -37,6 +38,7 @@ mod lmstfy;
 #[path = "without_lmstfy.rs"]
 mod lmstfy;
 mod openapi;
+mod page;
 mod problem;
 #[cfg(feature = "pull")]
 mod pull;
@@ -55,7 +57,7 @@ mod wire;
 mod tests;
 
 pub use audit::{AuditLine, AuditLog};
-pub use client::RemoteStore;
+pub use client::{BadServerAddress, RemoteStore, ServerAddress};
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};

@@ -89,6 +89,11 @@ pub(super) enum Code {
     TopicUnknown,
     /// A topic with jobs is not forgotten.
     TopicHasJobs,
+    ScheduleUnknown,
+    /// A manifest made the schedule, and only a manifest changes it.
+    ScheduleOfManifest,
+    /// The tenant may not have more schedules.
+    TooManySchedules,
     /// So many streams are open already.
     TooManyStreams,
     /// No pull worker may claim of this topic.
@@ -114,10 +119,15 @@ impl Code {
             Self::RateLimited | Self::TooManyJobs | Self::TooManyBytes | Self::TooManyTopics => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::TokenExists | Self::TooManyTokens => StatusCode::CONFLICT,
-            Self::NotFound | Self::JobUnknown | Self::TokenUnknown | Self::HandlerUnknown | Self::TopicUnknown => {
-                StatusCode::NOT_FOUND
+            Self::TokenExists | Self::TooManyTokens | Self::ScheduleOfManifest | Self::TooManySchedules => {
+                StatusCode::CONFLICT
             }
+            Self::NotFound
+            | Self::JobUnknown
+            | Self::TokenUnknown
+            | Self::HandlerUnknown
+            | Self::TopicUnknown
+            | Self::ScheduleUnknown => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLate | Self::TopicHasJobs | Self::NotExternal | Self::OneStore | Self::MoveRefused => {
                 StatusCode::CONFLICT

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::audit::AuditLog;
 use crate::limits::HttpLimits;
-use gristmill_config::{LmstfySettings, TlsSettings};
+use gristmill_config::{LmstfySettings, PageSettings, TlsSettings};
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
@@ -24,6 +24,10 @@ pub struct HttpServerSettings {
     pub tls: Option<TlsSettings>,
     /// Whether lmstfy's API is there, and where its admin API listens.
     pub lmstfy: LmstfySettings,
+    /// Whether the page for people is there, and what it is called.
+    pub page: PageSettings,
+    /// Whether a push keeps the trace context of its request with the job.
+    pub traced: bool,
     /// The topics and tenants as the manifest has them, without handlers: what is known while those are being compiled.
     pub plan: Arc<HandlerRegistry>,
     /// The runner's phase and handlers. A closed channel keeps its last value.
@@ -76,6 +80,8 @@ impl Default for HttpServerSettings {
             insecure: false,
             tls: None,
             lmstfy: LmstfySettings::default(),
+            page: PageSettings::default(),
+            traced: false,
             plan: Arc::default(),
             runner: watch::Sender::default().subscribe(),
             tenants: Tenants::default(),

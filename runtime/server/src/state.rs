@@ -16,6 +16,7 @@ use crate::limits::{Stored, TenantLimiter};
 use crate::problem::{Code, Problem};
 use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
+use gristmill_config::PageSettings;
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     /// For the metrics.
     pub(crate) queue_depths: QueueDepths,
     pub(crate) readiness: Readiness,
+    pub(crate) page: PageSettings,
+    pub(crate) traced: bool,
 }
 
 impl Deref for AppState {
@@ -83,6 +86,8 @@ impl AppState {
             metrics: settings.metrics.clone(),
             queue_depths: QueueDepths::default(),
             readiness: Readiness::default(),
+            traced: settings.traced,
+            page: settings.page.clone(),
         }))
     }
 

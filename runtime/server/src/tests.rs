@@ -51,7 +51,7 @@ impl TestServer {
     }
 
     async fn claim_and(&self, verdict: Verdict) {
-        let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+        let from = ClaimFrom::new(topic(), 1, Duration::from_secs(60));
         let claimed = self.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
         let settlement = Settlement::of(&claimed.claims[0], verdict, Duration::ZERO);
         self.store.settle(&[settlement]).await.unwrap();
@@ -154,7 +154,7 @@ async fn every_state_of_a_job_looks_the_same_from_outside() {
     tested.remote.push(&jobs).await.unwrap();
     tested.claim_and(Verdict::Bury(failure())).await;
     tested.claim_and(Verdict::Ack(Some(Payload { data: b"out".to_vec(), content_type: None }))).await;
-    let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+    let from = ClaimFrom::new(topic(), 1, Duration::from_secs(60));
     tested.store.claim(&WorkerId::new("w"), &[from]).await.unwrap();
 
     for name in ["later", "then", "dead", "done", "runs", "waits"] {
@@ -191,7 +191,7 @@ async fn the_dead_are_listed_respawned_and_deleted() {
 async fn jobs_are_cancelled_and_topics_paused() {
     let tested = TestServer::start().await;
     tested.remote.push(&[plain("runs", Due::Now), plain("waits", Due::Now)]).await.unwrap();
-    let from = ClaimFrom { topic: topic(), max: 1, lease: Duration::from_secs(60) };
+    let from = ClaimFrom::new(topic(), 1, Duration::from_secs(60));
     tested.store.claim(&WorkerId::new("w"), std::slice::from_ref(&from)).await.unwrap();
     let ids = [id("runs"), id("waits"), id("nobody")];
     let expected = [Cancelled::Stopping, Cancelled::Gone, Cancelled::TooLate];

@@ -9,9 +9,13 @@ use serde_json::json;
 
 #[cfg(feature = "bench")]
 use super::bench;
-use super::exit::{self, Exit};
+use super::exit::{self, Exit, Usage};
 use super::global::Global;
-use super::{check, copy, dead, invoke, job, logging, pause, project, push, run, screen, stats, tenant, token, topics};
+#[cfg(feature = "top")]
+use super::top;
+use super::{
+    check, copy, dead, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant, token, topics,
+};
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
 
@@ -36,10 +40,13 @@ enum Command {
     Check(check::Args),
     Topics(topics::Args),
     Stats(stats::Args),
+    #[cfg(feature = "top")]
+    Top(top::Args),
     Job(job::Args),
     Dead(dead::Args),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
+    Schedule(schedule::Args),
     Store(copy::Args),
     Tenant(tenant::Args),
     Token(token::Args),
@@ -85,6 +92,10 @@ fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
 }
 
 async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
+    if global.names_server() && command.is_of_this_machine() {
+        let problem = "this command works with the files of this machine: leave out --server and GRISTMILL_SERVER";
+        return Err(Usage(problem.into()).into());
+    }
     match command {
         Command::Run(args) => run::run(global, args).await,
         Command::Push(args) => push::run(global, args).await,
@@ -93,10 +104,13 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(global, args).await,
         Command::Topics(args) => topics::run(global, args).await,
         Command::Stats(args) => stats::run(global, args).await,
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(global, args).await,
         Command::Job(args) => job::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
+        Command::Schedule(args) => schedule::run(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
@@ -108,6 +122,17 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
 }
 
 impl Command {
+    /// Whether it reads the manifest and the handlers folder, or opens stores itself, so that no server can answer it.
+    fn is_of_this_machine(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::New(_) | Self::Build(_) | Self::Check(_) | Self::Store(_) | Self::Invoke(_) => true,
+            Self::Topics(args) => args.is_of_this_machine(),
+            #[cfg(feature = "bench")]
+            Self::Bench(_) => true,
+            _ => false,
+        }
+    }
+
     /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
     fn usual_log(&self) -> &'static str {
         if matches!(self, Self::Run(_)) { "info" } else { "warn" }

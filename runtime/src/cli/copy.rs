@@ -15,7 +15,9 @@ use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
-use gristmill_store::{FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved};
+use gristmill_store::{
+    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
+};
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
@@ -34,8 +36,8 @@ pub(super) struct Args {
 enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
-    /// Each topic is paused in the old store while its jobs are moved. Tokens are copied with their limits, and a paused topic
-    /// is paused in the new store, too. Running jobs stay where they are, and so do results and totals. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
+    /// Each topic is paused in the old store while its jobs are moved. Schedules move, too; tokens are copied with their limits, and a paused topic
+    /// is paused in the new store. Running jobs stay where they are, and so do results and totals. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
     Copy(CopyArgs),
 }
 
@@ -61,8 +63,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
     let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
     let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant };
-    let mut moved = 0;
+    let (mut moved, mut schedules) = (0, 0);
     for tenant in &tenants {
+        schedules += move_schedules(&*from, &*to, tenant, None)
+            .await
+            .context("failed to move schedules; run this again: those on their way fire in no store")?;
         for counts in from.counts(tenant).await? {
             let topic = &counts.topic;
             let copied = copy(&*from, &*to, topic, args.keep_paused, global.json || global.quiet).await;
@@ -79,8 +84,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
-    } else if tokens > 0 {
-        screen::document(&json!({ "tokens": tokens }))?;
+    } else if tokens + schedules > 0 {
+        screen::document(&json!({ "tokens": tokens, "schedules": schedules }))?;
+    }
+    if !global.json && schedules > 0 {
+        screen::line(&format!("moved {schedules} {}", if schedules == 1 { "schedule" } else { "schedules" }))?;
     }
     if !global.json && tokens > 0 {
         screen::line(&format!("copied {tokens} {}", if tokens == 1 { "token" } else { "tokens" }))?;

@@ -7,8 +7,8 @@ use anyhow::Context;
 use super::exit::Usage;
 use gristmill_config::{Admission, HandlerSettings, Manifest};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Capability, EXTERNAL, RESERVED, Topic};
-use gristmill_sandbox::{Version, declared_needs};
+use gristmill_core::topic::{Demands, EXTERNAL, RESERVED, Topic};
+use gristmill_sandbox::{Version, declared_demands};
 
 /// A file of the folder whose name ends in `.wasm`.
 #[derive(Debug)]
@@ -103,10 +103,10 @@ impl Found {
         std::fs::read(&self.path).with_context(|| format!("failed to read {}", self.path.display()))
     }
 
-    /// What the sandbox would call this version, and what its file says that a topic must grant.
-    pub(super) fn version(&self, limit: u64) -> anyhow::Result<(Version, Vec<Capability>)> {
+    /// What the sandbox would call this version, and what its file asks of a topic.
+    pub(super) fn version(&self, limit: u64) -> anyhow::Result<(Version, Demands)> {
         let wasm = self.read(limit)?;
-        Ok((Version::of(&wasm), declared_needs(&wasm)))
+        Ok((Version::of(&wasm), declared_demands(&wasm)))
     }
 }
 

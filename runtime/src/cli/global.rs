@@ -8,9 +8,10 @@ use clap::ValueEnum;
 
 use super::exit::Usage;
 use super::screen;
-use super::store::{NoStoreYet, Way};
+use super::store::{NoStoreYet, Reached, Way};
 use gristmill_config::{Manifest, ManifestError, StoreAddress, warn_if_exposed};
 use gristmill_core::token::TokenText;
+use gristmill_server::ServerAddress;
 use gristmill_store::Produce;
 
 /// Read if no manifest is named and it is there.
@@ -25,6 +26,9 @@ pub(super) struct Global {
     /// The store's address, instead of the manifest's
     #[arg(long, global = true, env = "GRISTMILL_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
+    /// The server to ask instead of a store, by its http or https URL
+    #[arg(long, global = true, env = "GRISTMILL_SERVER", value_name = "URL", conflicts_with = "store")]
+    server: Option<ServerAddress>,
     /// The token for a server that has the store, unless the command can read that server's own
     #[arg(long, global = true, env = "GRISTMILL_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -74,6 +78,8 @@ impl Global {
 
     fn manifest_with(&self, load: fn(&Path) -> Result<Manifest, ManifestError>) -> anyhow::Result<Manifest> {
         let mut manifest = match &self.manifest {
+            // It is that of another store.
+            _ if self.names_server() => Manifest::default_at(Path::new("")),
             Some(path) => load(path)?,
             None if Path::new(DEFAULT_MANIFEST).exists() => load(Path::new(DEFAULT_MANIFEST))?,
             None => Manifest::default_at(Path::new("")),
@@ -105,8 +111,16 @@ impl Global {
         Ok(Some(TokenText::from(text.trim().to_owned())))
     }
 
-    /// Whether there is a manifest; without one, nothing can be said about which topics exist.
+    /// Whether commands ask a server that the options name.
+    pub(super) fn names_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Whether there is a manifest of the store; without one, nothing can be said about which topics exist.
     pub(super) fn has_manifest(&self) -> bool {
+        if self.names_server() {
+            return false;
+        }
         self.manifest.is_some() || Path::new(DEFAULT_MANIFEST).exists()
     }
 
@@ -115,12 +129,27 @@ impl Global {
     /// # Errors
     /// It is unavailable, or there is none yet.
     pub(super) async fn store(&self, manifest: &Manifest) -> anyhow::Result<Arc<dyn Produce>> {
-        Ok(Way::new(manifest, self.token()?).reach().await?.store)
+        Ok(self.reach(manifest).await?.store)
+    }
+
+    /// The same with the way to it.
+    pub(super) async fn reach(&self, manifest: &Manifest) -> anyhow::Result<Reached> {
+        self.way(manifest)?.reach().await
+    }
+
+    /// How to get to the store.
+    pub(super) fn way(&self, manifest: &Manifest) -> anyhow::Result<Way> {
+        Ok(Way::new(manifest, self.server.clone(), self.token()?))
     }
 
     /// Like [`Self::store`], but `None`, with a note to people, if there is no store yet.
     pub(super) async fn store_if_any(&self, manifest: &Manifest) -> anyhow::Result<Option<Arc<dyn Produce>>> {
-        match self.store(manifest).await {
+        Ok(self.reach_if_any(manifest).await?.map(|reached| reached.store))
+    }
+
+    /// The same with the way to it.
+    pub(super) async fn reach_if_any(&self, manifest: &Manifest) -> anyhow::Result<Option<Reached>> {
+        match self.reach(manifest).await {
             Err(error) => {
                 let Some(none) = error.downcast_ref::<NoStoreYet>() else { return Err(error) };
                 if !self.json && !self.quiet {
@@ -128,7 +157,7 @@ impl Global {
                 }
                 Ok(None)
             }
-            store => store.map(Some),
+            reached => reached.map(Some),
         }
     }
 

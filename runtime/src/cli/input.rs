@@ -26,6 +26,11 @@ pub(super) struct Body {
 }
 
 impl Body {
+    /// Whether an option says what it is.
+    pub(super) fn is_named(&self) -> bool {
+        self.data.is_some() || self.file.is_some()
+    }
+
     /// Blocks until all of it is there.
     pub(super) fn read(self) -> anyhow::Result<Payload> {
         let data = match (self.data, self.file) {

@@ -68,7 +68,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let wasm = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
     let component = sandbox::small(&manifest)?.load(&wasm).await;
     let component = component.with_context(|| format!("failed to load {}", path.display()))?;
-    let lacking = topic.grants.lack(component.capabilities());
+    let lacking = topic.lacks(component.demands());
     if !lacking.is_empty() {
         let problem = manifest.missing_grants(&topic, &lacking).to_string();
         // `complain` begins with the same word.
@@ -106,6 +106,7 @@ fn attempt(
     Attempt {
         attempt,
         max_attempts: topic.retry.attempts.max(attempt),
+        adapter: topic.adapter.clone(),
         grants: Arc::clone(&topic.grants),
         targets: folder::admission(manifest).targets(&topic.id.tenant),
         logs,

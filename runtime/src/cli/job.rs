@@ -1,4 +1,4 @@
-//! `gristmill job`: shows one job, and cancels jobs.
+//! `gristmill job`: lists jobs, shows one, says why it is not running, and cancels jobs.
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::global::Global;
 use super::table::facts;
-use super::{document, screen, wait};
+use super::{document, find, screen, wait, why};
 use gristmill_config::units;
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, Unique};
 use gristmill_core::time::Timestamp;
@@ -16,11 +16,13 @@ use gristmill_store::{Cancelled, Inspect, JobState, JobView, ResultView};
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
 
-/// Look at one job, or cancel some
+/// List jobs, look at one, or cancel some
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  gristmill job list 'topic:mail* state:dead reason:timeout age>1h'
   gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
+  gristmill job why 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -29,10 +31,21 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    List(find::Args),
     /// Show where a job is, what it holds, and what became of it
     ///
     /// A finished job is known only as long as its result is kept.
     Show {
+        /// The job's id, as `push` printed it
+        id: JobId,
+        /// Whose job it is
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
+    /// Say why a job is not running
+    ///
+    /// Paused, no handler, not due, behind others: in one sentence, and with --json as data.
+    Why {
         /// The job's id, as `push` printed it
         id: JobId,
         /// Whose job it is
@@ -54,10 +67,11 @@ enum Command {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let store = global.store_alone().await?;
     match args.command {
-        Command::Show { id, tenant } => show(global, &*store, &tenant, &id).await,
-        Command::Cancel { ids, tenant } => cancel(global, &*store, &tenant, &ids).await,
+        Command::List(args) => find::list(global, args).await,
+        Command::Show { id, tenant } => show(global, &*global.store_alone().await?, &tenant, &id).await,
+        Command::Why { id, tenant } => why::job(global, &tenant, &id).await,
+        Command::Cancel { ids, tenant } => cancel(global, &*global.store_alone().await?, &tenant, &ids).await,
     }
 }
 

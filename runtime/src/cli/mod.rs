@@ -8,6 +8,7 @@ mod copy;
 mod dead;
 mod document;
 mod exit;
+mod find;
 mod folder;
 mod global;
 mod input;
@@ -20,13 +21,17 @@ mod purge;
 mod push;
 mod run;
 mod sandbox;
+mod schedule;
 mod screen;
 mod stats;
 mod store;
 mod table;
 mod tenant;
 mod token;
+#[cfg(feature = "top")]
+mod top;
 mod topics;
 mod wait;
+mod why;
 
 pub use command::main;

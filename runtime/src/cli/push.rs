@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// A header that the handler sees; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
-    /// A label that the handler sees, to group jobs by; jobs with the same key still run in any order
+    /// Jobs of the topic with the same key run one at a time and in order; the handler sees it
     #[arg(long)]
     key: Option<String>,
     /// Which of the topic's ready jobs come first; low ones wait longer, but not for ever
@@ -83,7 +83,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let (plan, waiting) = plan(args)?;
     let admission = global.has_manifest().then(|| folder::admission(&manifest));
-    let way = Way::new(&manifest, global.token()?);
+    let way = global.way(&manifest)?;
     match waiting {
         None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
         Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,

@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::global::Global;
+use super::store::Reached;
 use super::table::Table;
 use super::{document, screen};
 use gristmill_config::Manifest;
@@ -18,7 +19,7 @@ Examples:
   gristmill stats
   gristmill stats --tenant acme --json | jq 'select(.dead > 0)'")]
 pub(super) struct Args {
-    /// Only this tenant [default: every tenant of the manifest]
+    /// Only this tenant [default: every tenant of the manifest, or of the server]
     #[arg(long)]
     tenant: Option<Name>,
 }
@@ -34,22 +35,39 @@ const TOTALS: [(&str, &str); 5] = [
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let store = global.store_if_any(&manifest).await?;
-    let tenants = args.tenant.map_or_else(|| tenants(&manifest), |tenant| vec![tenant]);
-    let counts = match &store {
-        Some(store) => counts(&**store, &tenants).await?,
+    let reached = global.reach_if_any(&manifest).await?;
+    let counts = match &reached {
+        Some(reached) => {
+            let tenants = match args.tenant {
+                Some(tenant) => vec![tenant],
+                None => tenants_of(global, &manifest, reached).await?,
+            };
+            counts(&*reached.store, &tenants).await?
+        }
         None => Vec::new(),
     };
     if global.json {
         counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
     } else if counts.is_empty() {
-        if store.is_some() {
+        if reached.is_some() {
             screen::note("no topic has held a job yet");
         }
     } else {
         table(&counts).print()?;
     }
     Ok(Exit::Done)
+}
+
+/// The tenants of a command that names none: those that the server shows which the options name, else those of the manifest.
+pub(super) async fn tenants_of(
+    global: &Global,
+    manifest: &Manifest,
+    reached: &Reached,
+) -> Result<Vec<Name>, StoreError> {
+    match &reached.server {
+        Some(server) if global.names_server() => server.visible_tenants().await,
+        _ => Ok(tenants(manifest)),
+    }
 }
 
 /// The tenants that the manifest knows; the default one among them.

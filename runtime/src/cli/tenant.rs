@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
-use super::store::{Reached, Way};
+use super::store::Reached;
 use super::table::Table;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_store::TopicCounts;
@@ -57,7 +57,7 @@ struct MoveArgs {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let way = Way::new(&global.manifest_without_secrets()?, global.token()?);
+    let way = global.way(&global.manifest_without_secrets()?)?;
     let reached = way.reach().await?;
     let moves = moves(&reached)?;
     match args.command {

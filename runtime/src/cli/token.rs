@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
-use super::store::Way;
 use super::table::Table;
 use gristmill_config::units;
 use gristmill_core::job::Name;
@@ -94,7 +93,7 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     }
     // The first token may come before the first job.
     let manifest = global.manifest_without_secrets()?;
-    let store = Way::new(&manifest, global.token()?).reach_or_make().await?.store;
+    let store = global.way(&manifest)?.reach_or_make().await?.store;
     let text = TokenText::generate()?;
     match store.add_token(&create.token(&text)).await? {
         TokenAdded::Added(token) => show(global, &text, &token),

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::global::Global;
 use super::table::Table;
-use super::{folder, purge, screen, stats};
+use super::{folder, purge, screen, stats, why};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::millis;
-use gristmill_core::topic::{Capability, Topic};
+use gristmill_core::topic::{Capability, Demands, Topic};
 use gristmill_sandbox::Version;
 use gristmill_store::TopicCounts;
 
@@ -26,6 +26,7 @@ the runner's log says which one it uses.
 
 Examples:
   gristmill topics
+  gristmill topics why resize-image
   gristmill topics purge resize-image --yes")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -35,6 +36,18 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Purge(purge::Args),
+    /// Say why a topic begins no job
+    Why {
+        /// The topic, or tenant/topic
+        topic: TopicId,
+    },
+}
+
+impl Args {
+    /// Whether it shows what is in the manifest and the handlers folder.
+    pub(super) const fn is_of_this_machine(&self) -> bool {
+        self.command.is_none()
+    }
 }
 
 /// One topic, as the manifest, the folder and the store know it.
@@ -52,6 +65,7 @@ struct Line {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Some(Command::Purge(args)) => purge::run(global, args).await,
+        Some(Command::Why { topic }) => why::topic(global, topic).await,
         None => list(global).await,
     }
 }
@@ -79,7 +93,7 @@ async fn list(global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// Of each component in the folder, its version and what it needs.
-fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, (Version, Vec<Capability>)>> {
+fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, (Version, Demands)>> {
     let mut versions = BTreeMap::new();
     for found in folder::scan(&manifest.handlers)? {
         match (&found.name, found.version(manifest.handlers.component_bytes)) {
@@ -92,11 +106,7 @@ fn versions(manifest: &Manifest) -> anyhow::Result<BTreeMap<Name, (Version, Vec<
     Ok(versions)
 }
 
-fn join(
-    manifest: &Manifest,
-    versions: &BTreeMap<Name, (Version, Vec<Capability>)>,
-    counts: Vec<TopicCounts>,
-) -> Vec<Line> {
+fn join(manifest: &Manifest, versions: &BTreeMap<Name, (Version, Demands)>, counts: Vec<TopicCounts>) -> Vec<Line> {
     let mut counts: BTreeMap<TopicId, TopicCounts> =
         counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
     let auto = versions.keys().filter(|name| manifest.makes_topic(name)).map(|name| manifest.auto_topic(name).id);
@@ -109,7 +119,7 @@ fn join(
             None => (Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }, "store"),
         };
         let found = versions.get(&topic.handler).filter(|_| origin != "store" && !topic.external);
-        let lacking = found.map(|(_, needed)| topic.grants.lack(needed)).unwrap_or_default();
+        let lacking = found.map(|(_, demands)| topic.lacks(demands)).unwrap_or_default();
         Line { topic, origin, version: found.map(|(version, _)| *version), lacking, counts: counts.remove(&id) }
     };
     ids.into_iter().map(line).collect()
@@ -188,15 +198,17 @@ mod tests {
     #[test]
     fn a_topic_is_listed_once_whichever_sides_know_it() {
         let manifest = Manifest::parse("[topics.a]\nhandler = \"echo\"", Path::new("gristmill.toml")).unwrap();
-        let versions = BTreeMap::from([("echo".parse().unwrap(), (Version([7; 32]), Vec::new()))]);
+        let versions = BTreeMap::from([("echo".parse().unwrap(), (Version([7; 32]), Demands::default()))]);
         let counts = |topic: &str| TopicCounts {
             topic: topic.parse().unwrap(),
             ready: 1,
+            waiting_for_key: 0,
             delayed: 0,
             running: 0,
             dead: 0,
             oldest_ready: None,
             paused: false,
+            limited: None,
             totals: BTreeMap::new(),
         };
         let lines = join(&manifest, &versions, vec![counts("a"), counts("stray")]);

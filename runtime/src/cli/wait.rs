@@ -210,6 +210,10 @@ mod tests {
             Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
         }
 
+        async fn jobs_ahead(&self, _: &TopicId, _: &JobId) -> Result<Option<u64>, StoreError> {
+            unreachable!("a wait asks for no place")
+        }
+
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
             unreachable!("a wait lists no tenants")
         }
@@ -224,7 +228,7 @@ mod tests {
     }
 
     fn view(state: JobState, result: Option<ResultView>) -> Option<JobView> {
-        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result })
+        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result, behind: None })
     }
 
     fn failure() -> Failure {

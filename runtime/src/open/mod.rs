@@ -15,6 +15,7 @@ mod sharded;
 #[cfg(not(feature = "sharding"))]
 #[path = "without_sharding.rs"]
 mod sharded;
+mod spread;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

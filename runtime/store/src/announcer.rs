@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::contract::{ClaimFrom, Claimed, Pushed, Settled, Settlement};
+use super::answers::{ClaimFrom, Claimed, Pushed};
+use super::contract::Settled;
 use super::inspect::Cancelled;
+use super::settlement::Settlement;
 use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::millis;
 use gristmill_metrics::{End, Event, EventKind, Metrics, TopicMeter};

@@ -5,12 +5,19 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(any(feature = "redis", feature = "sharding"))]
+use super::batch::ByteBudget;
 use super::error::StoreError;
+#[cfg(any(feature = "redis", feature = "sharding"))]
+use super::list::PAGE_BYTES;
 use super::list::{Cursor, Page, StateFilter};
 use super::operations::operations;
 use gristmill_core::job::{Job, JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
+
+/// As far as a job's place in line is counted: a place farther behind is of little use, and would cost the store its time.
+pub const AHEAD: u64 = 10_000;
 
 operations! {
     /// What is known about jobs, topics and tenants.
@@ -20,6 +27,12 @@ operations! {
 
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
         async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+        /// How many ready jobs of the topic stand before this one: those of higher priority, and those of its own that a claim takes
+        /// first. Claims let each priority have a turn, so that some of a lower one may come first, too.
+        ///
+        /// Returns `None` if more than [`AHEAD`] do, or the job is not ready in this topic, or waits for its key ([`JobView::behind`]).
+        async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError>;
 
         /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
@@ -33,7 +46,8 @@ operations! {
         /// another. At most `limit` jobs, and never more than a thousand or a few MiB; only [`Page::next`] says that there are no
         /// more.
         ///
-        /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed;
+        /// - ready: high priority first, then normal, then low; of each in the order in which they will be claimed; then those that wait
+        ///   for another job of their key, key by key, of each in the order in which they get its slots;
         /// - delayed: as they come due, those of one millisecond by id;
         /// - running: by id;
         /// - dead: the latest first, those of one millisecond by id, the greatest first.
@@ -118,8 +132,11 @@ pub struct TopicCounts {
     /// The topic.
     #[serde(flatten)]
     pub topic: TopicId,
-    /// Jobs that a claim may take.
+    /// Jobs that are due and not running.
     pub ready: u64,
+    /// Of the ready ones, those that no claim may take, because they wait for another job of their key.
+    #[serde(default)]
+    pub waiting_for_key: u64,
     /// Jobs that are not due yet.
     pub delayed: u64,
     /// Jobs that a worker holds.
@@ -132,12 +149,32 @@ pub struct TopicCounts {
     pub oldest_ready: Option<Timestamp>,
     /// No job of it is handed out.
     pub paused: bool,
+    /// The limit that keeps its ready jobs in line, as the last claim has found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited: Option<LimitReached>,
     /// Totals by name: `pushed`, `acked`, `retried`, `snoozed`, `released`, `expired`, `cancelled`, `duplicate`,
     /// `adopted`, `stray`, `discarded` (dead jobs over the limits of age or number), `dead-<reason>`.
     pub totals: BTreeMap<String, u64>,
 }
 
 impl TopicCounts {
+    /// Those of a topic that never held a job.
+    pub const fn none(topic: TopicId) -> Self {
+        let totals = BTreeMap::new();
+        Self {
+            topic,
+            ready: 0,
+            waiting_for_key: 0,
+            delayed: 0,
+            running: 0,
+            dead: 0,
+            oldest_ready: None,
+            paused: false,
+            limited: None,
+            totals,
+        }
+    }
+
     /// The jobs that wait, run or are dead.
     pub const fn jobs(&self) -> u64 {
         self.ready + self.delayed + self.running + self.dead
@@ -146,22 +183,38 @@ impl TopicCounts {
     /// Adds the counts of the same topic in another store.
     pub(super) fn add(&mut self, more: Self) {
         self.ready += more.ready;
+        self.waiting_for_key += more.waiting_for_key;
         self.delayed += more.delayed;
         self.running += more.running;
         self.dead += more.dead;
         self.oldest_ready = self.oldest_ready.into_iter().chain(more.oldest_ready).min();
         self.paused |= more.paused;
+        self.limited = self.limited.or(more.limited);
         for (name, n) in more.totals {
             *self.totals.entry(name).or_default() += n;
         }
     }
 }
 
+/// A limit that holds for all claims of a topic together, and is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "limit", rename_all = "kebab-case")]
+pub enum LimitReached {
+    /// As many jobs run as may: one of them has to end.
+    MaxRunning,
+    /// As many jobs have started as may.
+    Rate {
+        /// When the next ones may start, in milliseconds since 1970.
+        #[serde(rename = "until_ms")]
+        until: Timestamp,
+    },
+}
+
 /// Where a job is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum JobState {
-    /// A claim may take it.
+    /// A claim may take it, unless it waits for another job of its key.
     Ready,
     /// It is not due yet.
     Delayed {
@@ -207,6 +260,53 @@ pub struct JobView {
     pub last_failure: Option<Failure>,
     /// What became of it; where an id was pushed again, perhaps still what became of the earlier job.
     pub result: Option<ResultView>,
+    /// Of a ready job that no claim may take: what it waits for. Lists do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<BehindKey>,
+}
+
+/// The jobs that a ready job waits for, because they have the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BehindKey {
+    /// Those that hold the slots of the key, by id: they are ready, are delayed between two attempts, run, or are dead and halt their key.
+    pub holders: Vec<JobId>,
+    /// How many others wait for the key and get a slot before this one.
+    pub ahead: u64,
+}
+
+/// Of two views of one job, the one to show: the second, unless it is finished and the first is not.
+#[cfg(any(feature = "redis", feature = "sharding"))]
+pub(crate) fn prefer(one: JobView, other: JobView) -> JobView {
+    let is_alive = |view: &JobView| view.state != JobState::Finished;
+    if is_alive(&other) || !is_alive(&one) { other } else { one }
+}
+
+/// The first `end` dead jobs, given a function that reads them from one to another.
+#[cfg(any(feature = "redis", feature = "sharding"))]
+pub(crate) async fn dead_until<F: Future<Output = Result<Vec<DeadJob>, StoreError>>>(
+    end: usize,
+    read: impl Fn(usize, usize) -> F,
+) -> Result<Vec<DeadJob>, StoreError> {
+    let mut all = Vec::new();
+    while all.len() < end {
+        let page = read(all.len(), end - all.len()).await?;
+        if page.is_empty() {
+            break;
+        }
+        all.extend(page);
+    }
+    Ok(all)
+}
+
+/// The dead jobs of several stores in the order of one, without those that are in two of them: as many as a page has room for.
+#[cfg(any(feature = "redis", feature = "sharding"))]
+pub(crate) fn dead_between(dead: impl Iterator<Item = DeadJob>, skip: usize, limit: usize) -> Vec<DeadJob> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut dead: Vec<DeadJob> = dead.filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
+    dead.sort_by_key(|dead| std::cmp::Reverse((dead.since, dead.job.spec.id.clone())));
+    let mut room = ByteBudget::of(PAGE_BYTES);
+    let has_room = |dead: &DeadJob| room.take(dead.job.spec.body.data.len());
+    dead.into_iter().skip(skip).take(limit).take_while(has_room).collect()
 }
 
 /// What became of a job.

@@ -25,39 +25,56 @@ pub mod redis;
 pub mod sharded;
 
 mod announcer;
+mod answers;
 mod batch;
 mod clock;
 mod contract;
 mod error;
 mod inspect;
+mod job_query;
 mod list;
 mod move_jobs;
 mod operations;
+#[cfg(any(feature = "redis", feature = "sharding"))]
+mod parts;
 mod placement;
 mod purge;
+mod schedules;
+mod settlement;
 #[cfg(test)]
 mod tests;
 mod timed;
 mod tokens;
 mod transfer;
 
+#[cfg(any(feature = "redis", feature = "embedded"))]
+pub(crate) use answers::IDLE_TOPICS;
+pub use answers::{
+    ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Pushed, Signal, Sweepable,
+};
 pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use clock::Clock;
-#[cfg(any(feature = "redis", feature = "embedded"))]
-pub(crate) use contract::IDLE_TOPICS;
 pub use contract::{
-    ClaimFrom, Claimed, Claims, DeadLimits, Leases, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Probe,
-    Produce, Push, Pushed, Schedule, Settle, Settled, Settlement, Shards, Signal, Signals, Store, StoreSize, Sweep,
-    Sweepable, Usage, Workers,
+    Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, Store, StoreSize, Sweep, Usage,
+    Workers,
 };
 pub use error::StoreError;
 pub use inspect::{
-    Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, ListJobs, Query, ResultView, TopicCounts,
+    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, LimitReached, ListJobs, Query,
+    ResultView, TopicCounts,
+};
+pub use job_query::{
+    BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
+    dead_groups, find, scan,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_jobs::{MovedJob, TopicMove, Unmoved};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use purge::{Purged, purge};
+pub use schedules::{
+    ManifestSchedules, ManifestStanding, ScheduleChange, ScheduleChanged, Schedules, StoredSchedule, move_schedules,
+};
+pub use settlement::Settlement;
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
@@ -65,7 +82,8 @@ pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        Claims, Control, DeadJobs, Inspect, Leases, ListJobs, PlacementRegistry, Probe, Produce, Push, Query, Schedule,
-        Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Usage, Workers,
+        Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules, PlacementRegistry, Probe,
+        Produce, Push, Query, Schedules, Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Usage,
+        Workers,
     };
 }

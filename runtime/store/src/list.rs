@@ -13,6 +13,9 @@ pub(super) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// No page has more jobs.
 pub(super) const PAGE_JOBS: usize = 1000;
 
+/// What comes before the key in the text of a cursor that leads to jobs that wait for it.
+const KEY: &str = "key-";
+
 /// The most that a cursor names: see [`Cursor`].
 const ANCHORS: usize = 8;
 
@@ -65,8 +68,12 @@ pub struct Cursor {
     pub(super) place: StateFilter,
     /// Of a store that is made of stores: in which of them.
     pub(super) stage: Option<Stage>,
+    /// Of a topic that has several in Redis: in which partition.
+    pub(super) partition: u32,
     /// Of the ready jobs, those of which priority.
     pub(super) line: Priority,
+    /// Of the ready jobs, those that wait for this key.
+    pub(super) key: Option<String>,
     /// What the place is ordered by.
     pub(super) number: f64,
     /// The last jobs of the page, the last one first.
@@ -98,13 +105,18 @@ pub struct BadCursor;
 impl Cursor {
     pub(super) fn new(place: StateFilter, number: f64, last: JobId) -> Self {
         let last = Anchor { id: last, deliveries: 0, enqueued_at: Timestamp::default() };
-        Self { place, stage: None, line: Priority::Normal, number, jobs: vec![last] }
+        Self { place, stage: None, partition: 0, line: Priority::Normal, key: None, number, jobs: vec![last] }
     }
 
     /// A place in a line of ready jobs. `jobs`: the last one first; of too many the first ones count.
     pub(super) fn in_line(line: Priority, number: f64, mut jobs: Vec<Anchor>) -> Self {
         jobs.truncate(ANCHORS);
-        Self { place: StateFilter::Ready, stage: None, line, number, jobs }
+        Self { place: StateFilter::Ready, stage: None, partition: 0, line, key: None, number, jobs }
+    }
+
+    /// A place among the ready jobs that wait for a key. The empty one is before all others.
+    pub(super) fn behind_key(key: &str, number: f64) -> Self {
+        Self { line: Priority::Low, key: Some(key.to_owned()), number, ..Self::at_front(StateFilter::Ready) }
     }
 
     /// The same, of a store that is one of several.
@@ -114,8 +126,12 @@ impl Cursor {
 
     /// In front of all that one of several stores has.
     pub(super) fn at_beginning(place: StateFilter, store: Name) -> Self {
-        let stage = Some(Stage { store, is_new: true });
-        Self { place, stage, line: Priority::High, number: 0.0, jobs: Vec::new() }
+        Self { stage: Some(Stage { store, is_new: true }), ..Self::at_front(place) }
+    }
+
+    /// In front of all jobs.
+    pub(super) fn at_front(place: StateFilter) -> Self {
+        Self { place, stage: None, partition: 0, line: Priority::High, key: None, number: 0.0, jobs: Vec::new() }
     }
 
     /// What a list within one store begins behind: nothing for a cursor of several stores that are no more, so that the list
@@ -150,7 +166,14 @@ impl fmt::Display for Cursor {
             Some(Stage { store, is_new: false }) => write!(f, "{store}~")?,
             None => {}
         }
-        write!(f, "{}:{}:{}", self.place.as_str(), self.line, self.number)?;
+        write!(f, "{}", self.place.as_str())?;
+        if self.partition > 0 {
+            write!(f, "+{}", self.partition)?;
+        }
+        match &self.key {
+            Some(key) => write!(f, ":{KEY}{}:{}", hex::encode(key), self.number)?,
+            None => write!(f, ":{}:{}", self.line, self.number)?,
+        }
         for Anchor { id, deliveries, enqueued_at } in &self.jobs {
             write!(f, ":{id}:{deliveries}:{}", enqueued_at.as_millis())?;
         }
@@ -171,8 +194,14 @@ impl FromStr for Cursor {
             };
         }
         let mut fields = text.split(':');
-        let place = fields.next().and_then(StateFilter::parse).ok_or(BadCursor)?;
-        let line = fields.next().and_then(Priority::parse).ok_or(BadCursor)?;
+        let place = fields.next().ok_or(BadCursor)?;
+        let (place, partition) = place.split_once('+').unwrap_or((place, "0"));
+        let place = StateFilter::parse(place).ok_or(BadCursor)?;
+        let partition: u8 = partition.parse().map_err(|_| BadCursor)?;
+        let line = fields.next().ok_or(BadCursor)?;
+        let key = line.strip_prefix(KEY).map(|key| String::from_utf8(hex::decode(key).ok()?).ok());
+        let key = key.map(|key| key.ok_or(BadCursor)).transpose()?;
+        let line = if key.is_some() { Priority::Low } else { Priority::parse(line).ok_or(BadCursor)? };
         let number: f64 = fields.next().and_then(|number| number.parse().ok()).ok_or(BadCursor)?;
         let mut jobs = Vec::new();
         while let Some(id) = fields.next() {
@@ -184,7 +213,7 @@ impl FromStr for Cursor {
         if number.is_nan() || jobs.len() > ANCHORS {
             return Err(BadCursor);
         }
-        Ok(Self { place, stage: None, line, number, jobs })
+        Ok(Self { place, stage: None, partition: partition.into(), line, key, number, jobs })
     }
 }
 
@@ -220,6 +249,13 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_names_a_partition_behind_the_first() {
+        let cursor = Cursor { partition: 3, ..Cursor::at_front(StateFilter::Ready) };
+        assert_eq!(cursor.to_string(), "ready+3:high:0");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+    }
+
+    #[test]
     fn text_that_is_no_cursor_is_refused() {
         let too_many = format!("ready:low:1{}", ":j:1:1".repeat(9));
         for text in [
@@ -229,6 +265,8 @@ mod tests {
             "ready:low:x",
             "ready:low:NaN",
             "here:low:1",
+            "ready+256:low:1",
+            "ready+:low:1",
             "dead:low:1:a",
             "dead:low:1:a:0",
             "dead:low:1:a/b:0:0",

@@ -23,7 +23,8 @@ operations! {
     /// Both ends of a move.
     pub trait Transfer: Store {
         /// Waiting and dead jobs of a topic, at most `limit`: first the ready ones in the order in which they would be claimed
-        /// (high, normal, low), then delayed ones as they come due, then dead ones, oldest first. Running jobs are left out.
+        /// (high, normal, low), then delayed ones as they come due, then dead ones, oldest first, then those that wait for their key, in order.
+        /// Running jobs are left out.
         ///
         /// The topic should be paused: a job that is claimed meanwhile is not removed, and then exists twice.
         async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError>;
@@ -74,6 +75,8 @@ pub struct StoredJob {
     pub last_failure: Option<Failure>,
     /// What an attempt saved last, if one did.
     pub checkpoint: Option<Vec<u8>>,
+    /// It is delayed or dead, and holds a slot of its key all the same: it is to be tried again, or dead ones halt their key.
+    pub holds_slot: bool,
     /// How much longer it holds its unique value, where that is held for a time.
     pub unique_for: Option<Duration>,
 }

@@ -74,7 +74,7 @@ impl StoreUnderTest {
     async fn batch(&self, jobs: usize) -> Took {
         let batch: Vec<NewJob> = (0..jobs).map(|_| NewJob { spec: parts::job().spec, due: Due::Now }).collect();
         self.store.push(&batch).await.unwrap();
-        let from = [ClaimFrom { topic: batch[0].spec.topic.clone(), max: jobs, lease: Duration::from_secs(60) }];
+        let from = [ClaimFrom::new(batch[0].spec.topic.clone(), jobs, Duration::from_secs(60))];
 
         let begun = Instant::now();
         let claims = self.store.claim(&self.worker, &from).await.unwrap().claims;

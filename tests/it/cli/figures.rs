@@ -72,6 +72,22 @@ async fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_with_results_and_follow_up_jobs_are_measured_beside_plain_ones() {
+    let figures = bench(&["mixed", "--on", "redis", "--jobs", "300"]).await;
+    assert!(positive(&case(&figures, "claim and settle", "")["jobs_per_second"]));
+    let mixed = case(&figures, "mixed", "with result, follow-up job and unique value");
+    assert_eq!((&mixed["jobs"], &mixed["ratio"]["of"]), (&300.into(), &"plain".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_with_keys_are_measured_beside_those_without() {
+    let figures = bench(&["keys", "--on", "embedded", "--jobs", "300"]).await;
+    assert!(positive(&case(&figures, "throughput", "")["jobs_per_second"]));
+    let keyed = case(&figures, "keys", "3 keys");
+    assert_eq!((&keyed["jobs"], &keyed["ratio"]["of"]), (&300.into(), &"without keys".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn idle_runners_are_measured_on_a_redis() {
     let figures = bench(&["herd", "--on", "redis", "--jobs", "100"]).await;
     for how in ["due at once", "delayed"] {
@@ -80,6 +96,17 @@ async fn idle_runners_are_measured_on_a_redis() {
     }
     // It may be none, on a machine that stands still.
     assert!(case(&figures, "herd", "idle: 1 runners, 50 tenants")["store_commands_per_second"].is_number());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_and_a_cluster_are_measured() {
+    let figures = bench(&["fleet", "cluster", "--on", "redis", "--jobs", "100", "--concurrency", "50"]).await;
+    assert!(positive(&case(&figures, "fleet", "pushes alone")["store_commands_per_job"]));
+    assert_eq!(case(&figures, "fleet", "50 runners, pushes included")["ratio"]["of"], "1 runner");
+    let [one, several] = ["redis over TCP", "redis cluster of 3"].map(|store| {
+        figures.iter().find(|figure| figure["store"] == store).unwrap_or_else(|| panic!("no figure of {store}"))
+    });
+    assert!(positive(&one["runner_cpu_us_per_job"]) && several["case"] == "12 tenants");
 }
 
 #[tokio::test(flavor = "multi_thread")]

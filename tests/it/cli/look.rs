@@ -34,8 +34,18 @@ async fn stats_count_jobs_by_place_and_by_fate() {
     let project = project().await;
     let documents = project.run(&["stats", "--json"]).ended(0).documents();
     for document in &documents {
-        let documented =
-            ["dead", "delayed", "oldest_ready_ms", "paused", "ready", "running", "tenant", "topic", "totals"];
+        let documented = [
+            "dead",
+            "delayed",
+            "oldest_ready_ms",
+            "paused",
+            "ready",
+            "running",
+            "tenant",
+            "topic",
+            "totals",
+            "waiting_for_key",
+        ];
         assert_eq!(fields(document), documented);
     }
     let places = |topic: &str| {

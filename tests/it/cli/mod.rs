@@ -6,12 +6,14 @@ mod control;
 mod copy;
 mod dead;
 mod figures;
+mod find;
 mod invoke;
 mod look;
 mod orders;
 mod owner;
 mod push;
 mod run;
+mod server;
 mod wait;
 
 use gristmill_tests::test_project::TestProject;

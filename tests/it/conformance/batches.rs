@@ -8,10 +8,11 @@ use gristmill::store::{Cancelled, Pushed, Settled, Settlement};
 use gristmill_tests::test_store::{LEASE, TestStore, claimed, failure, ids, job, settlement, tenant, topic};
 
 super::cases![
+    a_large_batch_migrates_in_one_call,
+    ; in_order:
     large_batches_arrive_whole_and_in_order,
     large_bodies_arrive_whole,
     a_job_may_have_many_follow_ups,
-    a_large_batch_migrates_in_one_call,
     large_batches_of_ids_are_answered_in_order,
 ];
 

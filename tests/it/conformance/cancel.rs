@@ -50,7 +50,7 @@ async fn a_delayed_job_is_gone_at_once(queue: TestStore) {
     assert_eq!(cancel(&queue, &pushed.spec.id).await, Cancelled::Gone);
     assert_eq!((queue.places().await, queue.total("cancelled").await), ([0, 1, 0, 0], 1));
     queue.pass(10);
-    assert_eq!(queue.migrate().await, Migrated { moved: 0, next_due_in: Some(Duration::from_millis(20)) });
+    assert_eq!(queue.migrate().await, Migrated { moved: 0, fired: 0, next_due_in: Some(Duration::from_millis(20)) });
 }
 
 async fn a_running_job_is_marked(queue: TestStore) {

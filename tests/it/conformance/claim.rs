@@ -8,15 +8,16 @@ use gristmill::store::JobState;
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, line, retry, tenant, topic, worker};
 
 super::cases![
-    the_oldest_ready_job_comes_first,
-    a_job_that_comes_back_joins_the_end,
-    one_claim_serves_many_topics_and_names_the_drained,
     a_topic_with_as_many_as_asked_for_is_not_called_drained,
     a_claim_of_none_takes_none,
     the_attempt_is_counted_at_the_claim,
     a_claimed_job_is_running_and_nowhere_else,
     claims_at_once_share_the_jobs_and_double_none,
     an_empty_claim_is_answered_with_nothing,
+    ; in_order:
+    the_oldest_ready_job_comes_first,
+    a_job_that_comes_back_joins_the_end,
+    one_claim_serves_many_topics_and_names_the_drained,
     each_line_of_a_claim_has_a_lease_of_its_own,
     a_claim_is_bounded_in_bytes,
     a_job_larger_than_a_claim_is_claimed_alone,

@@ -6,17 +6,18 @@ use gristmill::store::{JobState, Settled};
 use gristmill_tests::test_store::{TestStore, failure, foreign, job, retry, topic};
 
 super::cases![
-    a_page_of_dead_jobs_is_bounded_in_bytes,
     dead_jobs_are_listed_latest_first_in_pages,
     jobs_that_died_in_the_same_millisecond_are_listed_by_id,
     dead_jobs_are_listed_by_topic,
     a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence,
     a_respawned_job_knows_no_failure,
-    a_respawned_job_joins_the_end,
     only_dead_jobs_of_the_topic_are_respawned,
     a_job_may_die_again,
     only_dead_jobs_are_deleted,
     a_deleted_job_is_gone_and_its_id_is_free,
+    ; in_order:
+    a_page_of_dead_jobs_is_bounded_in_bytes,
+    a_respawned_job_joins_the_end,
 ];
 
 async fn respawn(queue: &TestStore, ids: &[JobId]) -> Vec<bool> {

@@ -15,22 +15,23 @@ super::cases![
     a_job_may_be_due_at_a_point_in_time,
     by_the_stores_own_clock_nothing_is_early_either,
     the_end_of_time_is_bounded,
-    jobs_become_ready_in_the_order_in_which_they_come_due,
     jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids,
-    migration_is_bounded_and_shared_among_topics,
     a_tenants_migration_is_its_own,
     the_next_due_time_is_signalled,
     with_nothing_delayed_there_is_nothing_to_migrate,
+    migration_is_bounded_and_shared_among_topics,
+    ; in_order:
+    jobs_become_ready_in_the_order_in_which_they_come_due,
     a_retried_job_waits_in_the_same_line,
 ];
 
 async fn a_delayed_job_is_never_early(queue: TestStore) {
     queue.push(&[delayed("mail", 1000)]).await;
     queue.pass(999);
-    assert_eq!(queue.migrate().await, Migrated { moved: 0, next_due_in: Some(Duration::from_millis(1)) });
+    assert_eq!(queue.migrate().await, Migrated { moved: 0, fired: 0, next_due_in: Some(Duration::from_millis(1)) });
     assert!(queue.claim(1).await.is_empty());
     queue.pass(1);
-    assert_eq!(queue.migrate().await, Migrated { moved: 1, next_due_in: None });
+    assert_eq!(queue.migrate().await, Migrated { moved: 1, fired: 0, next_due_in: None });
     let claim = queue.claim_one().await;
     assert_eq!(claim.job.due_at.since(claim.job.enqueued_at), Duration::from_secs(1));
 }
@@ -117,7 +118,7 @@ async fn migration_is_bounded_and_shared_among_topics(queue: TestStore) {
     let migrated = queue.store.migrate(&tenant(), 10).await.unwrap();
     assert_eq!((migrated.moved, migrated.next_due_in), (10, Some(Duration::ZERO)));
     assert_eq!((queue.counts("a").await.ready, queue.counts("b").await.ready), (9, 1), "b is not behind all of a");
-    assert_eq!(queue.store.migrate(&tenant(), 100).await.unwrap(), Migrated { moved: 21, next_due_in: None });
+    assert_eq!(queue.store.migrate(&tenant(), 100).await.unwrap(), Migrated { moved: 21, fired: 0, next_due_in: None });
     assert_eq!(queue.store.migrate(&tenant(), 0).await.unwrap().moved, 0);
 }
 
@@ -140,7 +141,7 @@ async fn the_next_due_time_is_signalled(queue: TestStore) {
     assert_eq!(wanted, PendingWork { next_due_in: in_ms(200), ..PendingWork::default() });
     queue.pass(200);
     assert_eq!(poll(&*queue.store, &tenant()).await.next_due_in, in_ms(0));
-    assert_eq!(queue.migrate().await, Migrated { moved: 1, next_due_in: in_ms(200) });
+    assert_eq!(queue.migrate().await, Migrated { moved: 1, fired: 0, next_due_in: in_ms(200) });
 }
 
 async fn with_nothing_delayed_there_is_nothing_to_migrate(queue: TestStore) {

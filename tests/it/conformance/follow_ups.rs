@@ -19,6 +19,7 @@ super::cases![
     a_follow_up_that_is_stored_already_is_not_stored_again,
     a_follow_up_respects_a_unique_value_that_is_taken,
     a_job_may_follow_itself_up_with_its_own_unique_value,
+    ; in_order:
     a_follow_up_may_have_the_id_and_the_unique_value_of_jobs_that_end_with_its_own,
     follow_ups_become_ready_in_the_order_in_which_they_were_enqueued,
 ];

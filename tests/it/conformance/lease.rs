@@ -24,7 +24,6 @@ super::cases![
     a_retired_worker_is_never_called_dead,
     a_retired_workers_jobs_come_back_with_their_leases,
     overdue_jobs_are_found_in_bounded_numbers_and_once_each,
-    overdue_jobs_are_found_within_a_bound_in_bytes,
     overdue_jobs_are_the_tenants_own,
     overdue_jobs_of_many_tenants_are_found_together_within_the_limit,
     reaping_twice_reaps_once,
@@ -33,6 +32,8 @@ super::cases![
     claims_of_lists_the_jobs_of_a_worker,
     claims_of_lists_the_jobs_of_one_tenant,
     jobs_left_out_of_a_batch_of_acks_are_still_held,
+    ; in_order:
+    overdue_jobs_are_found_within_a_bound_in_bytes,
 ];
 
 async fn overdue(queue: &TestStore) -> Vec<Overdue> {

@@ -2,18 +2,22 @@
 
 use gristmill::job::{JobId, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cursor, JobState, Page, StateFilter};
+use gristmill::store::{AHEAD, Cursor, JobState, Page, StateFilter};
 use gristmill_tests::test_store::{
     TestStore, claimed, delayed, failure, foreign, ids, job, of_priority, retry, topic, worker,
 };
 
 super::cases![
+    jobs_are_listed_by_topic,
+    dead_jobs_deleted_page_by_page_are_all_seen_once,
+    a_cursor_of_another_place_is_refused,
+    a_listed_job_is_as_it_is_looked_up,
+    ; in_order:
     ready_jobs_are_listed_as_they_will_be_claimed,
     delayed_jobs_are_listed_as_they_come_due,
     running_jobs_are_listed_by_id_with_their_delivery,
     dead_jobs_are_listed_the_latest_first,
     a_page_of_the_dead_goes_on_within_a_millisecond,
-    jobs_are_listed_by_topic,
     a_page_is_never_longer_than_asked_for,
     no_page_has_more_than_a_thousand_jobs,
     a_page_ends_where_it_would_become_too_long,
@@ -24,10 +28,9 @@ super::cases![
     nothing_is_skipped_where_the_end_of_a_page_was_cancelled_and_pushed_again,
     delayed_jobs_that_come_and_go_neither_repeat_nor_skip_others,
     running_jobs_that_end_neither_repeat_nor_skip_others,
-    dead_jobs_deleted_page_by_page_are_all_seen_once,
-    a_cursor_of_another_place_is_refused,
-    a_listed_job_is_as_it_is_looked_up,
     the_age_of_the_oldest_ready_job_is_shown,
+    a_ready_job_knows_how_many_stand_before_it,
+    no_more_than_ten_thousand_jobs_before_one_are_counted,
 ];
 
 async fn page(queue: &TestStore, place: StateFilter, after: Option<&Cursor>, limit: usize) -> Page {
@@ -314,4 +317,34 @@ async fn the_age_of_the_oldest_ready_job_is_shown(queue: TestStore) {
     assert_eq!(queue.counts("mail").await.oldest_ready, Some(queue.now()));
     queue.claim(1).await;
     assert_eq!(queue.counts("mail").await.oldest_ready, None);
+}
+
+async fn a_ready_job_knows_how_many_stand_before_it(queue: TestStore) {
+    let jobs = [Priority::Low, Priority::Normal, Priority::Normal, Priority::High, Priority::High].map(of_priority);
+    queue.push(&jobs).await;
+    queue.push(&[job("other"), delayed("mail", 1000)]).await;
+    let ahead = async |id: &JobId| queue.store.jobs_ahead(&topic("mail"), id).await.unwrap();
+    let [low, first, second, high, next_high] = ids(&jobs).try_into().unwrap();
+    assert_eq!(ahead(&high).await, Some(0));
+    assert_eq!(ahead(&next_high).await, Some(1));
+    assert_eq!(ahead(&first).await, Some(2));
+    assert_eq!(ahead(&second).await, Some(3));
+    assert_eq!(ahead(&low).await, Some(4));
+
+    let running = queue.claim(1).await;
+    assert_eq!(claimed(&running), std::slice::from_ref(&high));
+    assert_eq!(ahead(&high).await, None, "it is running");
+    assert_eq!(ahead(&low).await, Some(3));
+    assert_eq!(queue.store.jobs_ahead(&topic("other"), &low).await.unwrap(), None, "it is of another topic");
+    assert_eq!(ahead(&"unknown".parse().unwrap()).await, None);
+    let waiting = page(&queue, StateFilter::Delayed, None, 1).await;
+    assert_eq!(ahead(&waiting.jobs[0].id).await, None, "it is not due");
+}
+
+async fn no_more_than_ten_thousand_jobs_before_one_are_counted(queue: TestStore) {
+    let pushed = push(&queue, AHEAD as usize + 2).await;
+    let ahead = async |id: &JobId| queue.store.jobs_ahead(&topic("mail"), id).await.unwrap();
+    let [.., edge, beyond] = pushed.as_slice() else { panic!("there are two") };
+    assert_eq!(ahead(edge).await, Some(AHEAD));
+    assert_eq!(ahead(beyond).await, None);
 }

@@ -4,8 +4,17 @@
 //! at the top of its chapter. A new kind of store is a variant of `Kind` and a line of [`cases`].
 
 /// Makes a test of each case for each kind of store: `conformance::push::redis::a_job_is_pushed_claimed_and_acked`.
+///
+/// Partitions that a topic is spread over promise less than one: order, turns of priorities, places in a line, limits, bounds of a reply and
+/// signals are those of a partition. Cases after `in_order` assert one of these of a whole topic. They run where all jobs of the topic
+/// are in one of its partitions. Cases after `not_spread` do not run on partitions; each says why.
 macro_rules! cases {
-    ($($case:ident),+ $(,)?) => {
+    ($($case:ident),* $(,)? $(; in_order: $($ordered:ident),+ $(,)?)? $(; not_spread: $($other:ident),+ $(,)?)?) => {
+        crate::conformance::cases!(in spread: Kind::Spread(3); $($case)*);
+        $(crate::conformance::cases!(in spread_in_order: Kind::Spread(1); $($ordered)+);)?
+        crate::conformance::cases!(everywhere: $($case)* $($($ordered)+)? $($($other)+)?);
+    };
+    (everywhere: $($case:ident)+) => {
         crate::conformance::cases!(in redis: Kind::Redis(RedisKind::Plain); $($case)+);
         crate::conformance::cases!(in limited_redis: Kind::Redis(RedisKind::Limited); $($case)+);
         #[cfg(valkey)]
@@ -16,6 +25,7 @@ macro_rules! cases {
         crate::conformance::cases!(in memory: Kind::Memory; $($case)+);
         crate::conformance::cases!(in several: Kind::ShardedStore; $($case)+);
     };
+    (in $store:ident: $kind:expr; ) => {};
     (in $store:ident: $kind:expr; $($case:ident)+) => {
         mod $store {
             #[allow(unused_imports, reason = "stores that are no Redis have no kind of it")]
@@ -41,7 +51,10 @@ mod dead;
 mod delay;
 mod fence;
 mod follow_ups;
+mod halted_keys;
+mod keys;
 mod lease;
+mod limits;
 mod list;
 mod pause;
 mod priority;
@@ -49,6 +62,7 @@ mod promises;
 mod purge;
 mod push;
 mod results;
+mod schedules;
 mod settle;
 mod signals;
 mod sweep;

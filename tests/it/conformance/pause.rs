@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 super::cases![
     nothing_is_handed_out_of_a_paused_topic,
-    jobs_that_become_ready_during_a_pause_are_claimed_after_it,
     running_jobs_of_a_paused_topic_go_on,
     set_paused_returns_whether_it_changed_anything,
     a_topic_may_be_paused_before_it_has_a_job,
@@ -19,6 +18,8 @@ super::cases![
     a_paused_topic_is_not_signalled,
     a_topic_that_became_empty_during_its_pause_is_signalled_with_the_next_job,
     a_pause_lasts_until_it_is_lifted,
+    ; in_order:
+    jobs_that_become_ready_during_a_pause_are_claimed_after_it,
 ];
 
 async fn pause(queue: &TestStore, paused: bool) -> bool {

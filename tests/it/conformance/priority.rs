@@ -7,6 +7,10 @@ use gristmill_tests::test_store::{TestStore, claimed, ids, job, of_priority, ret
 use Priority::{High, Low, Normal};
 
 super::cases![
+    a_job_that_comes_back_keeps_its_priority,
+    a_topic_is_drained_only_when_all_priorities_are,
+    jobs_of_every_priority_are_counted_as_ready,
+    ; in_order:
     of_eight_jobs_five_are_high_two_normal_and_one_low,
     turns_go_on_from_claim_to_claim,
     priority_turns_continue_after_the_store_is_reopened,
@@ -16,11 +20,8 @@ super::cases![
     a_turn_is_counted_for_each_job_of_a_claim_that_found_priorities,
     each_topic_counts_its_own_turns,
     a_delayed_job_keeps_its_priority,
-    a_job_that_comes_back_keeps_its_priority,
     a_respawned_job_keeps_its_priority,
     follow_ups_have_their_own_priority,
-    a_topic_is_drained_only_when_all_priorities_are,
-    jobs_of_every_priority_are_counted_as_ready,
 ];
 
 fn many(priority: Priority, n: usize) -> Vec<NewJob> {

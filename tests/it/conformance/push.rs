@@ -10,7 +10,6 @@ use gristmill_tests::test_store::{LEASE, TestStore, claimed, delayed, failure, f
 super::cases![
     a_job_is_pushed_claimed_and_acked,
     all_that_a_producer_says_comes_back,
-    jobs_come_out_in_the_order_in_which_they_were_pushed,
     pushing_the_same_id_again_changes_nothing,
     an_id_is_known_wherever_its_job_is,
     an_id_is_free_again_when_its_job_is_done,
@@ -19,6 +18,8 @@ super::cases![
     answers_keep_the_order_of_a_batch_of_many_tenants,
     an_empty_push_is_answered_with_nothing,
     jobs_survive_closing_and_opening_the_store,
+    ; in_order:
+    jobs_come_out_in_the_order_in_which_they_were_pushed,
 ];
 
 async fn a_job_is_pushed_claimed_and_acked(queue: TestStore) {

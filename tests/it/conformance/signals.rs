@@ -11,11 +11,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 super::cases![
-    ready_is_said_when_a_topic_was_empty_and_only_then,
     the_ready_signal_is_sent_again_after_a_claim_found_the_topic_empty,
     retry_migrate_follow_ups_and_respawn_say_ready_too,
-    due_is_said_only_if_nothing_is_due_earlier,
-    a_job_due_at_the_same_time_as_one_of_another_topic_is_not_signalled,
     waiting_for_a_job_ends_with_the_job,
     an_attempt_before_the_last_does_not_end_the_job,
     waiting_for_a_cancelled_job_ends,
@@ -25,6 +22,10 @@ super::cases![
     wanted_names_ready_topics,
     a_poll_answers_for_each_tenant_in_the_order_given,
     a_slow_receiver_gets_the_signal_lost,
+    ; in_order:
+    ready_is_said_when_a_topic_was_empty_and_only_then,
+    due_is_said_only_if_nothing_is_due_earlier,
+    a_job_due_at_the_same_time_as_one_of_another_topic_is_not_signalled,
 ];
 
 async fn listen(queue: &TestStore) -> Receiver<Signal> {

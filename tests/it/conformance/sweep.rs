@@ -10,17 +10,18 @@ use gristmill_tests::wait::{SOON, until};
 
 super::cases![
     dead_jobs_over_age_are_dropped,
-    dead_jobs_over_number_are_dropped_and_the_latest_stay,
-    drops_are_counted_as_discarded,
     nothing_but_dead_jobs_is_dropped,
-    each_line_is_answered_by_itself,
     topics_that_are_not_named_are_not_swept,
     a_swept_job_is_gone_and_its_id_is_free,
     the_result_of_a_swept_job_is_kept_for_its_time,
-    sweeping_again_and_again_drops_all_that_is_over,
     topics_with_dead_jobs_are_found_to_be_swept,
-    topics_that_are_not_in_use_are_found_and_forgotten,
     a_topic_whose_jobs_wait_for_long_is_not_forgotten,
+    topics_that_are_not_in_use_are_found_and_forgotten,
+    ; in_order:
+    dead_jobs_over_number_are_dropped_and_the_latest_stay,
+    drops_are_counted_as_discarded,
+    each_line_is_answered_by_itself,
+    sweeping_again_and_again_drops_all_that_is_over,
 ];
 
 fn limits(of: &str, keep: u64, retention_ms: u64) -> DeadLimits {

@@ -11,12 +11,9 @@ use gristmill_tests::test_store::{
 };
 
 super::cases![
-    waiting_and_dead_jobs_go_out_in_order,
     running_jobs_stay,
     exporting_changes_nothing,
-    outgoing_jobs_are_read_in_bounded_numbers,
     jobs_arrive_with_all_that_is_known_about_them,
-    arrived_jobs_keep_their_order,
     arrived_jobs_are_not_counted_as_pushed,
     a_job_that_became_due_on_the_way_is_delayed_until_it_is_migrated,
     an_import_stores_a_job_once_even_if_the_job_has_ended,
@@ -24,12 +21,16 @@ super::cases![
     forgotten_marks_let_a_job_come_again,
     a_job_that_goes_back_can_come_again_although_its_mark_was_not_forgotten,
     a_mark_that_was_not_forgotten_is_not_taken_for_a_later_job_of_the_same_id,
-    a_store_that_is_moved_into_itself_keeps_its_jobs,
     remove_exported_removes_jobs_without_counting_them,
     running_jobs_are_not_let_go_of,
     a_unique_value_moves_with_its_job,
     a_unique_value_that_another_job_holds_is_left_to_it,
     a_move_that_is_interrupted_anywhere_loses_and_doubles_nothing,
+    ; in_order:
+    waiting_and_dead_jobs_go_out_in_order,
+    outgoing_jobs_are_read_in_bounded_numbers,
+    arrived_jobs_keep_their_order,
+    a_store_that_is_moved_into_itself_keeps_its_jobs,
 ];
 
 async fn exported(queue: &TestStore) -> Vec<StoredJob> {

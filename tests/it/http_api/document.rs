@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::find::encoded;
 use super::validate::{mistakes, resolve};
 use super::{MANIFEST, runner};
 
@@ -38,7 +39,7 @@ fn uri(document: &Value, path: &str, operation: &Value) -> String {
     let path = in_path.iter().fold(path.to_owned(), |path, (name, value)| path.replace(&format!("{{{name}}}"), value));
     assert!(!path.contains('{'), "{path}: a parameter has no example");
     let query = parameters(document, operation, "query");
-    let query: Vec<_> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let query: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 

@@ -2,6 +2,7 @@
 
 mod dead;
 mod document;
+mod find;
 mod hostile;
 mod idempotency;
 mod idle;
@@ -74,4 +75,13 @@ fn refused(answer: &Answer, status: u16, code: &str) -> String {
     assert_eq!((answer.status, &problem["code"]), (status, &json!(code)), "{problem}");
     assert_eq!(answer.header("content-type"), "application/problem+json");
     problem["detail"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the job of this id is `running`, `dead`, and so on, as the API calls it.
+pub(crate) async fn until_it_is(runner: &TestRunner, id: &str, state: &str) {
+    until(format!("{id} to be {state}"), SOON, async || {
+        let view = runner.client().get(&job_path(&id.into())).await.json();
+        (view["state"] == state).then_some(())
+    })
+    .await;
 }

@@ -3,6 +3,7 @@
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
+use hyper::Request;
 use serde_json::{Value, json};
 
 use super::{ECHO, NOBODY, refused};
@@ -26,6 +27,7 @@ async fn runner(on: On) -> TestRunner {
 
 on_both_stores! {
     every_topic_says_why_it_is_idle
+    every_job_says_why_it_is_not_running
     topics_show_counts_and_rates
     an_unknown_topic_is_not_found
     a_topic_is_purged_of_its_waiting_and_dead_jobs
@@ -53,6 +55,45 @@ async fn every_topic_says_why_it_is_idle(runner: TestRunner) {
     assert_eq!(reason("echo").await, "paused");
     std::fs::remove_file(runner.handlers().join("broken.wasm")).unwrap();
     until("it to be forgotten", SOON, async || (reason("broken").await == "no-handler").then_some(())).await;
+}
+
+async fn every_job_says_why_it_is_not_running(runner: TestRunner) {
+    let client = runner.client();
+    let why = async |id: &str| client.get(&format!("/v1/tenants/default/jobs/{id}/why")).await.json();
+    let push = async |topic: &str, job: Value| {
+        let pushed = client.post(&format!("/v1/tenants/default/topics/{topic}/jobs"), &job).await.json();
+        pushed["id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (push("without", json!({})).await, push("without", json!({})).await);
+    let waits = why(&second).await;
+    assert_eq!((&waits["reason"], &waits["ahead"]), (&json!("topic-idle"), &json!(1)), "{waits}");
+    assert_eq!(waits["idle"]["reason"], "no-handler");
+    assert_eq!(
+        waits["detail"],
+        "ready: one job of its topic stands before it, and its topic has no handler: there is no without.wasm in the handlers folder"
+    );
+    client.post("/v1/tenants/default/topics/without/pause", &json!({})).await;
+    let paused = why(&first).await;
+    assert_eq!((&paused["ahead"], &paused["idle"]["reason"]), (&json!(0), &json!("paused")), "{paused}");
+
+    let pulled = push("elsewhere", json!({})).await;
+    assert_eq!(why(&pulled).await["reason"], "in-line", "a pull worker may take it");
+    let later = push("echo", json!({ "delay_ms": 3_600_000 })).await;
+    assert_eq!(why(&later).await["reason"], "delayed");
+    assert!(why(&later).await["until_ms"].is_u64());
+    refused(&client.get("/v1/tenants/default/jobs/unknown/why").await, 404, "job-unknown");
+
+    let topic = client.get("/v1/tenants/default/topics/without/why").await.json();
+    assert_eq!(topic["idle"]["reason"], "paused");
+    assert_eq!(topic["detail"], "`without` begins no job: it is paused: resume it (2 ready, 0 delayed, 0 running)");
+
+    let schedule = "/v1/tenants/default/schedules/without/nightly";
+    let put = Request::builder().method("PUT").uri(schedule).header("content-type", "application/json");
+    assert_eq!(client.send(put, br#"{"cron":"@daily"}"#.to_vec()).await.status, 200);
+    let run = client.post(&format!("{schedule}/run"), &json!({ "id": "by-hand" })).await.json();
+    assert_eq!(run["job"], "by-hand", "{run}");
+    let scheduled = why("by-hand").await;
+    assert_eq!((&scheduled["ahead"], &scheduled["idle"]["reason"]), (&json!(2), &json!("paused")), "{scheduled}");
 }
 
 async fn topics_show_counts_and_rates(runner: TestRunner) {

@@ -105,6 +105,7 @@ impl Case {
             attempt: self.attempt,
             max_attempts: 5,
             checkpoint: None,
+            adapter: topic.adapter.clone(),
             limits: topic.limits,
             grants: Arc::new(grants),
             targets: Arc::new(HashMap::from([("welcome".parse().unwrap(), rule)])),
@@ -112,6 +113,7 @@ impl Case {
             cancellation: Cancellation::default(),
             checkpoints: None,
             logs,
+            trace: None,
         }
     }
 }

@@ -247,7 +247,7 @@ async fn the_event_of_a_dead_worker_says_what_becomes_of_its_job() {
     let mut stream = Stream::open(&runner, "/v1/events?kind=job-taken-back,job-dead").await;
     let job = JobSpec { max_attempts: Some(1), ..spec("sink", b"") };
     let id = runner.push_job(job, Due::Now).await;
-    let from = ClaimFrom { topic: "sink".parse().unwrap(), max: 1, lease: std::time::Duration::from_millis(1) };
+    let from = ClaimFrom::new("sink".parse().unwrap(), 1, std::time::Duration::from_millis(1));
     assert_eq!(runner.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);
     let events = stream.take(2).await;
     assert_eq!(told(&events), [("job-taken-back", id.as_str()), ("job-dead", id.as_str())]);

@@ -15,6 +15,7 @@ mod world;
 use std::cell::Cell;
 use std::time::Instant;
 
+use gristmill_tests::deployment::RedisKind;
 use gristmill_tests::test_store::{Kind, TestStore};
 use gristmill_tests::wait::{SOON, until};
 use operations::{Operation, sequences};
@@ -26,6 +27,16 @@ use world::World;
 #[test]
 fn redis_behaves_like_the_model() {
     compare([Kind::REDIS, Kind::Memory], 800);
+}
+
+#[test]
+fn a_clustered_redis_behaves_like_the_model() {
+    compare([Kind::Redis(RedisKind::Cluster), Kind::Memory], 100);
+}
+
+#[test]
+fn topics_spread_over_partitions_behave_like_the_model() {
+    compare([Kind::Spread(1), Kind::Memory], 200);
 }
 
 #[test]

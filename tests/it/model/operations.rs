@@ -92,6 +92,7 @@ pub(super) struct Draft {
     /// A value, and for how long it is held; none: until the job is done.
     pub(super) unique: Option<(u8, Option<Ms>)>,
     pub(super) ttl: Option<Ms>,
+    pub(super) key: Option<u8>,
     pub(super) kept: bool,
     /// The id of an earlier job.
     pub(super) again: Option<Back>,
@@ -109,6 +110,10 @@ pub(super) enum When {
 pub(super) struct Line {
     pub(super) topic: usize,
     pub(super) max: usize,
+    /// How many jobs of the topic may run at once.
+    pub(super) most: Option<u32>,
+    /// How many jobs of a key may run at once, and whether a dead one halts the others.
+    pub(super) per_key: (u32, bool),
 }
 
 #[derive(Debug, Clone)]
@@ -214,20 +219,24 @@ fn draft() -> impl Strategy<Value = Draft> {
     ];
     let priority = prop_oneof![3 => Just(Priority::Normal), 2 => Just(Priority::High), 2 => Just(Priority::Low)];
     let unique = weighted(0.25, (0..2u8, weighted(0.5, wait())));
-    (0..TOPICS, due, priority, unique, weighted(0.1, time()), prop::bool::weighted(0.2), weighted(0.1, LATEST))
-        .prop_map(|(topic, due, priority, unique, ttl, kept, again)| Draft {
+    let key = weighted(0.3, 0..2u8);
+    (0..TOPICS, due, priority, unique, weighted(0.1, time()), key, prop::bool::weighted(0.2), weighted(0.1, LATEST))
+        .prop_map(|(topic, due, priority, unique, ttl, key, kept, again)| Draft {
             topic,
             due,
             priority,
             unique,
             ttl,
+            key,
             kept,
             again,
         })
 }
 
 fn claim() -> impl Strategy<Value = Operation> {
-    let line = (0..TOPICS, 0..6usize).prop_map(|(topic, max)| Line { topic, max });
+    let per_key = prop_oneof![3 => Just((1, false)), 2 => Just((1, true)), 1 => (1..4u32, any::<bool>())];
+    let line = (0..TOPICS, 0..6usize, weighted(0.3, 1..5u32), per_key);
+    let line = line.prop_map(|(topic, max, most, per_key)| Line { topic, max, most, per_key });
     let lease = prop_oneof![3 => Just(30_000), 1 => wait()];
     (0..WORKERS, vec(line, 1..4), lease).prop_map(|(worker, lines, lease)| Operation::Claim { worker, lines, lease })
 }

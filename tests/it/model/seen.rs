@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gristmill::job::{Job, JobId, Name, TopicId};
-use gristmill::store::{DeadJob, JobState, JobView, StateFilter, StoredJob, StoredPlace, TopicCounts};
+use gristmill::job::{Job, JobId, JobSpec, Name, TopicId};
+use gristmill::store::{
+    BehindKey, DeadJob, JobState, JobView, LimitReached, StateFilter, StoredJob, StoredPlace, TopicCounts,
+};
 use gristmill::token::Token;
 
-use super::plain::{Key, Model};
+use super::plain::{Key, Model, TopicState};
 
 impl Model {
     pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {
@@ -34,11 +36,20 @@ impl Model {
                 attempts: record.attempts,
                 last_failure: record.failure.clone(),
                 result: result.map(|(_, result)| result),
+                behind: self.behind(&record.job.spec),
             });
         }
         let (attempts, result) = result?;
         let (state, result) = (JobState::Finished, Some(result));
-        Some(JobView { id, state, job: None, attempts, last_failure: None, result })
+        Some(JobView { id, state, job: None, attempts, last_failure: None, result, behind: None })
+    }
+
+    fn behind(&self, spec: &JobSpec) -> Option<BehindKey> {
+        let (topic, key) = (self.topics.get(&spec.topic)?, spec.key.as_ref()?);
+        let ahead = topic.behind.get(key)?.iter().position(|id| *id == spec.id)? as u64;
+        let mut holders = topic.slots.get(key).cloned().unwrap_or_default();
+        holders.sort();
+        Some(BehindKey { holders, ahead })
     }
 
     pub(super) fn is_blurred(&self, key: &Key) -> bool {
@@ -55,11 +66,13 @@ impl Model {
             let mut counts = TopicCounts {
                 topic: id.clone(),
                 ready: 0,
+                waiting_for_key: topic.behind.values().map(|behind| behind.len() as u64).sum(),
                 delayed: 0,
                 running: 0,
                 dead: 0,
                 oldest_ready,
                 paused,
+                limited: topic.at_limit.then_some(LimitReached::MaxRunning),
                 totals,
             };
             for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
@@ -76,12 +89,19 @@ impl Model {
         counts.collect()
     }
 
-    /// Topics that have ready jobs and are not paused; and those that a store may take for such.
+    /// Topics that have ready jobs, are not paused and may run more jobs; and those that a store may take for such.
     pub(super) fn ready(&self, tenant: &Name) -> (BTreeSet<TopicId>, BTreeSet<TopicId>) {
-        let going = self.topics.iter().filter(|(id, _)| id.tenant == *tenant);
+        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && !topic.at_limit);
         let perhaps: BTreeMap<_, _> = going.filter(|(_, topic)| topic.perhaps_ready).collect();
         let surely = perhaps.iter().filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
         (surely.map(|(id, _)| (*id).clone()).collect(), perhaps.keys().map(|id| (*id).clone()).collect())
+    }
+
+    /// Topics that have ready jobs and are not paused, whether or not they may run more.
+    pub(super) fn in_line(&self, tenant: &Name) -> BTreeSet<TopicId> {
+        let going = self.topics.iter().filter(|(id, topic)| id.tenant == *tenant && topic.perhaps_ready);
+        let with_jobs = going.filter(|(_, topic)| topic.ready.iter().any(|ready| !ready.is_empty()));
+        with_jobs.map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn cancelled(&self, tenant: &Name) -> BTreeSet<JobId> {
@@ -95,7 +115,15 @@ impl Model {
     pub(super) fn list(&self, topic: &TopicId, place: StateFilter) -> Vec<JobView> {
         let ids: Vec<JobId> = match place {
             StateFilter::Ready => {
-                self.topics.get(topic).into_iter().flat_map(|topic| topic.ready.iter().flatten().cloned()).collect()
+                let topic = self.topics.get(topic).into_iter();
+                let in_order = |topic: &TopicState| {
+                    [
+                        topic.ready.iter().flatten().cloned().collect::<Vec<_>>(),
+                        topic.behind.values().flatten().cloned().collect(),
+                    ]
+                    .concat()
+                };
+                topic.flat_map(in_order).collect()
             }
             StateFilter::Delayed => {
                 let delayed = self.delayed(&topic.tenant).into_iter();
@@ -109,16 +137,24 @@ impl Model {
             StateFilter::Dead => self.dead(topic).into_iter().map(|dead| dead.job.spec.id).collect(),
         };
         let views = ids.into_iter().filter_map(|id| self.view(&(topic.tenant.clone(), id)));
-        views.map(|view| JobView { result: None, ..view }).collect()
+        views.map(|view| JobView { result: None, behind: None, ..view }).collect()
+    }
+
+    fn is_behind(&self, topic: &TopicId, id: &JobId) -> bool {
+        self.topics.get(topic).is_some_and(|topic| topic.behind.values().flatten().any(|behind| behind == id))
     }
 
     /// Everything of a topic that is not running, in the order in which it would leave.
     pub(super) fn export(&self, topic: &TopicId) -> Vec<StoredJob> {
         let [ready, delayed, dead] =
             [StateFilter::Ready, StateFilter::Delayed, StateFilter::Dead].map(|place| self.list(topic, place));
-        let stored = ready.into_iter().chain(delayed).chain(dead.into_iter().rev()).map(|JobView { id, .. }| {
+        let (behind, ready): (Vec<_>, Vec<_>) = ready.into_iter().partition(|view| self.is_behind(topic, &view.id));
+        let in_order = ready.into_iter().chain(delayed).chain(dead.into_iter().rev()).chain(behind);
+        let stored = in_order.map(|JobView { id, .. }| {
             let record = self.jobs[&(topic.tenant.clone(), id)].clone();
             let unique_for = self.unique_for(&record.job);
+            let holds_slot = !matches!(record.place, JobState::Ready)
+                && self.topics[topic].slots.values().flatten().any(|holder| *holder == record.job.spec.id);
             StoredJob {
                 job: record.job,
                 sealed: None,
@@ -131,6 +167,7 @@ impl Model {
                 deliveries: record.deliveries,
                 last_failure: record.failure,
                 checkpoint: record.checkpoint,
+                holds_slot,
                 unique_for,
             }
         });

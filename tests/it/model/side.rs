@@ -69,7 +69,7 @@ impl Side {
             let topic = TopicId { tenant, topic: "fence".parse().unwrap() };
             let spec = JobSpec::new(topic.clone(), Payload { data: Vec::new(), content_type: None });
             queue.store.push(&[NewJob { spec, due: Due::Now }]).await?;
-            let from = ClaimFrom { topic, max: 1, lease: SOON };
+            let from = ClaimFrom::new(topic, 1, SOON);
             let claimed = queue.store.claim(&WorkerId::new("fence"), &[from]).await?;
             fences.extend(claimed.claims.into_iter().map(|claim| claim.lease));
         }

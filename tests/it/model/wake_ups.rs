@@ -16,6 +16,8 @@ pub(super) struct Outlook {
     /// Topics that have ready jobs, and those that subscribers may take for such.
     ready: BTreeSet<TopicId>,
     perhaps_ready: BTreeSet<TopicId>,
+    /// The first, and topics that may not run more jobs.
+    in_line: BTreeSet<TopicId>,
     next_due: Option<Timestamp>,
 }
 
@@ -23,7 +25,7 @@ impl Outlook {
     pub(super) fn of(model: &Model, tenant: &Name) -> Self {
         let (ready, perhaps_ready) = model.ready(tenant);
         let next_due = model.delayed(tenant).iter().map(|(_, until, _)| *until).min();
-        Self { tenant: tenant.clone(), ready, perhaps_ready, next_due }
+        Self { tenant: tenant.clone(), ready, perhaps_ready, in_line: model.in_line(tenant), next_due }
     }
 
     /// Compares the signals of a step. `finished` and `stopping`: the jobs that ended and those that were cancelled.
@@ -42,7 +44,10 @@ impl Outlook {
         for signal in signals.iter().filter(of_tenant) {
             match signal {
                 Signal::Ready(topic) => {
-                    let is_news = after.ready.contains(topic) && !self.ready.contains(topic);
+                    let is_new = |before: &BTreeSet<TopicId>, after: &BTreeSet<TopicId>| {
+                        after.contains(topic) && !before.contains(topic)
+                    };
+                    let is_news = is_new(&self.ready, &after.ready) || is_new(&self.in_line, &after.in_line);
                     if !woken.insert(topic.clone()) || !is_news {
                         return Err(Difference::new(format!("a needless signal: {signal:?} in {signals:?}")));
                     }

@@ -9,6 +9,7 @@ use gristmill::outcome::{Failure, FailureDetail, Verdict};
 use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, TokenAdded};
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Rate, Scope, TokenHash, TokenLimits};
+use gristmill::topic::{FleetLimits, KeyLimits, OnDead};
 use gristmill_tests::test_store::{DEAD_AFTER, Kind, TestStore};
 
 use super::operations::{
@@ -231,6 +232,7 @@ impl World {
         spec.priority = draft.priority;
         spec.unique = draft.unique.map(|(value, window)| Unique { value: format!("u{value}"), window: window.map(ms) });
         spec.ttl = draft.ttl.map(ms);
+        spec.key = draft.key.map(|key| format!("k{key}"));
         spec.keep_result = draft.kept.then_some(KEPT);
         let due = match draft.due {
             When::Now => Due::Now,
@@ -274,16 +276,21 @@ impl World {
             self.here.model.migrate(&topic, moved);
         }
         let next_due_in = self.here.model.next_due_in(tenant);
-        same("migrated", migrated, Migrated { moved: limit.min(all), next_due_in })
+        same("migrated", migrated, Migrated { moved: limit.min(all), fired: 0, next_due_in })
     }
 
     async fn claim(&mut self, worker: usize, lines: &[Line], lease: Ms) -> Result<(), Difference> {
-        let by_topic: BTreeMap<usize, usize> = lines.iter().map(|line| (line.topic, line.max)).collect();
-        let from =
-            |(topic, max): (usize, usize)| ClaimFrom { topic: self.topics[topic].clone(), max, lease: ms(lease) };
-        let lines: Vec<ClaimFrom> = by_topic.into_iter().map(from).collect();
+        let by_topic: BTreeMap<usize, &Line> = lines.iter().map(|line| (line.topic, line)).collect();
+        let from = |line: &Line| {
+            let (max_running, halts) = line.per_key;
+            let on_dead = if halts { OnDead::Halt } else { OnDead::Continue };
+            let per_key = KeyLimits { max_running, on_dead };
+            let limits = FleetLimits { max_running: line.most, rate: None, per_key };
+            ClaimFrom::new(self.topics[line.topic].clone(), line.max, ms(lease)).within(limits)
+        };
+        let lines: Vec<ClaimFrom> = by_topic.into_values().map(from).collect();
         let worker = &self.workers[worker];
-        let mut claimed = self.here.queue.store.claim(worker, &lines).await?;
+        let mut claimed = self.here.queue.claim_within(worker, &lines).await?;
         let (mut claims, mut drained) = (Vec::new(), Vec::new());
         for line in &lines {
             let (taken, empty) = self.here.model.claim(worker, line);
@@ -331,10 +338,24 @@ impl World {
             batch.extend(ending.twice.then(|| settlement.clone()));
             batch.push(settlement);
         }
+        let others = batch.clone();
+        for settlement in &mut batch {
+            let comes_first = |other: &Settlement, job: &NewJob| other.lease != settlement.lease && depends(job, other);
+            settlement.follow_ups.retain(|job| !others.iter().any(|other| comes_first(other, job)));
+        }
         self.settle_all(&batch).await
     }
 
     async fn settle_all(&mut self, batch: &[Settlement]) -> Result<(), Difference> {
+        // Nor is it which of two lines up first: a job that waited for its key, or one that is put back.
+        let some_keyed = batch.iter().any(|settlement| settlement.is_keyed);
+        for part in batch.chunks(if some_keyed { 1 } else { batch.len().max(1) }) {
+            self.settle_part(part).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle_part(&mut self, batch: &[Settlement]) -> Result<(), Difference> {
         let settled = self.here.queue.store.settle(batch).await?;
         same("settled", settled, batch.iter().map(|settlement| self.here.model.settle(settlement)).collect())
     }
@@ -414,4 +435,13 @@ fn settlement(claim: &Claim, end: &End, retention: Duration) -> Settlement {
         End::Expire => Verdict::Expire,
     };
     Settlement::of(claim, verdict, retention)
+}
+
+/// Whether it depends on the order of a batch, which is not promised, what becomes of a follow-up job beside another settlement: that one
+/// sets the job's unique value free, or puts its own job into the same line.
+fn depends(job: &NewJob, other: &Settlement) -> bool {
+    let is_put_back = matches!(other.verdict, Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_));
+    let is_freed =
+        other.unique.is_some() && other.unique == job.spec.unique.as_ref().map(|unique| unique.value.clone());
+    job.spec.topic == other.lease.topic && (is_put_back || is_freed)
 }

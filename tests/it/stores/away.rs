@@ -19,7 +19,7 @@ use super::{job, join, name, topic};
 
 fn lines() -> [ClaimFrom; 2] {
     let lease = Duration::from_secs(600);
-    [ClaimFrom { topic: topic("acme/mail"), max: 5, lease }, ClaimFrom { topic: topic("mail"), max: 5, lease }]
+    [ClaimFrom::new(topic("acme/mail"), 5, lease), ClaimFrom::new(topic("mail"), 5, lease)]
 }
 
 /// Home in memory; `acme` lives in Redis.

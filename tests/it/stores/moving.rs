@@ -40,7 +40,7 @@ async fn until_moved(several: &ShardedStore) {
 
 async fn claim(several: &ShardedStore) -> Vec<Claim> {
     poll(several, &name("acme")).await;
-    let line = ClaimFrom { topic: topic("acme/mail"), max: 9, lease: Duration::from_secs(600) };
+    let line = ClaimFrom::new(topic("acme/mail"), 9, Duration::from_secs(600));
     several.claim(&WorkerId::new("w"), &[line]).await.unwrap().claims
 }
 

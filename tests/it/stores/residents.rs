@@ -14,7 +14,7 @@ use gristmill_tests::wait::{SOON, until};
 use super::{Pair, job, name, places, topic};
 
 fn line(of: &str, max: usize) -> ClaimFrom {
-    ClaimFrom { topic: topic(of), max, lease: Duration::from_secs(60) }
+    ClaimFrom::new(topic(of), max, Duration::from_secs(60))
 }
 
 #[tokio::test]

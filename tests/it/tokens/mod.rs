@@ -54,7 +54,7 @@ pub(crate) async fn push(runner: &TestRunner, topic: &str) -> JobId {
 /// Pushes a job and buries it.
 async fn bury(runner: &TestRunner, topic: &str) -> JobId {
     let id = push(runner, topic).await;
-    let from = ClaimFrom { topic: topic.parse().unwrap(), max: 1, lease: std::time::Duration::from_secs(600) };
+    let from = ClaimFrom::new(topic.parse().unwrap(), 1, std::time::Duration::from_secs(600));
     let claimed = runner.store.claim(&WorkerId::new("test"), &[from]).await.unwrap();
     let detail = FailureDetail { code: "c".into(), message: "secret".into(), context: None };
     let verdict = Verdict::Bury(Failure { reason: Reason::Rejected, detail, backtrace: None });

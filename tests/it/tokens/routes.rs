@@ -34,7 +34,7 @@ impl Needs {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route {
     pub(super) method: &'static str,
-    /// With `{tenant}`, `{topic}`, `{job}` and `{token}`.
+    /// With `{tenant}`, `{topic}`, `{schedule}`, `{job}` and `{token}`.
     pub(super) path: &'static str,
     /// With the same; empty: none.
     body: &'static str,
@@ -49,18 +49,27 @@ const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic"
 const IDS: &str = r#"{"ids":["{job}"]}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
+const SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}";
+const PAUSE_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/pause";
+const RESUME_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/resume";
+const RUN_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/run";
 const MOVE: &str = r#"{"to":"home"}"#;
 
 pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1", "", Nothing),
+    route("GET", "/v1/me", "", Nothing),
     route("GET", "/v1/openapi.json", "", Nothing),
     route("POST", "/v1/jobs", JOBS, Tenant(Push)),
     route("GET", "/v1/tenants", "", Everywhere(Read)),
+    route("GET", "/v1/tenants/{tenant}/jobs?q=state:ready", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/dead/groups", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/jobs/{job}/why", "", Tenant(Read)),
     route("DELETE", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/cancel", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}/why", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/jobs?state=ready", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/jobs", "{}", Tenant(Push)),
     route("PUT", "/v1/tenants/{tenant}/topics/{topic}/handler", "no component", Tenant(Admin)),
@@ -81,6 +90,13 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
+    route("GET", SCHEDULE, "", Tenant(Read)),
+    route("PUT", SCHEDULE, r#"{"cron":"@daily"}"#, Tenant(Admin)),
+    route("POST", RUN_SCHEDULE, "{}", Tenant(Admin)),
+    route("POST", PAUSE_SCHEDULE, "{}", Tenant(Admin)),
+    route("POST", RESUME_SCHEDULE, "{}", Tenant(Admin)),
+    route("DELETE", SCHEDULE, "", Tenant(Admin)),
     route("GET", "/v1/signals?tenants={tenant}", "", Tenant(Read)),
     route("GET", "/v1/residences", "", Everywhere(Admin)),
     route("GET", "/v1/tenants/{tenant}/residence", "", Everywhere(Admin)),
@@ -132,6 +148,7 @@ impl About<'_> {
 
     fn fill(&self, text: &str) -> String {
         let filled = text.replace("{tenant}", self.tenant).replace("{topic}", self.topic);
+        let filled = filled.replace("{schedule}", "nightly");
         filled.replace("{job}", self.job).replace("{token}", self.token)
     }
 }

@@ -9,18 +9,24 @@ const SLOTS: usize = 16_384;
 #[derive(Debug)]
 pub struct Cluster {
     pub servers: Vec<Redis>,
+    scheme: &'static str,
 }
 
 impl Cluster {
     /// Starts so many primaries, and so many `more` servers without slots. Waits until all know each other.
     pub async fn start(primaries: usize, more: usize) -> Self {
+        Self::start_with(Settings::default().listens(), primaries, more).await
+    }
+
+    /// The same with these settings for each server.
+    pub async fn start_with(settings: Settings, primaries: usize, more: usize) -> Self {
+        let scheme = if settings.speaks_tls() { "rediss" } else { "redis" };
+        let settings = settings.in_cluster().option("repl-diskless-sync-delay", "0");
         let mut servers = Vec::new();
         for _ in 0..primaries + more {
-            servers.push(
-                Redis::start_with(Settings::default().in_cluster().option("repl-diskless-sync-delay", "0")).await,
-            );
+            servers.push(Redis::start_with(settings.clone()).await);
         }
-        let cluster = Self { servers };
+        let cluster = Self { servers, scheme };
         for (number, server) in cluster.servers.iter().enumerate() {
             // Otherwise the servers settle which of them is right first.
             cluster.order(number, &["SET-CONFIG-EPOCH", &(number + 1).to_string()]).await;
@@ -42,10 +48,10 @@ impl Cluster {
         cluster
     }
 
-    /// `redis+cluster://` and two of the servers.
+    /// `redis+cluster://`, or `rediss+cluster://` where they speak TLS, and two of the servers.
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.servers.iter().take(2).map(|server| format!("127.0.0.1:{}", server.port())).collect();
-        format!("redis+cluster://{}", hosts.join(","))
+        format!("{}+cluster://{}", self.scheme, hosts.join(","))
     }
 
     /// One `CLUSTER` command, which must be obeyed.

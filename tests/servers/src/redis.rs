@@ -77,10 +77,12 @@ impl Settings {
 
     /// As a server of a cluster that has no other server yet, and finds no other dead by itself before ten minutes.
     pub fn in_cluster(self) -> Self {
-        self.listens().options(&["--cluster-enabled", "yes", "--cluster-node-timeout", "600000"])
+        let over_tls = if self.speaks_tls() { "yes" } else { "no" };
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "600000", "--tls-cluster", over_tls];
+        self.listens().options(&options)
     }
 
-    fn speaks_tls(&self) -> bool {
+    pub(crate) fn speaks_tls(&self) -> bool {
         self.options.iter().any(|option| option == "--tls-cert-file")
     }
 }

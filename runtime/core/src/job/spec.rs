@@ -56,7 +56,8 @@ pub struct JobSpec {
     /// Headers in order; names may repeat.
     #[serde(default)]
     pub metadata: Vec<(String, String)>,
-    /// A label that the handler sees, to group jobs by. It implies neither an order nor shared state.
+    /// Jobs of a topic with the same key run one at a time, in the order in which they became ready, unless `per-key` of the
+    /// topic says otherwise. An empty key is none.
     pub key: Option<String>,
     /// Which of the topic's ready jobs come first.
     #[serde(default)]
@@ -91,6 +92,11 @@ impl JobSpec {
             ttl: None,
             keep_result: None,
         }
+    }
+
+    /// The key whose other jobs this one waits for; `None` if there is none.
+    pub fn shared_key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
     }
 
     /// What the job's metadata and its other texts count against the limit of

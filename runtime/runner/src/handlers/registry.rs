@@ -46,7 +46,7 @@ impl Handler {
     /// What the handler needs and `topic` does not grant. A native handler has everything that its program has.
     fn lacks(&self, topic: &Topic) -> Vec<Capability> {
         match &self.code {
-            Code::Component(component) => topic.grants.lack(component.capabilities()),
+            Code::Component(component) => topic.lacks(component.demands()),
             Code::Native(_) => Vec::new(),
         }
     }
@@ -228,6 +228,12 @@ impl HandlerRegistry {
         named.chain(made).collect()
     }
 
+    /// The topics that are spread over partitions, and over how many.
+    pub fn spread_topics(&self) -> BTreeMap<TopicId, u32> {
+        let topics = self.entries.values().map(|entry| &entry.topic).filter(|topic| topic.partitions > 1);
+        topics.map(|topic| (topic.id.clone(), topic.partitions)).collect()
+    }
+
     /// The tenant's topics that raw producers write to.
     pub fn raw_topics(&self, tenant: &Name) -> &[Name] {
         self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
@@ -279,7 +285,7 @@ fn topics(manifest: &Manifest, made: &BTreeSet<&Name>) -> BTreeMap<TopicId, Topi
 /// With another version, or with settings changed in any way, what is kept is of no use any more.
 fn instance_pool(topic: &Topic, handler: &Handler, before: Option<&Arc<TopicHandler>>) -> Option<Arc<InstancePool>> {
     let Code::Component(component) = &handler.code else { return None };
-    if topic.reuse < 2 {
+    if topic.reuse < 2 || !topic.adapter.can_call_again() {
         return None;
     }
     let version = |entry: &TopicHandler| entry.handler.as_ref().and_then(Handler::version);

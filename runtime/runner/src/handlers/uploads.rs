@@ -164,13 +164,13 @@ impl ComponentUploads {
         // The one that was named is told of first.
         served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
         for topic in &served {
-            let lacking = topic.grants.lack(component.capabilities());
+            let lacking = topic.lacks(component.demands());
             if !lacking.is_empty() {
                 let names: Vec<_> = lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
                 let names = names.join(", ");
                 let id = &topic.id;
                 return Err(UploadError::Refused(format!(
-                    "it imports what topic `{id}` does not grant: {names}; if it may have that, say so in the manifest"
+                    "it needs what topic `{id}` does not grant: {names}; if it may have that, say so in the manifest"
                 )));
             }
         }

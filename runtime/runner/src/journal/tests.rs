@@ -56,6 +56,7 @@ fn record(job: &str) -> AttemptRecord {
         fuel: 12_345,
         memory_peak: 131_072,
         follow_ups: 2,
+        trace: None,
         follow_up_bytes: 30,
     };
     let result = Payload { data: vec![0; 7], content_type: None };

@@ -39,6 +39,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
         metrics: Arc::default(),
         tenants: Tenants::default(),
         journal: None,
+        traces: None,
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));
     let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();

@@ -8,6 +8,8 @@ use wasmtime::component::Linker;
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::super::outbound::Outbound;
 use super::super::state::State;
+use gristmill_core::http_grant::HttpGrant;
+use gristmill_core::trace::{TRACEPARENT, TraceContext};
 
 /// Links the interface by hand, like `context`: the guest waits while others go on.
 ///
@@ -28,15 +30,32 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> 
     })
 }
 
-async fn send(state: &mut State, outbound: &Outbound, request: Request) -> Result<Response, HttpError> {
-    let Some(grant) = state.grants.http.as_ref().map(Arc::clone) else {
-        return Err(HttpError::Denied("this topic may send no requests: grant it [topics.NAME.http]".to_owned()));
-    };
-    let left = grant.requests.saturating_sub(state.http_requests);
-    if left == 0 {
-        return Err(HttpError::TooMany(grant.requests));
-    }
+async fn send(state: &mut State, outbound: &Outbound, mut request: Request) -> Result<Response, HttpError> {
+    let (grant, left) = allowance(state)?;
+    give_context(state.trace.as_ref(), &mut request);
     let sent = outbound.send(&state.topic, &grant, request, left).await;
     state.http_requests += sent.requests;
     sent.answer
+}
+
+/// What the topic may reach, and how many requests the attempt may still send: at least one.
+///
+/// # Errors
+/// It may send none.
+pub(super) fn allowance(state: &State) -> Result<(Arc<HttpGrant>, u32), HttpError> {
+    let Some(grant) = state.grants.http.as_ref().map(Arc::clone) else {
+        return Err(HttpError::Denied("this topic may send no requests: grant it [topics.NAME.http]".to_owned()));
+    };
+    match grant.requests.saturating_sub(state.http_requests) {
+        0 => Err(HttpError::TooMany(grant.requests)),
+        left => Ok((grant, left)),
+    }
+}
+
+/// Where attempts are traced, in place of a context of the guest's own, which could be that of another tenant's trace.
+pub(super) fn give_context(trace: Option<&TraceContext>, request: &mut Request) {
+    let Some(trace) = trace else { return };
+    let ours = |name: &str| name.eq_ignore_ascii_case(TRACEPARENT) || name.eq_ignore_ascii_case("tracestate");
+    request.headers.retain(|(name, _)| !ours(name));
+    request.headers.push((TRACEPARENT.to_owned(), trace.to_string()));
 }

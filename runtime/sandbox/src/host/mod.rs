@@ -5,6 +5,7 @@ mod context;
 mod http;
 mod log;
 mod queue;
+mod wasi_http;
 
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker};
@@ -35,13 +36,14 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
         add(&mut linker, outbound)?;
     }
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasi_http::add_to_linker(&mut linker, outbound)?;
     Ok(linker)
 }
 
 /// What a handler may import, for the author of a component that imports more.
 pub(super) fn allowed_imports() -> String {
     let names = INTERFACES.map(|(name, _)| name).join(",");
-    format!("`gristmill:job/{{{names}}}@0.1` and `wasi:{{cli,io,clocks,random,filesystem,sockets}}@0.2`")
+    format!("`gristmill:job/{{{names}}}@0.1` and `wasi:{{cli,io,clocks,random,filesystem,sockets,http}}@0.2`")
 }
 
 impl bindings::types::Host for State {}
@@ -50,8 +52,8 @@ impl WasiView for State {
     /// Each function of WASI begins with this. None of them can refuse a call: the meter does, when they return.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         self.charge(0).ok();
-        let Self { wasi, resources, guest_log, grants, clock_offset_ms, .. } = self;
-        let wasi = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms));
+        let Self { wasi, resources, guest_log, grants, clock_offset_ms, program, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms, program.as_deref()));
         WasiCtxView { ctx: wasi.context(), table: resources }
     }
 }

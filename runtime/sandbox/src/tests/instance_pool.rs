@@ -66,7 +66,7 @@ fn counter() -> Vec<u8> {
 
 /// In a sandbox for one attempt at a time, whose idle has these limits.
 fn load(wasm: &[u8], limits: IdleLimits) -> Component {
-    let engine = engine::running(1).unwrap();
+    let engine = engine::running(engine::PoolKind::Usual, 1).unwrap();
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
     let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
     let (shape, version) = (validate::validate(wasm, u64::MAX).unwrap(), Version::of(wasm));

@@ -46,7 +46,7 @@ async fn code_is_mapped_for_the_first_job_and_says_the_same_as_the_facts() {
     let component = found(&sandbox, wasm).await;
     let all = |component: &Component| {
         let names = [component.imports().to_vec(), component.exports().to_vec()];
-        (component.version(), component.kind(), names, component.capabilities().to_vec(), component.needs())
+        (component.version(), component.kind(), names, component.demands().clone(), component.needs())
     };
     assert_eq!(all(&component), all(&loaded));
     drop(loaded);

@@ -1,6 +1,8 @@
 //! The sandbox, tried with guests written in WebAssembly text: small, exact, and quick to compile.
 
+mod commands;
 mod core_modules;
+mod fresh;
 mod guest;
 mod host_calls;
 mod host_work;

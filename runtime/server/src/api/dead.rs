@@ -1,33 +1,42 @@
-//! A topic's dead jobs: list, respawn, delete.
+//! Dead jobs: list, group, respawn, delete.
 
 use axum::Json;
 use axum::extract::{Query, State};
 
 use crate::api::jobs::within_batch;
-use crate::api::list::cursor;
+use crate::api::list::{cursor, query, query_cursor};
 use crate::auth::allowed::{Allowed, scope};
+use crate::auth::identity::{Identity, Scope};
 use crate::extract::{Document, Head};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
-use crate::wire::dead::{Chosen, Done, Filter, Intervened};
+use crate::wire::dead::{Chosen, Done, Groups, GroupsOf, Intervened};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobId, TopicId};
-use gristmill_store::{Cursor, StateFilter, Store, StoreError};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_store::{
+    ChooseJobs, Cursor, DeadGroups, QueryCursor, Scanned, StateFilter, Store, StoreError, dead_groups, scan,
+};
 
-/// Dead jobs that a filter is held against in one request; the answer says where to go on.
+/// Dead jobs that a filter or a query is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
-/// Of which so many are in memory at once.
-const PAGE: usize = 100;
 /// Skipping looks at every job that is skipped.
 const MOST_SKIPPED: usize = 100_000;
+
+const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every dead job: add one, such as \
+    `reason:timeout` or `died<1h`, or send `\"filter\": {}` in its place";
+
+const GROUPS: &str = "Dead jobs of the same topic, reason, code and message, numbers and ids aside. `q` of a group chooses its jobs. \
+    One request looks at 10,000 jobs at most; if `next` is not null, add the groups of the next answer to these.";
 
 pub(crate) fn routes() -> Routes {
     let path = "/tenants/{tenant}/topics/{topic}/dead";
     Routes::of("dead")
         .get(path, list, "List dead jobs, the latest first")
-        .post(&format!("{path}/respawn"), respawn, "Make dead jobs ready again, by id or by filter")
-        .post(&format!("{path}/delete"), delete, "Delete dead jobs, by id or by filter")
+        .post(&format!("{path}/respawn"), respawn, "Make dead jobs ready again, by id, filter or query")
+        .post(&format!("{path}/delete"), delete, "Delete dead jobs, by id, filter or query")
+        .get("/tenants/{tenant}/dead/groups", groups, "Group dead jobs by what killed them")
+        .description(GROUPS)
 }
 
 async fn list(
@@ -46,19 +55,19 @@ async fn list(
 }
 
 async fn respawn(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
+    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, chosen, DeadAction::Respawn).await
+    intervene(&state, &topic, &identity, chosen, DeadAction::Respawn).await
 }
 
 async fn delete(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
+    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, chosen, DeadAction::Delete).await
+    intervene(&state, &topic, &identity, chosen, DeadAction::Delete).await
 }
 
 /// What to do with dead jobs.
@@ -86,6 +95,7 @@ impl DeadAction {
 async fn intervene(
     state: &AppState,
     topic: &TopicId,
+    identity: &Identity,
     chosen: Chosen,
     action: DeadAction,
 ) -> Result<Json<Intervened>, Problem> {
@@ -95,32 +105,33 @@ async fn intervene(
         let were_dead = action.apply(&*state.store, topic, &ids).await?;
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
+    let choice: Box<dyn ChooseJobs> = match chosen.q {
+        Some(q) => {
+            // How many jobs fit says what is in them.
+            identity.may(Scope::Read, &topic.tenant)?;
+            let query = query(&q)?;
+            if !query.is_selective() {
+                return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
+            }
+            Box::new(query)
+        }
+        None => Box::new(chosen.filter.unwrap_or_default()),
+    };
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
-    let filter = chosen.filter.unwrap_or_default();
-    let done = by_filter(state, topic, &filter, chosen.limit.unwrap_or(BATCH), after, action).await?;
-    Ok(Json(Intervened::ByFilter(done)))
+    let mut scanned = Scanned::at_most(chosen.limit.unwrap_or(BATCH), LOOKED_AT);
+    let (mut ids, list) = (Vec::new(), (topic, StateFilter::Dead));
+    let next = scan(&*state.store, list, after, &*choice, &mut scanned, |job| ids.push(job.id)).await?;
+    let changed = action.apply(&*state.store, topic, &ids).await?.into_iter().filter(|done| *done).count();
+    let (looked_at, next) = (scanned.looked_at, next.as_ref().map(Cursor::to_string));
+    Ok(Json(Intervened::ByFilter(Done { changed, looked_at, next })))
 }
 
-/// The latest first. No page is larger than what may still be done, so that each job that is looked at and fits is done.
-async fn by_filter(
-    state: &AppState,
-    topic: &TopicId,
-    filter: &Filter,
-    limit: usize,
-    mut after: Option<Cursor>,
-    action: DeadAction,
-) -> Result<Done, Problem> {
-    let (mut changed, mut looked_at) = (0, 0);
-    loop {
-        let most = PAGE.min(limit - changed).min(LOOKED_AT - looked_at);
-        let page = state.store.jobs(topic, StateFilter::Dead, after.as_ref(), most).await?;
-        looked_at += page.jobs.len();
-        let fitting: Vec<JobId> = page.jobs.iter().filter(|job| filter.fits(job)).map(|job| job.id.clone()).collect();
-        changed += action.apply(&*state.store, topic, &fitting).await?.into_iter().filter(|done| *done).count();
-        let past = page.jobs.last().is_some_and(|job| filter.is_past(job));
-        after = page.next.filter(|_| !past);
-        if after.is_none() || changed >= limit || looked_at >= LOOKED_AT {
-            return Ok(Done { changed, looked_at, next: after.as_ref().map(Cursor::to_string) });
-        }
-    }
+async fn groups(
+    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    State(state): State<AppState>,
+    Head(Query(GroupsOf { q, after })): Head<Query<GroupsOf>>,
+) -> Result<Json<Groups>, Problem> {
+    let after = after.as_deref().map(query_cursor).transpose()?;
+    let DeadGroups { groups, looked_at, next } = dead_groups(&*state.store, &tenant, &query(&q)?, after).await?;
+    Ok(Json(Groups { groups, looked_at, next: next.as_ref().map(QueryCursor::to_string) }))
 }

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use tokio::time::Instant;
 
+use crate::api::topic_rates::Rate;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::openapi::{Described, EventStream};
@@ -16,8 +17,9 @@ use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
 use crate::wire::push::Waiting;
-use gristmill_core::job::{JobId, Name};
-use gristmill_store::{Cancelled, JobState, JobView};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_runner::why::{self, Serving, Why};
+use gristmill_store::{Cancelled, JobState, JobView, TopicCounts};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
     seen, until it is over.";
@@ -33,6 +35,8 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::JobUnknown, Code::Busy])
         .delete(path, cancel, "Cancel a job")
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
+        .get("/tenants/{tenant}/jobs/{id}/why", why, "Say why a job is not running")
+        .problems(&[Code::JobUnknown, Code::Busy])
 }
 
 async fn look(
@@ -58,6 +62,21 @@ async fn look(
     }
     let view = watch.end_within(patience.unwrap_or_default()).await?.ok_or(unknown)?;
     Ok(Json(view).into_response().into())
+}
+
+/// By the handlers of this server and, for the forecast, by the totals that it was asked for in the last minute.
+async fn why(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
+    State(state): State<AppState>,
+) -> Result<Json<Why>, Problem> {
+    let registry = state.registry().ok();
+    let serving = |topic: &TopicId| Serving::of(registry.as_deref(), topic);
+    let pace = |counts: &TopicCounts| {
+        let rates = state.rates.of(&tenant, std::slice::from_ref(counts));
+        rates.get(&counts.topic).map(Rate::pace)
+    };
+    let ask = async { why::why(&*state.store, &tenant, &id, serving, pace).await?.ok_or(unknown(&tenant, &id)) };
+    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

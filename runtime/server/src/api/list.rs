@@ -1,4 +1,4 @@
-//! A topic's jobs of one state, page by page.
+//! A topic's jobs of one state, page by page, and jobs that fit a query.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -10,11 +10,21 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use gristmill_core::job::TopicId;
-use gristmill_store::{Cursor, StateFilter};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::{Cursor, Found, JobQuery, QueryCursor, StateFilter, find};
+
+const FIND: &str = "Jobs that fit the query: of one state after the other. One request looks at 10,000 jobs at most, so that an \
+    answer may be empty, and others follow: `next` says where to go on.";
 
 pub(crate) fn routes() -> Routes {
-    Routes::of("jobs").get("/tenants/{tenant}/topics/{topic}/jobs", list, "List jobs of one state, page by page")
+    Routes::of("jobs")
+        .get(
+            "/tenants/{tenant}/topics/{topic}/jobs",
+            list,
+            "List jobs of one state, or those that fit a query, page by page",
+        )
+        .get("/tenants/{tenant}/jobs", search, "Find jobs in all topics")
+        .description(FIND)
 }
 
 async fn list(
@@ -23,11 +33,47 @@ async fn list(
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
     within_batch(wanted.limit)?;
-    let place = place(&wanted.state)?;
-    let after = wanted.after.as_deref().map(|after| cursor(after, place)).transpose()?;
-    let page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
-    let next = page.next.as_ref().map(Cursor::to_string);
-    Ok(Json(wire::Listed { jobs: page.jobs, next }))
+    let place = wanted.state.as_deref().map(place).transpose()?;
+    let after = wanted.after.as_deref();
+    let Some(q) = &wanted.q else {
+        let place = place.ok_or_else(|| Problem::new(Code::BadRequest, "say which jobs by `state` or by `q`"))?;
+        let after = after.map(|after| cursor(after, place)).transpose()?;
+        let page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
+        let next = page.next.as_ref().map(Cursor::to_string);
+        return Ok(Json(wire::Listed { jobs: page.jobs, next, looked_at: None }));
+    };
+    let query = query(q)?;
+    let query = place.into_iter().fold(query, JobQuery::of_state);
+    let after = after.map(query_cursor).transpose()?;
+    let found = find(&*state.store, &topic.tenant, Some(&topic), &query, after, wanted.limit).await?;
+    Ok(Json(found.into()))
+}
+
+async fn search(
+    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    State(state): State<AppState>,
+    Head(Query(wanted)): Head<Query<wire::Search>>,
+) -> Result<Json<wire::Listed>, Problem> {
+    within_batch(wanted.limit)?;
+    let after = wanted.after.as_deref().map(query_cursor).transpose()?;
+    let found = find(&*state.store, &tenant, None, &query(&wanted.q)?, after, wanted.limit).await?;
+    Ok(Json(found.into()))
+}
+
+impl From<Found> for wire::Listed {
+    fn from(found: Found) -> Self {
+        let next = found.next.as_ref().map(QueryCursor::to_string);
+        Self { jobs: found.jobs, next, looked_at: Some(found.looked_at) }
+    }
+}
+
+/// What a request searches for.
+pub(crate) fn query(text: &str) -> Result<JobQuery, Problem> {
+    text.parse().map_err(|error| Problem::new(Code::BadRequest, format!("`q`: {error}")))
+}
+
+pub(crate) fn query_cursor(after: &str) -> Result<QueryCursor, Problem> {
+    after.parse().map_err(|error| Problem::new(Code::BadRequest, format!("`after`: {error}")))
 }
 
 fn place(state: &str) -> Result<StateFilter, Problem> {

@@ -23,6 +23,7 @@ use crate::stream::watch::{Watch, WatchPermit};
 use crate::wire::push::{Accepted, AcceptedAll, Answered, Bulk, Job, Probe, Status, Waiting};
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_core::json::object::Object;
+use gristmill_core::trace::{TRACEPARENT, TraceContext};
 use gristmill_store::Pushed;
 
 /// How much longer than the wait the end of a job is kept for a client that waits for it.
@@ -97,7 +98,11 @@ async fn push(
 }
 
 async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
+    let context = if state.traced { context(request.headers()) } else { None };
     let Order { mut jobs, alone, idempotency, patience } = read(topic, request).await?;
+    if let Some(context) = context {
+        jobs.iter_mut().for_each(|job| keep_context(job, &context));
+    }
     let mut wait = None;
     if let Some(patience) = patience {
         // Before anything is stored: a client that is refused pushes again.
@@ -171,6 +176,19 @@ fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usi
         idempotency.sign(&mut job, index, has_id)?;
     }
     Ok(job)
+}
+
+/// The trace context of a request, if it has one that obeys the standard.
+fn context(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get(TRACEPARENT).and_then(|value| TraceContext::parse(value.to_str().ok()?))
+}
+
+/// Keeps the context with the job, unless its document names another.
+fn keep_context(job: &mut NewJob, context: &TraceContext) {
+    let metadata = &mut job.spec.metadata;
+    if metadata.iter().all(|(name, _)| name != TRACEPARENT) {
+        metadata.push((TRACEPARENT.to_owned(), context.to_string()));
+    }
 }
 
 /// The query without what only says how to answer.

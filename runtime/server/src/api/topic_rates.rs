@@ -39,6 +39,16 @@ pub(crate) struct Rate {
     pub(crate) per_second: BTreeMap<String, f64>,
 }
 
+impl Rate {
+    /// How many jobs leave the topic's line in a second.
+    pub(crate) fn pace(&self) -> f64 {
+        let leaves = |name: &str| {
+            matches!(name, "acked" | "retried" | "snoozed" | "released" | "expired") || name.starts_with("dead-")
+        };
+        self.per_second.iter().filter(|(name, _)| leaves(name)).map(|(_, pace)| pace).sum()
+    }
+}
+
 impl Rates {
     /// What became of these totals since the earliest sample of the last minute; empty if there is none.
     pub(crate) fn of(&self, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {
@@ -87,7 +97,18 @@ mod tests {
     fn counts(pushed: u64) -> [TopicCounts; 1] {
         let totals = [("pushed".to_owned(), pushed)].into();
         let topic = "acme/a".parse().unwrap();
-        [TopicCounts { topic, ready: 0, delayed: 0, running: 0, dead: 0, paused: false, oldest_ready: None, totals }]
+        [TopicCounts {
+            topic,
+            ready: 0,
+            waiting_for_key: 0,
+            delayed: 0,
+            running: 0,
+            dead: 0,
+            paused: false,
+            limited: None,
+            oldest_ready: None,
+            totals,
+        }]
     }
 
     #[test]

@@ -11,9 +11,9 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use crate::wire::topic::{Idle, IdleReason, Topic, Topics};
+use crate::wire::topic::{Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
+use gristmill_runner::why::{Serving, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, TopicCounts};
 
 /// The most jobs that one request removes, so that it ends in time.
@@ -32,6 +32,7 @@ pub(crate) fn routes() -> Routes {
         .delete("/tenants/{tenant}/topics/{topic}", purge, "Forget a topic, and remove its jobs")
         .description(PURGE)
         .problems(&[Code::TopicUnknown, Code::TopicHasJobs])
+        .get("/tenants/{tenant}/topics/{topic}/why", why, "Say why a topic begins no job")
         .post("/tenants/{tenant}/topics/{topic}/pause", pause, "Pause a topic: none of its jobs is handed out")
         .post("/tenants/{tenant}/topics/{topic}/resume", resume, "Resume a topic: its jobs are handed out again")
 }
@@ -58,6 +59,14 @@ async fn topic(
     all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
 }
 
+async fn why(
+    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
+    State(state): State<AppState>,
+) -> Result<Json<TopicWhy>, Problem> {
+    let registry = state.registry().ok();
+    Ok(Json(topic_why(&*state.store, topic.clone(), &Serving::of(registry.as_deref(), &topic)).await?))
+}
+
 /// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
 async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
     let counts = state.store.counts(tenant).await?;
@@ -67,14 +76,11 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     let entries =
         registry.iter().flat_map(|registry| registry.entries()).filter(|entry| entry.topic.id.tenant == *tenant);
     for id in entries.map(|entry| &entry.topic.id) {
-        lines.entry(id.clone()).or_insert_with(|| nothing_yet(id));
+        lines.entry(id.clone()).or_insert_with(|| TopicCounts::none(id.clone()));
     }
     let tell = |(id, counts): (TopicId, TopicCounts)| {
         let entry = registry.as_ref().and_then(|registry| registry.get(&id));
-        let idle = match &registry {
-            Some(registry) => idle(&counts, entry.map(|entry| &**entry), registry),
-            None => Some(Idle::new(IdleReason::Starting, "the handlers are being read")),
-        };
+        let idle = idle(&counts, &Serving::of(registry.as_deref(), &id));
         let handler = entry.map(|entry| &entry.topic.handler);
         let refused = handler.zip(registry.as_ref()).and_then(|(handler, registry)| registry.refused(handler));
         let rate = rates.remove(&id);
@@ -82,48 +88,6 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
         (id, Topic::new(counts, unknown, entry.map(|entry| &**entry), refused, idle, rate))
     };
     Ok(lines.into_iter().map(tell).collect())
-}
-
-fn nothing_yet(id: &TopicId) -> TopicCounts {
-    let (topic, totals) = (id.clone(), BTreeMap::new());
-    TopicCounts { topic, ready: 0, delayed: 0, running: 0, dead: 0, paused: false, oldest_ready: None, totals }
-}
-
-/// Why no further job of the topic is begun here; none if jobs are.
-fn idle(counts: &TopicCounts, entry: Option<&TopicHandler>, registry: &HandlerRegistry) -> Option<Idle> {
-    if counts.paused {
-        return Some(Idle::new(IdleReason::Paused, "it is paused: resume it"));
-    }
-    let Some(entry) = entry else {
-        return Some(Idle::new(IdleReason::NoHandler, "neither the manifest nor a component makes this a topic"));
-    };
-    let external = entry.topic.external;
-    if let Some(idle) = no_handler(entry, registry).filter(|_| !external) {
-        return Some(idle);
-    }
-    if counts.ready == 0 {
-        return (counts.running == 0).then(|| Idle::new(IdleReason::Empty, "no job is ready"));
-    }
-    let all = u64::from(entry.topic.concurrency);
-    (!external && counts.running >= all)
-        .then(|| Idle::new(IdleReason::ConcurrencyReached, format!("{all} at once are allowed in one runner")))
-}
-
-/// Why nothing does the topic's jobs. Returns `None` if they are done.
-fn no_handler(entry: &TopicHandler, registry: &HandlerRegistry) -> Option<Idle> {
-    let name = &entry.topic.handler;
-    if entry.handler.is_some() {
-        return None;
-    }
-    if !entry.lacking.is_empty() {
-        let names: Vec<_> = entry.lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
-        let detail = format!("`{name}` imports what the topic does not grant: {}", names.join(", "));
-        return Some(Idle::new(IdleReason::LacksGrants, detail));
-    }
-    Some(match registry.refused(name) {
-        Some(reason) => Idle::new(IdleReason::Refused, format!("{name}.wasm was refused: {reason}")),
-        None => Idle::new(IdleReason::NoHandler, format!("there is no {name}.wasm in the handlers folder")),
-    })
 }
 
 /// Forgets a topic without jobs; with `?jobs=true` removes its waiting and dead jobs first, a bounded number a request.

@@ -91,6 +91,13 @@ impl Target for (Name, TokenId) {
     }
 }
 
+/// A tenant, a topic, and something of the topic.
+impl Target for (Name, Name, Name) {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.0)
+    }
+}
+
 /// All tenants, whatever else the path names.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]

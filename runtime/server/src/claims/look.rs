@@ -101,7 +101,8 @@ impl Look {
     /// Claims some jobs of a topic and settles those that [may not be attempted](before_attempt). Returns whether the topic
     /// may have more.
     async fn claim_some(&mut self, id: &TopicId, topic: Option<&Topic>) -> Result<bool, StoreError> {
-        let from = ClaimFrom { topic: id.clone(), max: self.next_count(), lease: self.request.lease };
+        let limits = topic.map(|topic| topic.fleet).unwrap_or_default();
+        let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease).within(limits);
         let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
         let (mut admitted, mut refused) = (Vec::new(), Vec::new());
         for claim in claimed.claims {

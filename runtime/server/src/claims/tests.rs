@@ -35,7 +35,7 @@ async fn claimed(count: usize, worker: &WorkerId) -> (Arc<dyn Store>, Vec<Claim>
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let job = || NewJob { spec: JobSpec::new(topic(), Payload::default()), due: Due::Now };
     store.push(&(0..count).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
-    let from = ClaimFrom { topic: topic(), max: count, lease: Duration::from_secs(3600) };
+    let from = ClaimFrom::new(topic(), count, Duration::from_secs(3600));
     let claims = store.claim(worker, &[from]).await.unwrap().claims;
     assert_eq!(claims.len(), count);
     (store, claims)

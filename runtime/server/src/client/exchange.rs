@@ -1,6 +1,5 @@
 //! One connection for each request: commands send few requests.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -12,8 +11,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
 
+use super::address::ServerAddress;
 use crate::problem::{Code, Problem};
 use gristmill_core::token::TokenText;
 use gristmill_store::StoreError;
@@ -27,7 +26,7 @@ const ANSWER_BYTES: usize = 256 << 20;
 /// A server, by its address.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
-    pub(super) address: SocketAddr,
+    pub(super) address: ServerAddress,
     /// As errors name it.
     pub(super) name: String,
     /// Sent with every request.
@@ -109,7 +108,7 @@ impl Server {
     }
 
     async fn send(&self, question: Question) -> anyhow::Result<Response<Incoming>> {
-        let connecting = tokio::time::timeout(CONNECT_TIME, TcpStream::connect(self.address));
+        let connecting = tokio::time::timeout(CONNECT_TIME, self.address.connect());
         let stream = connecting.await.map_err(|_| too_slow())??;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The connection ends with the answer, or when the answer is dropped.
@@ -119,7 +118,8 @@ impl Server {
 
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
         let Question { method, path, body, .. } = question;
-        let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.to_string());
+        let path = format!("{}{path}", self.address.path());
+        let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
         let request = match &self.token {
             Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str())),
             None => request,

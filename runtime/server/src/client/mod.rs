@@ -1,9 +1,12 @@
-//! The other end of the door: a store by way of the server that owns it.
+//! A store by way of the server that owns it.
 
+mod address;
 mod exchange;
 mod moves;
+mod schedules;
 mod signals;
 mod store;
 mod tokens;
 
+pub use address::{BadServerAddress, ServerAddress};
 pub use store::RemoteStore;

@@ -2,20 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
+use url::form_urlencoded;
 
+use super::address::ServerAddress;
 use super::exchange::{Question, Server};
 use super::signals;
 use crate::problem::Code;
+use crate::wire::dead::Groups;
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, Name, NewJob, TopicId};
 use gristmill_core::token::TokenText;
+use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    BadCursor, Cancelled, Control, Cursor, DeadJob, DeadJobs, JobView, ListJobs, Page, Push, Pushed, Query, Signal,
-    Signals, StateFilter, StoreError, TopicCounts,
+    Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobView, ListJobs, Page, Push, Pushed, Query,
+    QueryCursor, Signal, Signals, StateFilter, StoreError, TopicCounts,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -45,12 +51,14 @@ impl RemoteStore {
     ///
     /// # Errors
     /// Those of [`Self::connect`].
-    pub async fn connect_with(address: SocketAddr, token: Option<TokenText>) -> Result<Self, StoreError> {
-        let unknown = Server { address, name: format!("http://{address}"), token };
+    pub async fn connect_with(address: impl Into<ServerAddress>, token: Option<TokenText>) -> Result<Self, StoreError> {
+        let address = address.into();
+        let at = address.to_string();
+        let unknown = Server { address, name: at.clone(), token };
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
         let name = match (&about.store, about.pid) {
-            (Some(store), Some(pid)) => format!("{store} (process {pid} at http://{address})"),
-            _ => format!("http://{address}"),
+            (Some(store), Some(pid)) => format!("{store} (process {pid} at {at})"),
+            _ => at,
         };
         Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
     }
@@ -63,6 +71,18 @@ impl RemoteStore {
     /// The process that answers. `None` if the server does not show it to this token.
     pub const fn pid(&self) -> Option<u32> {
         self.pid
+    }
+
+    /// The tenants that the token may see: its own, or all that have or had jobs.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn visible_tenants(&self) -> Result<Vec<Name>, StoreError> {
+        let me: wire::Me = self.server.ask(Question::get("/v1/me".into(), "ask what the token allows")).await?;
+        match me.tenant {
+            Some(tenant) => Ok(vec![tenant]),
+            None => self.tenants().await,
+        }
     }
 
     /// An answer for each id, or none of them.
@@ -91,6 +111,82 @@ impl RemoteStore {
         Ok((all, all_warnings))
     }
 
+    /// Why a job is not running, by what the server knows. `None` if the job is unknown.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn why(&self, tenant: &Name, id: &JobId) -> Result<Option<Why>, StoreError> {
+        const DOING: &str = "ask why a job is not running";
+        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/why"), DOING);
+        self.known_job(question, DOING).await
+    }
+
+    /// Why a topic begins no job, by what the server knows.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn topic_why(&self, topic: &TopicId) -> Result<TopicWhy, StoreError> {
+        self.server.ask(Question::get(format!("{}/why", topic_path(topic)), "ask why a topic begins no job")).await
+    }
+
+    /// What [`find`](gristmill_store::find) does, by the server: it reads the jobs where they are. `query` is its text.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn find(
+        &self,
+        tenant: &Name,
+        query: &str,
+        after: Option<&QueryCursor>,
+        limit: usize,
+    ) -> Result<Found, StoreError> {
+        const DOING: &str = "find jobs";
+        let limit = limit.min(BATCH).to_string();
+        let path = searching(&format!("/v1/tenants/{tenant}/jobs"), &[("q", query), ("limit", &limit)], after);
+        let wire::Listed { jobs, next, looked_at } = self.server.ask(Question::get(path, DOING)).await?;
+        Ok(Found { jobs, looked_at: looked_at.unwrap_or_default(), next: self.cursor(next, DOING)? })
+    }
+
+    /// What [`dead_groups`](gristmill_store::dead_groups) does, by the server. `query` is its text.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn dead_groups(
+        &self,
+        tenant: &Name,
+        query: &str,
+        after: Option<&QueryCursor>,
+    ) -> Result<DeadGroups, StoreError> {
+        const DOING: &str = "group dead jobs";
+        let path = searching(&format!("/v1/tenants/{tenant}/dead/groups"), &[("q", query)], after);
+        let Groups { groups, looked_at, next } = self.server.ask(Question::get(path, DOING)).await?;
+        Ok(DeadGroups { groups, looked_at, next: self.cursor(next, DOING)? })
+    }
+
+    /// Where a server says that a list goes on.
+    fn cursor<C: FromStr<Err: std::error::Error + Send + Sync + 'static>>(
+        &self,
+        text: Option<String>,
+        doing: &'static str,
+    ) -> Result<Option<C>, StoreError> {
+        let store = self.server.name.clone();
+        let misread = |error| StoreError::Refused { store, doing, source: anyhow::Error::new(error) };
+        text.map(|text| text.parse::<C>()).transpose().map_err(misread)
+    }
+
+    /// The answer to a question about a job. `None` if the job is unknown.
+    async fn known_job<T: DeserializeOwned>(
+        &self,
+        question: Question,
+        doing: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        match self.server.ask_if_known(question).await? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(problem) if problem.code == Code::JobUnknown => Ok(None),
+            Err(problem) => Err(self.server.refused(doing, &problem)),
+        }
+    }
+
     async fn were_dead(&self, path: &str, ids: &[JobId], doing: &'static str) -> Result<Vec<bool>, StoreError> {
         let mut all = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(BATCH) {
@@ -104,8 +200,18 @@ impl RemoteStore {
 
 /// The server also lists topics that it could serve, which a store does not know.
 fn has_held_jobs(counts: &TopicCounts) -> bool {
-    let TopicCounts { topic: _, ready, delayed, running, dead, paused, totals, oldest_ready: _ } = counts;
+    let TopicCounts { ready, delayed, running, dead, paused, totals, .. } = counts;
     *paused || !totals.is_empty() || [ready, delayed, running, dead].into_iter().any(|count| *count > 0)
+}
+
+/// A path with a query.
+fn searching(path: &str, fields: &[(&str, &str)], after: Option<&QueryCursor>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(fields);
+    if let Some(after) = after {
+        query.append_pair("after", &after.to_string());
+    }
+    format!("{path}?{}", query.finish())
 }
 
 fn topic_path(topic: &TopicId) -> String {
@@ -152,12 +258,12 @@ impl Query for RemoteStore {
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         const DOING: &str = "look at a job";
-        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING);
-        match self.server.ask_if_known(question).await? {
-            Ok(view) => Ok(Some(view)),
-            Err(problem) if problem.code == Code::JobUnknown => Ok(None),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        self.known_job(Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING), DOING).await
+    }
+
+    async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
+        let why = self.why(&topic.tenant, id).await?;
+        Ok(why.filter(|why| why.topic.as_ref() == Some(topic)).and_then(|why| why.ahead))
     }
 
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
@@ -179,14 +285,8 @@ impl ListJobs for RemoteStore {
         let after = after.map_or_else(String::new, |after| format!("&after={after}"));
         let (state, limit) = (place.as_str(), limit.min(BATCH));
         let path = format!("{}/jobs?state={state}&limit={limit}{after}", topic_path(topic));
-        let wire::Listed { jobs, next } = self.server.ask(Question::get(path, DOING)).await?;
-        let misread = |error: BadCursor| StoreError::Refused {
-            store: self.server.name.clone(),
-            doing: DOING,
-            source: anyhow!(error),
-        };
-        let next = next.map(|next| next.parse::<Cursor>()).transpose().map_err(misread)?;
-        Ok(Page { jobs, next })
+        let wire::Listed { jobs, next, .. } = self.server.ask(Question::get(path, DOING)).await?;
+        Ok(Page { jobs, next: self.cursor(next, DOING)? })
     }
 }
 

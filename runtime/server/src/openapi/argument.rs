@@ -49,4 +49,5 @@ in_path! {
     TopicId: Name, Name;
     (Name, JobId): Name, JobId;
     (Name, TokenId): Name, TokenId;
+    (Name, Name, Name): Name, Name, Name;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::Response;
 use tokio::net::TcpListener;
@@ -16,9 +16,10 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
-use crate::api::{components, dead, health, job, jobs, list, metrics, moves, openapi, push, tokens, topics};
+use crate::api::{
+    components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, tokens, topics,
+};
 use crate::audit::Recorder;
-use crate::auth::allowed::AnyToken;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
 use crate::limits::pace::Pacer;
@@ -30,7 +31,7 @@ use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
 use crate::stream::{events, signals};
-use crate::{lmstfy, pull, wire};
+use crate::{lmstfy, page, pull};
 use gristmill_core::token::TokenText;
 use gristmill_runner::{Broken, Tasks};
 use gristmill_store::{Store, Timed};
@@ -186,7 +187,8 @@ pub fn openapi() -> serde_json::Result<serde_json::Value> {
 
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
     let (api, _) = api(&state.request_limiter).into_parts();
-    api.fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
+    api.merge(page::routes(&state.page))
+        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         // The limits are on what comes out of a compressed body.
@@ -202,12 +204,12 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
 }
 
 fn api(limiter: &RequestLimiter) -> Routes {
-    let quick = Routes::of("health")
-        .get("/", about, "Which server answers")
+    let quick = me::routes()
         .merge(jobs::routes())
         .merge(list::routes())
         .merge(topics::routes())
         .merge(dead::routes())
+        .merge(schedules::routes())
         .merge(moves::routes())
         .merge(signals::routes())
         .merge(tokens::routes())
@@ -242,12 +244,6 @@ impl Predicate for SizeAtMost {
     fn should_compress<B: hyper::body::Body>(&self, response: &Response<B>) -> bool {
         response.body().size_hint().exact().is_none_or(|bytes| bytes <= self.0)
     }
-}
-
-/// Says which server answers, so that a command knows which one it has reached. Only the operator sees where the store is.
-async fn about(AnyToken(identity): AnyToken, State(state): State<AppState>) -> axum::Json<wire::About> {
-    let (pid, store) = identity.is_operator().then(|| (std::process::id(), state.store_name.clone())).unzip();
-    axum::Json(wire::About { version: env!("CARGO_PKG_VERSION").into(), pid, store })
 }
 
 #[cfg(test)]

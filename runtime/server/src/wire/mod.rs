@@ -4,8 +4,11 @@
 pub(super) mod dead;
 mod pull;
 pub(super) mod push;
+pub(super) mod schedule;
 mod token;
 pub(super) mod topic;
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use gristmill_core::job::{JobId, Name, NewJob};
 use gristmill_core::json;
 use gristmill_core::json::object;
+use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
 use gristmill_store::{Cancelled, DeadJob, JobView, Pushed, TopicCounts};
 
@@ -39,6 +43,23 @@ pub(super) struct About {
     pub(super) pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
+    /// What the manifest calls this server, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Name>,
+    /// The colour of that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) colour: Option<String>,
+}
+
+/// What the request may do.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Me {
+    /// The token of the request. Null if it needs none; then it may do everything.
+    pub(super) token: Option<Token>,
+    /// The tenant that it is for. Null: all.
+    pub(super) tenant: Option<Name>,
+    /// What it allows there.
+    pub(super) scopes: BTreeSet<Scope>,
 }
 
 /// Every tenant that has or had jobs.
@@ -164,9 +185,26 @@ pub(super) struct Page {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
+    /// Needed without `q`.
     #[schemars(extend("enum" = ["ready", "delayed", "running", "dead"]))]
-    pub(super) state: String,
+    pub(super) state: Option<String>,
+    /// The query that they fit, such as `reason:timeout age>1h body.user.id:42`.
+    pub(super) q: Option<String>,
     /// The `next` of the page before.
+    pub(super) after: Option<String>,
+    #[serde(default = "usual_page")]
+    #[schemars(range(min = 1, max = BATCH))]
+    pub(super) limit: usize,
+}
+
+/// Which jobs of a tenant are wanted.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Search {
+    /// The query that they fit, such as `topic:mail* state:dead reason:timeout age>1h body.user.id:42`. All jobs fit an empty one.
+    pub(super) q: String,
+    /// The `next` of the answer before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
     #[serde(default = "usual_page")]
     #[schemars(range(min = 1, max = BATCH))]
@@ -183,6 +221,9 @@ fn usual_page() -> usize {
 pub(super) struct Listed {
     pub(super) jobs: Vec<JobView>,
     pub(super) next: Option<String>,
+    /// With `q`: how many jobs were held against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) looked_at: Option<usize>,
 }
 
 /// Dead jobs: fewer than `limit` if they are large, and none only if there are no more.

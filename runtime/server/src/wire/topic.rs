@@ -10,6 +10,7 @@ use gristmill_core::capability::Capability;
 use gristmill_core::job::Name;
 use gristmill_core::time::whole_millis;
 use gristmill_runner::handlers::{Handler, TopicHandler};
+use gristmill_runner::why::Idle;
 use gristmill_store::TopicCounts;
 
 /// Every topic that the manifest or a component makes, or that ever held a job, by name.
@@ -35,27 +36,34 @@ pub(crate) struct Topic {
     refused: Option<String>,
     /// Why no further job is begun here. Null if jobs are.
     idle: Option<Idle>,
+    /// What the manifest allows its jobs. Null if neither the manifest nor a component makes it a topic.
+    limits: Option<Limits>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
     rates: Option<Rates>,
 }
 
+/// What holds for a job of the topic, from its section, the defaults of the manifest, or those of Gristmill.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Idle {
-    reason: IdleReason,
-    /// For people.
-    detail: String,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum IdleReason {
-    Starting,
-    Paused,
-    NoHandler,
-    Refused,
-    LacksGrants,
-    Empty,
-    ConcurrencyReached,
+#[schemars(rename = "TopicLimits")]
+struct Limits {
+    /// Attempts at once in one runner.
+    concurrency: u32,
+    /// Attempts at once in all runners together. Null: any number.
+    max_running: Option<u32>,
+    /// Attempts that may start in a unit of time in all runners together, as in `100/s`. Null: any number.
+    rate: Option<String>,
+    /// How many of them may start at once. Null without a rate.
+    burst: Option<u32>,
+    /// Attempts of a job in all.
+    attempts: u32,
+    backoff_base_ms: u64,
+    backoff_max_ms: u64,
+    timeout_ms: u64,
+    fuel: u64,
+    memory_bytes: u64,
+    payload_bytes: u64,
+    output_bytes: u64,
+    result_retention_ms: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -64,9 +72,24 @@ struct Rates {
     per_second: BTreeMap<String, f64>,
 }
 
-impl Idle {
-    pub(crate) fn new(reason: IdleReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
+impl Limits {
+    fn of(topic: &gristmill_core::topic::Topic) -> Self {
+        let (limits, retry) = (&topic.limits, &topic.retry);
+        Self {
+            concurrency: topic.concurrency,
+            max_running: topic.fleet.max_running,
+            rate: topic.fleet.rate.map(|rate| rate.to_string()),
+            burst: topic.fleet.rate.map(|rate| rate.burst),
+            attempts: retry.attempts,
+            backoff_base_ms: whole_millis(retry.backoff.base),
+            backoff_max_ms: whole_millis(retry.backoff.max),
+            timeout_ms: whole_millis(limits.timeout),
+            fuel: limits.fuel,
+            memory_bytes: limits.memory_bytes,
+            payload_bytes: limits.payload_bytes,
+            output_bytes: limits.output_bytes,
+            result_retention_ms: whole_millis(topic.result_retention),
+        }
     }
 }
 
@@ -90,6 +113,7 @@ impl Topic {
                 .map(|version| version.to_string()),
             lacking: entry.map(|entry| entry.lacking.clone()).unwrap_or_default(),
             refused: refused.map(str::to_owned),
+            limits: entry.map(|entry| Limits::of(&entry.topic)),
             idle,
             rates,
         }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use gristmill_bench::{self as bench, BenchSettings, Figure, Neighbour, TestBed};
+use gristmill_bench::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
 /// For how long an idle runner is watched, at least: it looks for jobs about once a second.
@@ -83,6 +83,8 @@ impl Measure<'_> {
             Scenario::Scaling => self.scaling().await?,
             Scenario::Isolation => self.isolation().await?,
             Scenario::Herd => self.herd().await?,
+            Scenario::Shared => self.shared().await?,
+            Scenario::Cluster => self.cluster().await?,
             Scenario::Reload => {
                 let (bed, sandbox) = (self.bed().await?, self.sandbox()?);
                 for compiled in [true, false] {
@@ -101,6 +103,17 @@ impl Measure<'_> {
                 self.add(bench::reuse(&bed, jobs, 1000).await?.rate_of(&fresh, "fresh"))?;
             }
             Scenario::Stores => self.stores().await?,
+            Scenario::Mixed => {
+                let bed = self.bed().await?;
+                let plain = self.add(bench::claim_and_settle(&bed, jobs).await?)?;
+                self.add(bench::mixed(&bed, jobs).await?.store_cpu_of(&plain, "plain"))?;
+            }
+            Scenario::Keys => {
+                let plain = bench::throughput(&self.bed().await?, jobs).await?;
+                let plain = self.add(plain)?;
+                let keyed = bench::keys(&self.bed().await?, jobs).await?;
+                self.add(keyed.rate_of(&plain, "without keys"))?;
+            }
             Scenario::Http => {
                 for figure in bench::pushes_over_http(&self.bed().await?, jobs).await? {
                     self.add(figure)?;
@@ -195,11 +208,56 @@ impl Measure<'_> {
         Ok(())
     }
 
-    /// Runners that share a process, on a Redis.
-    async fn herd(&mut self) -> anyhow::Result<()> {
+    /// A test bed on a Redis, for many runners that share this process.
+    async fn bed_of_many(&mut self) -> anyhow::Result<TestBed> {
         let store = if self.settings.store.is_redis() { self.settings.store.clone() } else { On::Redis.into() };
         let settings = BenchSettings { store, concurrency: 10, threads: 1, ..self.settings.clone() };
-        let bed = TestBed::new(settings, &self.sandbox()?).await?;
+        TestBed::new(settings, &self.sandbox()?).await
+    }
+
+    async fn shared(&mut self) -> anyhow::Result<()> {
+        let bed = self.bed_of_many().await?;
+        let jobs = self.args.jobs();
+        self.add(bench::shared(&bed, 0, 1, jobs).await?)?;
+        let mut one: Option<Figure> = None;
+        for runners in bench::HERDS {
+            let figure = bench::shared(&bed, runners, 1, jobs).await?;
+            let figure = self.add(match &one {
+                Some(one) => figure.store_cpu_of(one, "1 runner"),
+                None => figure,
+            })?;
+            one.get_or_insert(figure);
+        }
+        let tenants = self.args.some() / 2;
+        let lasting = IDLE.max(Duration::from_millis(20 * tenants as u64));
+        // Runners look after every tenant that has had jobs: those with one tenant come first.
+        for (runners, tenants) in [(10, 1), (50, 1), (10, tenants)] {
+            self.add(bench::idle(&bed, runners, tenants, lasting).await?)?;
+        }
+        for runners in [0, 10] {
+            self.add(bench::shared(&bed, runners, tenants, jobs).await?)?;
+        }
+        Ok(())
+    }
+
+    async fn cluster(&mut self) -> anyhow::Result<()> {
+        const TENANTS: usize = 12;
+        let mut one: Option<Figure> = None;
+        for servers in [1, 3] {
+            let settings = BenchSettings { store: BenchStore::PrivateServers(servers), ..self.settings.clone() };
+            let bed = TestBed::new(settings, &self.sandbox()?).await?;
+            let figure = bench::tenants(&bed, TENANTS, self.args.jobs()).await?;
+            let figure = self.add(match &one {
+                Some(one) => figure.cpu_of(one, "one server"),
+                None => figure,
+            })?;
+            one.get_or_insert(figure);
+        }
+        Ok(())
+    }
+
+    async fn herd(&mut self) -> anyhow::Result<()> {
+        let bed = self.bed_of_many().await?;
         let jobs = self.args.some() / 2;
         let mut one: Vec<Figure> = Vec::new();
         for runners in bench::HERDS {

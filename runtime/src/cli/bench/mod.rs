@@ -102,6 +102,11 @@ enum Scenario {
     Isolation,
     /// What 1, 10 and 50 idle runners cost a Redis: by themselves, and with each single job
     Herd,
+    /// What a job costs a Redis when 1, 10 and 50 runners share 20,000 jobs a second, and what runners cost it that have none
+    #[value(name = "fleet")]
+    Shared,
+    /// A full queue of 12 tenants on one redis-server, and on a cluster of three
+    Cluster,
     /// From the rename of a new component to its first job
     Reload,
     /// From nothing to a runner with many components, and what it holds for them
@@ -110,6 +115,10 @@ enum Scenario {
     Reuse,
     /// Push, claim and settle, and throughput, on a private Redis and on the embedded store
     Stores,
+    /// Claim and settle: plain jobs, and jobs with a result, a follow-up job and a unique value
+    Mixed,
+    /// A full queue of jobs without keys, and of jobs of which 100 share a key and run one at a time
+    Keys,
     /// Pushes over HTTP: one by one on 16 connections, and 1,000 a request; the runner's CPU is the server's
     Http,
 }

@@ -41,7 +41,7 @@ impl Checked {
     }
 
     pub(super) fn lacking(&self, topic: &Topic) -> Vec<Capability> {
-        self.component.as_ref().map(|it| topic.grants.lack(it.component.capabilities())).unwrap_or_default()
+        self.component.as_ref().map(|it| topic.lacks(it.component.demands())).unwrap_or_default()
     }
 }
 

@@ -85,7 +85,8 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
         Kind::CoreModule => ", a core module: made a component as it is loaded".to_owned(),
     };
     let tools: Vec<_> = producers.tools.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    let grants: Vec<_> = component.capabilities().iter().map(|capability| capability.name()).collect();
+    let grants: Vec<_> = component.demands().grants.iter().map(|capability| capability.name()).collect();
+    let adapters: Vec<_> = component.demands().adapters.iter().map(|adapter| adapter.adapter_name()).collect();
     let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
     vec![
         ("file", checked.found.path.display().to_string()),
@@ -95,6 +96,7 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
         ("size", format!("{}{made}", units::SIZE.about(checked.found.bytes))),
         ("memory", format!("{} at start", units::SIZE.about(started.memory_bytes))),
         ("fuel", format!("{} to start", units::COUNT.about(started.fuel))),
+        ("adapter", adapters.join(" or ")),
         ("exports", component.exports().join("\n")),
         ("imports", or_none(component.imports().join("\n"))),
         ("grants", or_none(grants.join(" "))),

@@ -83,7 +83,7 @@ fn show(
     let lacking: Vec<_> = manifest
         .topics_of(&file.name()?)
         .into_iter()
-        .map(|topic| (topic.grants.lack(component.capabilities()), topic))
+        .map(|topic| (topic.lacks(component.demands()), topic))
         .filter(|(lacking, _)| !lacking.is_empty())
         .map(|(lacking, topic)| manifest.missing_grants(&topic, &lacking))
         .collect();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::open::{Layout, Opened, ShardedStore, open};
 use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
 use gristmill_core::token::TokenText;
-use gristmill_server::RemoteStore;
+use gristmill_server::{RemoteStore, ServerAddress};
 use gristmill_store::embedded::{Owner, owner};
 use gristmill_store::{Produce, StoreError};
 
@@ -30,6 +30,8 @@ pub(in crate::cli) struct NoStoreYet(PathBuf);
 pub(in crate::cli) struct Way {
     layout: Layout,
     http: HttpSettings,
+    /// Asked in place of any store.
+    server: Option<ServerAddress>,
     /// For a server whose own token cannot be read.
     token: Option<TokenText>,
 }
@@ -53,13 +55,13 @@ impl From<RemoteStore> for Reached {
 }
 
 impl Way {
-    pub(in crate::cli) fn new(manifest: &Manifest, token: Option<TokenText>) -> Self {
-        Self { layout: Layout::of(manifest), http: manifest.http.clone(), token }
+    pub(in crate::cli) fn new(manifest: &Manifest, server: Option<ServerAddress>, token: Option<TokenText>) -> Self {
+        Self { layout: Layout::of(manifest), http: manifest.http.clone(), server, token }
     }
 
     /// Whether another process can open the store once its server has ended.
     pub(in crate::cli) fn changes_hands(&self) -> bool {
-        self.layout.files().next().is_some()
+        self.server.is_none() && self.layout.files().next().is_some()
     }
 
     /// A store that is there.
@@ -95,6 +97,9 @@ impl Way {
 
     /// Through the server of the process that owns any of the stores: it has them all.
     async fn try_to_reach(&self, make: bool) -> anyhow::Result<Result<Reached, StoreError>> {
+        if let Some(server) = &self.server {
+            return Ok(RemoteStore::connect_with(server.clone(), self.token.clone()).await.map(Reached::from));
+        }
         for path in self.layout.files() {
             match owner(path) {
                 Ok(None) => {}

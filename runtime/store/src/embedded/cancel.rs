@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::fault::Done;
 use super::finish::{Asked, How};
 use super::request::Weight;
-use super::row::{at, attempts, unique_until_done, whole};
+use super::row::{at, attempts, held_key, unique_until_done, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -17,7 +17,7 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
-const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms
+const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms, key, slot
                     FROM job_rows WHERE id = ?1 AND tenant = ?2 AND dead_since IS NULL";
 
 /// Marks a running job.
@@ -56,6 +56,9 @@ struct Alive {
     /// The value that the end of the job sets free.
     unique: Option<String>,
     keep_result: Option<Duration>,
+    /// The key of which it holds a slot.
+    key: Option<String>,
+    waits_for_key: bool,
 }
 
 impl Work<'_> {
@@ -76,7 +79,10 @@ impl Work<'_> {
             notify: job.keep_result.is_some(),
         };
         let was_first = self.leave_waiting(topic, job.until);
-        self.finish(topic, Some(job.number), &How::Cancelled, Some(&asked))?;
+        if job.waits_for_key {
+            self.leave_key(topic);
+        }
+        self.finish(topic, Some(job.number), &How::Cancelled, job.key.as_deref(), Some(&asked))?;
         self.after_leaving(topic, was_first)?;
         Ok(Cancelled::Gone)
     }
@@ -96,6 +102,8 @@ impl Work<'_> {
                 attempts: attempts(row.get("attempts")?),
                 unique: unique_until_done(row),
                 keep_result: keep_result.map(|ms| Duration::from_millis(whole(ms))),
+                key: held_key(row).ok().flatten(),
+                waits_for_key: row.get::<_, Option<bool>>("slot")? == Some(false),
             })
         });
         Ok(found.optional()?)

@@ -12,7 +12,7 @@ use super::fault::{Done, Fault};
 use super::finish::How;
 use super::place::Line;
 use super::request::Weight;
-use super::row::{Known, job_columns, read_id, read_job, stored_bytes, whole};
+use super::row::{Known, held_key, job_columns, read_id, read_job, stored_bytes, whole};
 use super::running::{Claiming, Held};
 use super::store::EmbeddedStore;
 use super::topic::Topic;
@@ -32,7 +32,7 @@ macro_rules! ready {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", number, large FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number -- ",
+            ", number, large, slot FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number -- ",
             $priority
         )
     };
@@ -74,18 +74,25 @@ impl Work<'_> {
                 continue;
             };
             let next = self.read_next(topic, line, &mut room).map_err(|fault| fault.of_topic(&line.topic))?;
-            if next.is_drained {
+            if next.is_drained || next.is_held_back {
                 drained.insert(&line.topic);
             }
+            let (count, is_held_back) = (next.jobs.len(), next.is_held_back);
             let lease_until = self.now().plus(Duration::from_millis(wait_ms(line.lease)));
+            if count > 0 {
+                self.set_key_limits(topic, line.limits.per_key);
+            }
             claimed.claims.extend(self.lease(topic, next, Claiming { worker, claim, lease_until })?);
+            if line.limits.is_some() {
+                self.note_started(topic, line.limits, count, is_held_back);
+            }
         }
         Ok(Claimed { drained: drained.into_iter().cloned().collect(), ..claimed })
     }
 
     /// Leases the jobs that are next in a topic.
     fn lease(&mut self, topic: Number, next: Next, by: Claiming<'_>) -> Done<Vec<Claim>> {
-        let Next { jobs, turn, is_drained } = next;
+        let Next { jobs, turn, is_drained, .. } = next;
         let count = jobs.len();
         if count > 0 || is_drained && self.topics.get(topic).active {
             let changed = self.topics.change(topic);
@@ -134,9 +141,10 @@ impl Work<'_> {
         Ok(claims)
     }
 
-    /// Reads the jobs that are next by turns, as many as are asked for and as there is room for; none of a paused topic. Changes
-    /// nothing.
+    /// Reads the jobs that are next by turns, as many as are asked for, as its limits allow and as there is room for; none of a paused
+    /// topic. Changes nothing.
     fn read_next(&self, topic: Number, from: &ClaimFrom, room: &mut ByteBudget) -> Done<Next> {
+        let max = self.allowed(topic, from);
         let topic = self.topics.get(topic);
         let waits = |priority| !topic.paused && topic.last.get(priority) > topic.claimed.get(priority);
         let prepare = |(priority, sql)| waits(priority).then(|| self.connection.prepare_cached(sql)).transpose();
@@ -149,8 +157,8 @@ impl Work<'_> {
         };
         // Where all jobs are alike, no priority loses its turn.
         let alike = lines.high.head().is_none() && lines.low.head().is_none();
-        let mut next = Next { jobs: Vec::new(), turn: topic.turn, is_drained: false };
-        while next.jobs.len() < from.max {
+        let mut next = Next { jobs: Vec::new(), turn: topic.turn, is_drained: false, is_held_back: false };
+        while next.jobs.len() < max {
             let Some((priority, line)) = lines.next(next.turn) else {
                 next.is_drained = true;
                 break;
@@ -163,6 +171,10 @@ impl Work<'_> {
                 next.turn = (next.turn + 1) % Priority::TURNS.len();
             }
         }
+        if next.jobs.len() == max && max < from.max {
+            next.is_held_back = lines.next(next.turn).is_some();
+            next.is_drained = !next.is_held_back;
+        }
         Ok(next)
     }
 
@@ -171,10 +183,10 @@ impl Work<'_> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
         let failure = Failure::unreadable(problem);
         self.free_all(topic, id)?;
+        self.end_run(topic);
         let changed = self.topics.change(topic);
-        changed.running = changed.running.saturating_sub(1);
         let Some(held) = changed.held.remove(&mut self.statements, id)? else { return Ok(()) };
-        self.finish(topic, Some(held.number), &How::Dead(&failure), None)
+        self.finish(topic, Some(held.number), &How::Dead(&failure), held.key.as_deref(), None)
     }
 }
 
@@ -185,6 +197,8 @@ struct Next {
     turn: usize,
     /// There are no more.
     is_drained: bool,
+    /// There are more, and the topic's limits keep them in line.
+    is_held_back: bool,
 }
 
 /// A ready job that a claim takes.
@@ -214,6 +228,7 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
         lease_until: Timestamp::default(),
         cancelled: false,
         unique: unique.map(|unique| unique.value.clone()),
+        key: held_key(row)?,
         large: row.get("large")?,
     };
     let id = match &job {

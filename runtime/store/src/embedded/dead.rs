@@ -10,7 +10,8 @@ use super::finish::How;
 use super::request::Weight;
 use super::result;
 use super::row::{
-    Known, at, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done, wait,
+    Known, at, held_key, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done,
+    wait,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -44,16 +45,17 @@ const LIST: &str = concat!(
 );
 
 /// A dead job of a topic, by its id.
-const FIND: &str = "SELECT number, priority, unique_value, unique_window_ms FROM job_rows
+const FIND: &str = "SELECT number, priority, unique_value, unique_window_ms, key, slot FROM job_rows
                     WHERE id = ?1 AND tenant = ?2 AND number >> 43 = ?3 AND dead_since IS NOT NULL";
 
 /// Makes a dead job ready, with all its attempts before it.
 const RESPAWN: &str =
-    "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3 WHERE number = ?1";
+    "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3, slot = ?4
+     WHERE number = ?1";
 
 /// The oldest dead jobs of a topic.
-const OLDEST: &str =
-    "SELECT number FROM job_rows WHERE number >> 43 = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
+const OLDEST: &str = "SELECT number, key, slot FROM job_rows
+     WHERE number >> 43 = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
 
 /// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
 const AGED: &str =
@@ -110,7 +112,7 @@ impl DeadJobs for EmbeddedStore {
         self.each_dead("delete dead jobs", topic, ids, |work, topic, id| {
             let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
             work.count_dead_out(topic);
-            work.finish(topic, Some(dead.number), &How::Deleted, None)?;
+            work.finish(topic, Some(dead.number), &How::Deleted, dead.held_key(), None)?;
             Ok(true)
         })
         .await
@@ -167,18 +169,30 @@ struct Dead {
     priority: Priority,
     /// The value that it held until it died.
     unique: Option<String>,
+    key: Option<String>,
+    /// It holds a slot of its key.
+    halts: bool,
+}
+
+impl Dead {
+    fn held_key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|_| self.halts)
+    }
 }
 
 impl Work<'_> {
     fn find_dead(&self, topic: Number, id: &JobId) -> Done<Option<Dead>> {
         let TopicId { tenant, .. } = &self.topics.get(topic).id;
         let mut find = self.connection.prepare_cached(FIND)?;
-        let found: Option<(_, Done<_>, _)> = find
+        let found: Option<(_, Done<_>, _, Option<String>, Option<bool>)> = find
             .query_row(params![id.as_str(), tenant.as_str(), self.topics.get(topic).number], |row| {
-                Ok((row.get("number")?, priority(row), unique_until_done(row)))
+                Ok((row.get("number")?, priority(row), unique_until_done(row), row.get("key")?, row.get("slot")?))
             })
             .optional()?;
-        let dead = |(number, priority, unique)| Ok(Dead { number, priority: priority?, unique });
+        let dead = |(number, priority, unique, key, slot): (_, Done<_>, _, Option<String>, _)| {
+            let key = key.filter(|key| !key.is_empty());
+            Ok(Dead { number, priority: priority?, unique, key, halts: slot == Some(true) })
+        };
         found.map(dead).transpose()
     }
 
@@ -191,8 +205,12 @@ impl Work<'_> {
             self.hold(topic, value, id, None)?;
         }
         let tenant = self.topics.get(topic).id.tenant.clone();
-        let place = self.line_up(topic, dead.priority)?;
-        self.connection.prepare_cached(RESPAWN)?.execute(params![dead.number, place.number, ms(self.now())])?;
+        let mut place = self.wait(topic, dead.priority, self.now(), dead.key.as_deref().filter(|_| !dead.halts))?;
+        if dead.halts {
+            place.slot = Some(true);
+        }
+        let mut respawn = self.connection.prepare_cached(RESPAWN)?;
+        respawn.execute(params![dead.number, place.number, ms(self.now()), place.slot])?;
         self.count_dead_out(topic);
         result::forget(self.connection, &tenant, id)?;
         Ok(true)
@@ -216,11 +234,13 @@ impl Work<'_> {
             return Ok(0);
         }
         let mut select = self.connection.prepare_cached(OLDEST)?;
-        let numbers = select.query_map([found.number, over], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-        for number in &numbers {
+        let dead = select.query_map([found.number, over], |row| Ok((row.get("number")?, held_key(row))))?;
+        let dead = dead.collect::<Result<Vec<(i64, _)>, _>>()?;
+        let count = dead.len() as u64;
+        for (number, key) in dead {
             self.count_dead_out(topic);
-            self.finish(topic, Some(*number), &How::Discarded, None)?;
+            self.finish(topic, Some(number), &How::Discarded, key?.as_deref(), None)?;
         }
-        Ok(numbers.len() as u64)
+        Ok(count)
     }
 }

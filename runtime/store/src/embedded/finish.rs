@@ -16,7 +16,8 @@ use gristmill_core::job::{JobId, Payload};
 use gristmill_core::outcome::Failure;
 
 /// A running job goes to the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
-const BURY: &str = "UPDATE job_rows SET number = ?2, dead_since = ?3, failure = ?4, lease_until = NULL, cancelled = 0,
+const BURY: &str =
+    "UPDATE job_rows SET number = ?2, dead_since = ?3, failure = ?4, lease_until = NULL, cancelled = 0, slot = ?5,
                         attempts = attempts + 1, deliveries = deliveries + 1
                     WHERE number = ?1";
 
@@ -64,21 +65,27 @@ impl Work<'_> {
     /// Ends a job that was counted out of its place: its row is deleted or dead, it is counted, its unique value is free,
     /// its result is kept, and clients that wait for it get a signal.
     ///
-    /// `row`: `None` if it is deleted already. `asked`: `None` of a dead job, which got what it asked for when it died.
+    /// `row`: `None` if it is deleted already. `key`: the key of which it held a slot, which the next job of the key gets, unless the job is dead
+    /// and halts it. `asked`: `None` of a dead job, which got what it asked for when it died.
     pub(super) fn finish(
         &mut self,
         topic: Number,
         row: Option<i64>,
         how: &How<'_>,
+        key: Option<&str>,
         asked: Option<&Asked<'_>>,
     ) -> Done<()> {
+        let halts = matches!(how, How::Dead(_)) && key.is_some() && self.dead_halt(topic);
         match (how, row) {
-            (How::Dead(failure), Some(row)) => self.bury(row, topic, failure)?,
+            (How::Dead(failure), Some(row)) => self.bury(row, topic, failure, halts)?,
             (_, Some(row)) => self.delete(row)?,
             (_, None) => {}
         }
         if let Some(total) = how.total() {
             self.topics.count(topic, total, 1);
+        }
+        if let Some(key) = key.filter(|_| !halts) {
+            self.free_slot(topic, key)?;
         }
         let Some(asked) = asked else { return Ok(()) };
         if let Some(value) = asked.unique {
@@ -98,10 +105,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn bury(&mut self, row: i64, topic: Number, failure: &Failure) -> Done<()> {
+    fn bury(&mut self, row: i64, topic: Number, failure: &Failure, halts: bool) -> Done<()> {
         let stored = write_failure(failure)?;
         let place = self.place_beside(topic)?;
-        self.connection.prepare_cached(BURY)?.execute(params![row, place, ms(self.now()), stored])?;
+        self.connection.prepare_cached(BURY)?.execute(params![
+            row,
+            place,
+            ms(self.now()),
+            stored,
+            halts.then_some(true)
+        ])?;
         self.topics.change(topic).dead += 1;
         Ok(())
     }

@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::place::Line;
+use super::place::{Line, priority_of, topic_of};
 use super::result;
 use super::row::{Known, at, job_columns, lease_until, read_job, shown_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
-use super::topic::Lines;
+use super::topic::{Lines, read_limited};
 use super::work::Work;
-use crate::{JobState, JobView, Query, Signal, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, JobState, JobView, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
 const TOPICS: &str =
-    "SELECT topic, ready, delayed, running, dead, paused, number, claimed_high, claimed_normal, claimed_low
+    "SELECT topic, ready, waiting_for_key, delayed, running, dead, paused, limited_until, number, claimed_high, claimed_normal, claimed_low
                       FROM topics WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
 
 /// When the job at the head of a line became due.
@@ -28,10 +28,25 @@ const HEAD: &str = "SELECT due_at FROM job_rows WHERE number > ?1 AND number <= 
 const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
 
 /// Everybody who has or had jobs.
-const TENANTS: &str = "SELECT DISTINCT tenant FROM topics WHERE used = 1 ORDER BY tenant";
+const TENANTS: &str = "SELECT tenant FROM topics WHERE used = 1 UNION SELECT tenant FROM schedules ORDER BY tenant";
 
 /// A job and where it is.
 const JOB: &str = shown_jobs!("id = ?1 AND job_rows.tenant = ?2");
+
+/// The row of a topic's job, and how far its lines were claimed.
+const READY_PLACE: &str = "SELECT job_rows.number, claimed_high, claimed_normal, claimed_low FROM job_rows
+                           JOIN topics ON topics.number = job_rows.number >> 43
+                           WHERE id = ?1 AND job_rows.tenant = ?2 AND topics.topic = ?3";
+
+/// How many rows stand between two numbers, as far as it is counted.
+const BETWEEN: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM job_rows WHERE number > ?1 AND number < ?2 ORDER BY number LIMIT ?3)";
+
+/// The jobs that hold a slot of a key.
+const HOLDERS: &str = "SELECT id FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 1 ORDER BY id";
+
+/// How many jobs have waited for a slot of a key for longer than the one in a row.
+const BEFORE: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 0 AND number < ?3";
 
 #[async_trait]
 impl Query for EmbeddedStore {
@@ -43,6 +58,11 @@ impl Query for EmbeddedStore {
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let (tenant, id) = (tenant.clone(), id.clone());
         self.read("look up a job", move |connection, now| view(connection, &tenant, &id, now)).await
+    }
+
+    async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
+        let (topic, id) = (topic.clone(), id.clone());
+        self.read("look for a job's place", move |connection, _| jobs_ahead(connection, &topic, &id)).await
     }
 
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
@@ -68,7 +88,7 @@ impl Work<'_> {
         let topic = self.topics.find_or_add(self.connection, id)?;
         let changed = self.topics.change(topic);
         changed.paused = paused;
-        changed.active = !paused && changed.ready > 0;
+        changed.active = !paused && changed.has_claimable();
         if changed.active {
             self.signals.push(Signal::Ready(id.clone()));
         }
@@ -96,6 +116,7 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
             totals: totals.remove(topic.topic.as_str()).unwrap_or_default(),
             topic,
             ready: count("ready")?,
+            waiting_for_key: count("waiting_for_key")?,
             delayed: count("delayed")?,
             running: count("running")?,
             dead: count("dead")?,
@@ -104,6 +125,7 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
                 _ => oldest(connection, row.get("number")?, Lines::read(row)?)?,
             },
             paused: row.get("paused")?,
+            limited: read_limited(row)?,
         });
     }
     Ok(topics)
@@ -133,8 +155,10 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
             attempts,
             last_failure: None,
             result: Some(result),
+            behind: None,
         }));
     };
+    let behind = behind(connection, row)?;
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
     let (state, known) = state(row)?;
@@ -145,7 +169,41 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         attempts: known.attempts,
         last_failure: known.failure,
         result: kept.map(|(_, result)| result),
+        behind,
     }))
+}
+
+/// The jobs that the job of a row waits for, if it waits for its key.
+fn behind(connection: &Connection, row: &Row<'_>) -> Done<Option<BehindKey>> {
+    let (number, slot, key): (i64, Option<i64>, Option<String>) =
+        (row.get("number")?, row.get("slot")?, row.get("key")?);
+    if slot != Some(0) {
+        return Ok(None);
+    }
+    let mut select = connection.prepare_cached(HOLDERS)?;
+    let holders = select.query_map(params![topic_of(number), key], |row| row.get(0))?;
+    let holders = holders.collect::<Result<Vec<String>, _>>()?;
+    let mut before = connection.prepare_cached(BEFORE)?;
+    let ahead = before.query_row(params![topic_of(number), key, number], |row| row.get(0).map(whole))?;
+    Ok(Some(BehindKey { holders: holders.iter().filter_map(|id| id.parse().ok()).collect(), ahead }))
+}
+
+/// Counts the ready jobs of higher priority, and those before the job in its own line.
+fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Option<u64>> {
+    let place = connection
+        .prepare_cached(READY_PLACE)?
+        .query_row(params![id.as_str(), topic.tenant.as_str(), topic.topic.as_str()], |row| {
+            Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
+        });
+    let Some((number, claimed)) = place.optional()? else { return Ok(None) };
+    let Some(own) = priority_of(number).filter(|own| claimed.get(*own) < number) else { return Ok(None) };
+    let mut count = connection.prepare_cached(BETWEEN)?;
+    let mut ahead = 0;
+    for line in Priority::ALL.into_iter().filter(|line| *line <= own) {
+        let end = if line == own { number } else { Line::Of(line).bounds(topic_of(number)).1 };
+        ahead += count.query_row([claimed.get(line), end, AHEAD.cast_signed() + 1], |row| row.get(0).map(whole))?;
+    }
+    Ok(Some(ahead).filter(|ahead| *ahead <= AHEAD))
 }
 
 /// Where a job is, and what is known of it, given a row of [`shown_jobs`].

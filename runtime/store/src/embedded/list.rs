@@ -23,6 +23,12 @@ const TOPIC: &str =
 /// A line of ready jobs, behind a place in it.
 const READY: &str = shown_jobs!("job_rows.number > ?1 AND job_rows.number <= ?2 ORDER BY job_rows.number LIMIT ?3");
 
+/// Jobs that wait for others of their key, behind a place of a key.
+const BEHIND_KEY: &str = shown_jobs!(
+    "job_rows.number >> 43 = ?1 AND slot = 0 AND (key, job_rows.number) > (?2, ?3)
+     ORDER BY key, job_rows.number LIMIT ?4"
+);
+
 const DELAYED: &str = shown_jobs!(
     "job_rows.number >> 43 = ?1 AND delayed_until IS NOT NULL AND (delayed_until, id) > (?2, ?3)
      ORDER BY delayed_until, id LIMIT ?4"
@@ -67,6 +73,7 @@ struct Filling<'a> {
     more: bool,
     /// The row of the last job.
     last: Option<i64>,
+    last_key: Option<String>,
 }
 
 fn list(
@@ -92,6 +99,7 @@ fn list(
         jobs: Vec::new(),
         more: false,
         last: None,
+        last_key: None,
     };
     let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
     // One more than there is room for tells whether there are more.
@@ -119,6 +127,7 @@ impl Filling<'_> {
             let job = show_job(row, self.topic)?;
             let (state, known) = state(row)?;
             self.last = row.get("number")?;
+            self.last_key = row.get("key")?;
             self.jobs.push(JobView {
                 id: job.spec.id.clone(),
                 state,
@@ -126,6 +135,7 @@ impl Filling<'_> {
                 attempts: known.attempts,
                 last_failure: known.failure,
                 result: None,
+                behind: None,
             });
         }
         Ok(())
@@ -133,6 +143,9 @@ impl Filling<'_> {
 
     /// The lines one after the other, until the page is full.
     fn list_ready(mut self, number: i64, claimed: Lines, after: Option<&Cursor>) -> Done<Page> {
+        if let Some((after, key)) = after.and_then(|after| Some((after, after.key.as_deref()?))) {
+            return self.list_behind(number, (key, after.number as i64));
+        }
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
             let (first, last) = Line::Of(line).bounds(number);
@@ -147,7 +160,19 @@ impl Filling<'_> {
                 return Ok(Page { jobs: self.jobs, next: Some(Cursor::in_line(line, place as f64, Vec::new())) });
             }
         }
-        Ok(Page { jobs: self.jobs, next: None })
+        self.list_behind(number, ("", 0))
+    }
+
+    /// Adds the jobs that wait for others of their key, behind a place of a key.
+    fn list_behind(mut self, number: i64, (key, place): (&str, i64)) -> Done<Page> {
+        self.last = None;
+        let after = if key.is_empty() { 0 } else { Line::Beside.number(number, place) };
+        let left = limited(self.limit - self.jobs.len() + 1);
+        self.fill(BEHIND_KEY, params![number, key, after, left])?;
+        let (key, place) =
+            self.last.zip(self.last_key.as_deref()).map_or((key, place), |(last, key)| (key, place_of(last)));
+        let next = self.more.then(|| Cursor::behind_key(key, place as f64));
+        Ok(Page { jobs: self.jobs, next })
     }
 }
 

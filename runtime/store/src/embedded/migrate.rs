@@ -8,12 +8,13 @@ use tokio::sync::mpsc;
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{at, limit as limited, ms, priority, text};
+use super::row::{at, limit as limited, missing_key, ms, priority, text};
+use super::schedules::first_schedule;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::fraction;
-use crate::{Migrated, PendingWork, PollTenant, Schedule, Signal, Signals, StoreError};
+use crate::{FindWork, LimitReached, Migrated, PendingWork, PollTenant, Signal, Signals, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -24,26 +25,30 @@ const JOBS: usize = 1000;
 const TOPICS: usize = 64;
 
 /// The due jobs of a topic, in the order in which they become ready.
-const DUE: &str = "SELECT number, priority FROM job_rows WHERE number >> 43 = ?1 AND delayed_until <= ?2
+const DUE: &str = "SELECT number, priority, key, slot FROM job_rows WHERE number >> 43 = ?1 AND delayed_until <= ?2
                    ORDER BY delayed_until, id LIMIT ?3";
 
-/// Puts a delayed job at the tail of a line.
-const READY: &str = "UPDATE job_rows SET number = ?2, delayed_until = NULL WHERE number = ?1";
+/// A delayed job is due.
+const READY: &str =
+    "UPDATE job_rows SET number = ?2, delayed_until = NULL, slot = coalesce(?3, slot) WHERE number = ?1";
 
 /// When the first of a topic's delayed jobs is due.
 const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 = ?1 AND delayed_until IS NOT NULL";
 
-/// Topics of a tenant with ready jobs.
-const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0 ORDER BY topic";
+/// Topics of a tenant with ready jobs that may start.
+const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0
+                          AND limited_until IS NULL ORDER BY topic";
 
-/// When the first of a tenant's delayed jobs is due.
-const NEXT_OF_TENANT: &str = "SELECT min(next_due) FROM topics WHERE tenant = ?1";
+/// When the first of a tenant's delayed jobs is due, or a rate allows more.
+const NEXT_OF_TENANT: &str = "SELECT min(at) FROM (
+                                  SELECT next_due AS at FROM topics WHERE tenant = ?1
+                                  UNION ALL SELECT limited_until FROM topics WHERE tenant = ?1 AND limited_until >= 0)";
 
 /// Running jobs of a tenant that were cancelled.
 const CANCELLED: &str = "SELECT id FROM job_rows WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
 
 #[async_trait]
-impl Schedule for EmbeddedStore {
+impl FindWork for EmbeddedStore {
     /// All workers are in this process: each hears everything.
     async fn wake_ups(
         &self,
@@ -60,15 +65,16 @@ impl Schedule for EmbeddedStore {
     }
 
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
-        let mut moved = 0;
+        let (mut moved, mut fired) = (0, 0);
         loop {
             let (tenant, some) = (tenant.clone(), limit.saturating_sub(moved).min(JOBS));
             let weight = Weight { jobs: some, bytes: 0 };
             let migrated = self.write("migrate due jobs", weight, move |work| work.migrate(&tenant, some)).await?;
             moved += migrated.moved;
-            let done = moved >= limit || migrated.moved == 0 || migrated.next_due_in != Some(Duration::ZERO);
-            if done {
-                return Ok(Migrated { moved, ..migrated });
+            fired += migrated.fired;
+            let is_idle = migrated.moved + migrated.fired == 0;
+            if moved >= limit || is_idle || migrated.next_due_in != Some(Duration::ZERO) {
+                return Ok(Migrated { moved, fired, ..migrated });
             }
         }
     }
@@ -86,6 +92,7 @@ impl Schedule for EmbeddedStore {
 
 impl Work<'_> {
     fn migrate(&mut self, tenant: &Name, limit: usize) -> Done<Migrated> {
+        let fired = self.fire_schedules(tenant)?;
         let now = self.now();
         let due = self.topics.due(tenant).take_while(|(at, _)| *at <= now);
         let due: Vec<Number> = due.map(|(_, topic)| topic).take(TOPICS).collect();
@@ -96,23 +103,40 @@ impl Work<'_> {
             if share == 0 {
                 break;
             }
-            moved += self.migrate_topic(*topic, share)?;
+            moved += self.wake_topic(*topic, share)?;
         }
-        let next = self.topics.due(tenant).next();
-        Ok(Migrated { moved, next_due_in: next.map(|(at, _)| self.time.until(at)) })
+        let next = self.topics.due(tenant).next().map(|(at, _)| at);
+        let next = next.into_iter().chain(self.first_schedule(tenant)?).min();
+        Ok(Migrated { moved, fired, next_due_in: next.map(|at| self.time.until(at)) })
+    }
+
+    /// Does what is due for a topic. Returns how many of its jobs became ready, and one more if its rate allows more.
+    fn wake_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {
+        let mut moved = 0;
+        if self.topics.get(topic).next_due.is_some_and(|due| due <= self.now()) {
+            moved += self.migrate_topic(topic, limit)?;
+        }
+        if let Some(LimitReached::Rate { until }) = self.topics.get(topic).limited
+            && until <= self.now()
+        {
+            self.unlimit(topic);
+            moved += 1;
+        }
+        Ok(moved)
     }
 
     fn migrate_topic(&mut self, topic: Number, limit: usize) -> Done<usize> {
         let mut due = self.connection.prepare_cached(DUE)?;
         let jobs = due
             .query_map(params![self.topics.get(topic).number, ms(self.now()), limited(limit)], |row| {
-                Ok((row.get("number")?, priority(row)))
+                Ok((row.get("number")?, priority(row), missing_key(row)))
             })?
-            .collect::<Result<Vec<(i64, _)>, _>>()?;
+            .collect::<Result<Vec<(i64, _, _)>, _>>()?;
         let mut ready = self.connection.prepare_cached(READY)?;
         let moved = jobs.len();
-        for (number, priority) in jobs {
-            ready.execute([number, self.line_up(topic, priority?)?.number])?;
+        for (number, priority, key) in jobs {
+            let place = self.wait(topic, priority?, self.now(), key?.as_deref())?;
+            ready.execute(params![number, place.number, place.slot])?;
         }
         let changed = self.topics.change(topic);
         changed.delayed = changed.delayed.saturating_sub(moved as u64);
@@ -139,7 +163,8 @@ fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp, fraction: D
     }
     let mut next = connection.prepare_cached(NEXT_OF_TENANT)?;
     let next: Option<i64> = next.query_row([tenant.as_str()], |row| row.get(0))?;
-    wanted.next_due_in = next.map(|due| at(due).since(now).saturating_sub(fraction));
+    let next = next.map(at).into_iter().chain(first_schedule(connection, tenant)?).min();
+    wanted.next_due_in = next.map(|due| due.since(now).saturating_sub(fraction));
     let mut select = connection.prepare_cached(CANCELLED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {

@@ -19,7 +19,7 @@ pub(super) const LAST_TOPIC: i64 = (1 << (63 - TOPIC_SHIFT)) - 1;
 pub(super) enum Line {
     /// Ready and running jobs of a priority.
     Of(Priority),
-    /// Delayed and dead jobs.
+    /// Delayed and dead jobs, and ready ones that wait for another job of their key.
     Beside,
 }
 

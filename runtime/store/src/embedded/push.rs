@@ -73,11 +73,12 @@ impl Work<'_> {
         let stored = Stored {
             id: &spec.id,
             columns: Columns::of(spec, metadata.as_deref(), (self.now(), due_at)),
-            place: Place::Waiting(self.wait(topic, spec.priority, due_at)?),
+            place: Place::Waiting(self.wait(topic, spec.priority, due_at, spec.shared_key())?),
             attempts: 0,
             deliveries: 0,
             failure: None,
             checkpoint: None,
+            holds_slot: false,
         };
         self.insert(topic, &stored)?;
         self.topics.count(topic, "pushed", 1);

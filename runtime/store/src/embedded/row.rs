@@ -94,7 +94,7 @@ macro_rules! shown_jobs {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", job_rows.number AS number, topics.topic AS topic, delayed_until, dead_since, worker, cancelled, ",
+            ", job_rows.number AS number, topics.topic AS topic, slot, delayed_until, dead_since, worker, cancelled, ",
             lease_until!(),
             " AS lease_until
              FROM job_rows CROSS JOIN topics ON topics.number = job_rows.number >> 43
@@ -232,6 +232,11 @@ impl<'a> Columns<'a> {
         Some((value, self.unique_window_ms.is_some()))
     }
 
+    /// The key whose other jobs this one waits for.
+    pub(super) fn shared_key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
+    }
+
     /// The priority in whose line the job stands. If they say none, it cannot be read, wherever it stands.
     pub(super) fn priority(&self) -> Priority {
         Priority::parse(&self.priority).unwrap_or_default()
@@ -356,6 +361,18 @@ pub(super) fn unique_until_done(row: &Row<'_>) -> Option<String> {
     value.filter(|value| until_done && !value.is_empty()).map(str::to_owned)
 }
 
+/// The key of which a row's job holds a slot.
+pub(super) fn held_key(row: &Row<'_>) -> Done<Option<String>> {
+    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
+    Ok(text(row, "key")?.filter(|_| holds).map(str::to_owned))
+}
+
+/// The key of which a row's job holds no slot.
+pub(super) fn missing_key(row: &Row<'_>) -> Done<Option<String>> {
+    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
+    Ok(text(row, "key")?.filter(|key| !holds && !key.is_empty()).map(str::to_owned))
+}
+
 /// The topic that a row names in its column `topic`.
 pub(super) fn topic(row: &Row<'_>, tenant: &Name) -> Done<TopicId> {
     let name = text(row, "topic")?.unwrap_or_default();
@@ -373,6 +390,8 @@ pub(super) struct Stored<'a> {
     pub(super) deliveries: u64,
     pub(super) failure: Option<String>,
     pub(super) checkpoint: Option<&'a [u8]>,
+    /// It holds a slot of its key, though it is delayed or dead.
+    pub(super) holds_slot: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -405,10 +424,11 @@ impl Work<'_> {
     }
 
     pub(super) fn insert(&mut self, topic: Number, job: &Stored<'_>) -> Done<()> {
-        let (number, until, dead_since) = match job.place {
-            Place::Waiting(Waiting { number, until }) => (number, until, None),
-            Place::Dead { since } => (self.place_beside(topic)?, None, Some(since)),
+        let (number, until, dead_since, slot) = match job.place {
+            Place::Waiting(Waiting { number, until, slot }) => (number, until, None, slot),
+            Place::Dead { since } => (self.place_beside(topic)?, None, Some(since), None),
         };
+        let slot = if job.holds_slot { Some(true) } else { slot };
         let Columns { body, .. } = &job.columns;
         let (small, large) = match body {
             Some(body) if body.len() > SMALL => (None, Some(body)),
@@ -432,6 +452,7 @@ impl Work<'_> {
             unique_value = job.columns.unique_value,
             unique_window_ms = job.columns.unique_window_ms,
             key = job.columns.key,
+            slot = slot,
             content_type = job.columns.content_type,
             metadata = job.columns.metadata,
             max_attempts = job.columns.max_attempts,

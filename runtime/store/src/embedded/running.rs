@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::fault::Done;
 use super::place::{Line, same_line, topic_of};
-use super::row::{at, attempts, ms, unique_until_done, whole};
+use super::row::{at, attempts, held_key, ms, unique_until_done, whole};
 use super::statements::Statements;
 use gristmill_core::job::{JobId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -17,7 +17,8 @@ use gristmill_core::time::Timestamp;
 /// Running jobs of which the batches are among these numbers. A row that was claimed has the counts of before.
 const LOAD: &str =
     "SELECT first, last, claim, worker, coalesce(job_rows.lease_until, batches.lease_until) AS lease_until, job_rows.number AS number,
-         id, attempts + 1 AS attempts, deliveries + 1 AS deliveries, cancelled, unique_value, unique_window_ms, large
+         id, attempts + 1 AS attempts, deliveries + 1 AS deliveries, cancelled, unique_value, unique_window_ms, large,
+         key, slot
      FROM batches CROSS JOIN job_rows ON job_rows.number BETWEEN first AND last
      WHERE first BETWEEN ?1 AND ?2";
 
@@ -39,6 +40,8 @@ pub(super) struct Held {
     pub(super) cancelled: bool,
     /// The value that its end sets free.
     pub(super) unique: Option<String>,
+    /// The key of which it holds a slot.
+    pub(super) key: Option<String>,
     /// Its row in `bodies`.
     pub(super) large: Option<i64>,
 }
@@ -102,6 +105,7 @@ impl Running {
                 lease_until: at(row.get("lease_until")?),
                 cancelled: row.get("cancelled")?,
                 unique: unique_until_done(row),
+                key: held_key(row)?,
                 large: row.get("large")?,
             };
             running.held.insert(id, held);

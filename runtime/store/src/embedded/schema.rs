@@ -10,7 +10,12 @@ const FIRST: usize = 5;
 
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
 /// continued. A step of one statement needs no file.
-const STEPS: &[&str] = &[include_str!("schema/5.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/5.sql"),
+    include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
+    include_str!("schema/8.sql"),
+];
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]

@@ -155,8 +155,8 @@ impl Work<'_> {
         {
             return Ok(Settled::LeaseLost);
         }
+        self.end_run(topic);
         let changed = self.topics.change(topic);
-        changed.running = changed.running.saturating_sub(1);
         let Some(held) = changed.held.remove(&mut self.statements, &lease.job)? else { return Ok(Settled::LeaseLost) };
         let asked = Asked {
             job: &lease.job,
@@ -165,21 +165,25 @@ impl Work<'_> {
             keep_result: settlement.keep_result,
             notify: settlement.notify,
         };
+        let key = held.key.as_deref();
         if held.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
-            self.finish(topic, Some(held.number), &How::Cancelled, Some(&asked))?;
+            self.finish(topic, Some(held.number), &How::Cancelled, key, Some(&asked))?;
             return Ok(Settled::Cancelled);
         }
         match &settlement.verdict {
+            Verdict::Ack(payload) if key.is_some() => {
+                self.finish(topic, Some(held.number), &How::Acked(payload.as_ref()), key, Some(&asked))?;
+            }
             Verdict::Ack(payload) => {
                 // Those of a batch go together.
                 ended.push((topic, held.number));
                 if let Some(body) = held.large {
                     self.statements.get(DELETE_BODY)?.execute([body])?;
                 }
-                self.finish(topic, None, &How::Acked(payload.as_ref()), Some(&asked))?;
+                self.finish(topic, None, &How::Acked(payload.as_ref()), None, Some(&asked))?;
             }
-            Verdict::Expire => self.finish(topic, Some(held.number), &How::Expired, Some(&asked))?,
-            Verdict::Bury(failure) => self.finish(topic, Some(held.number), &How::Dead(failure), Some(&asked))?,
+            Verdict::Expire => self.finish(topic, Some(held.number), &How::Expired, key, Some(&asked))?,
+            Verdict::Bury(failure) => self.finish(topic, Some(held.number), &How::Dead(failure), key, Some(&asked))?,
             Verdict::Retry { after, failure } => {
                 self.put_back(topic, &held, held.attempts, *after, Some(failure), "retried")?;
             }
@@ -223,7 +227,8 @@ impl Work<'_> {
         let place = if after.is_zero() {
             self.line_up(topic, priority)?
         } else {
-            self.wait(topic, priority, self.time.up.plus(Duration::from_millis(wait_ms(after))))?
+            // It holds a slot of its key all the time.
+            self.wait(topic, priority, self.time.up.plus(Duration::from_millis(wait_ms(after))), None)?
         };
         let failure = failure.map(write_failure).transpose()?;
         let mut put_back = self.connection.prepare_cached(PUT_BACK)?;

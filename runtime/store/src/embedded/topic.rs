@@ -6,8 +6,10 @@ use super::fault::{Done, Fault};
 use super::place::Line;
 use super::row::{at, ms, text, whole};
 use super::running::Running;
+use crate::LimitReached;
 use gristmill_core::job::{Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::{KeyLimits, OnDead};
 
 /// The last row of a line.
 pub(super) const LAST_OF_LINE: &str = "SELECT max(number) FROM job_rows WHERE number > ?1 AND number <= ?2";
@@ -15,13 +17,17 @@ pub(super) const LAST_OF_LINE: &str = "SELECT max(number) FROM job_rows WHERE nu
 /// Writes a topic down.
 pub(super) const SAVE: &str =
     "INSERT INTO topics (number, tenant, topic, used, active, paused, turn, next_due, ready, delayed,
-                        running, dead, claimed_high, claimed_normal, claimed_low, changed_at)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        running, dead, claimed_high, claimed_normal, claimed_low, limited_until, rate_full_at,
+                        waiting_for_key, key_slots, key_halts, changed_at)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                     ON CONFLICT (number) DO UPDATE SET used = excluded.used, active = excluded.active,
                         paused = excluded.paused, turn = excluded.turn, next_due = excluded.next_due,
                         ready = excluded.ready, delayed = excluded.delayed, running = excluded.running,
                         dead = excluded.dead, claimed_high = excluded.claimed_high,
                         claimed_normal = excluded.claimed_normal, claimed_low = excluded.claimed_low,
+                        limited_until = excluded.limited_until, rate_full_at = excluded.rate_full_at,
+                        waiting_for_key = excluded.waiting_for_key, key_slots = excluded.key_slots,
+                        key_halts = excluded.key_halts,
                         changed_at = max(changed_at, excluded.changed_at)";
 
 #[derive(Debug)]
@@ -37,8 +43,17 @@ pub(super) struct Topic {
     pub(super) turn: usize,
     /// See [`Topics::set_next_due`](super::topics::Topics::set_next_due).
     pub(super) next_due: Option<Timestamp>,
+    /// The limit that keeps its ready jobs in line. It stays `active`, so that what is pushed meanwhile wakes no claim.
+    /// See [`Topics::set_limited`](super::topics::Topics::set_limited).
+    pub(super) limited: Option<LimitReached>,
+    /// How far its rate is used up: see [`Rate`](gristmill_core::topic::Rate).
+    pub(super) rate_full_at: u64,
+    /// What holds for the jobs of a key, as the last claim said.
+    pub(super) per_key: KeyLimits,
     /// How many of its jobs are where.
     pub(super) ready: u64,
+    /// Of the ready ones, those that wait for another job of their key.
+    pub(super) waiting_for_key: u64,
     pub(super) delayed: u64,
     pub(super) running: u64,
     pub(super) dead: u64,
@@ -99,7 +114,11 @@ impl Topic {
             paused: false,
             turn: 0,
             next_due: None,
+            limited: None,
+            rate_full_at: 0,
+            per_key: KeyLimits::DEFAULT,
             ready: 0,
+            waiting_for_key: 0,
             delayed: 0,
             running: 0,
             dead: 0,
@@ -123,7 +142,11 @@ impl Topic {
             paused: row.get("paused")?,
             turn: usize::try_from(row.get::<_, i64>("turn")?).unwrap_or(0),
             next_due: row.get::<_, Option<i64>>("next_due")?.map(at),
+            limited: read_limited(row)?,
+            rate_full_at: count("rate_full_at")?,
+            per_key: read_key_limits(row)?,
             ready: count("ready")?,
+            waiting_for_key: count("waiting_for_key")?,
             delayed: count("delayed")?,
             running: count("running")?,
             dead: count("dead")?,
@@ -135,7 +158,7 @@ impl Topic {
     }
 
     pub(super) fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
-        // By place: looking for sixteen names took longer than the rest of it.
+        // By place: looking for so many names took longer than the rest of it.
         save.execute(params![
             self.number,
             self.id.tenant.as_str(),
@@ -152,6 +175,14 @@ impl Topic {
             self.claimed.high,
             self.claimed.normal,
             self.claimed.low,
+            self.limited.map(|limited| match limited {
+                LimitReached::MaxRunning => UNTIL_AN_END,
+                LimitReached::Rate { until } => ms(until),
+            }),
+            row_count(self.rate_full_at),
+            row_count(self.waiting_for_key),
+            self.per_key.max_running,
+            self.per_key.on_dead == OnDead::Halt,
             ms(now),
         ])?;
         Ok(())
@@ -167,9 +198,40 @@ impl Topic {
         Ok(())
     }
 
+    /// When something is to be done for it that no request asks for.
+    pub(super) fn wakes_at(&self) -> Option<Timestamp> {
+        let rate = match self.limited {
+            Some(LimitReached::Rate { until }) => Some(until),
+            Some(LimitReached::MaxRunning) | None => None,
+        };
+        self.next_due.into_iter().chain(rate).min()
+    }
+
+    /// Whether it has jobs that a claim may take.
+    pub(super) fn has_claimable(&self) -> bool {
+        self.ready > self.waiting_for_key
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ready == 0 && self.delayed == 0 && self.running == 0 && self.dead == 0
     }
+}
+
+/// What `limited_until` says of a topic whose running jobs are too many.
+const UNTIL_AN_END: i64 = -1;
+
+/// Reads the limit that keeps jobs in line from a row of `topics`.
+pub(super) fn read_limited(row: &Row<'_>) -> rusqlite::Result<Option<LimitReached>> {
+    Ok(row.get::<_, Option<i64>>("limited_until")?.map(|until| match until {
+        UNTIL_AN_END => LimitReached::MaxRunning,
+        until => LimitReached::Rate { until: at(until) },
+    }))
+}
+
+fn read_key_limits(row: &Row<'_>) -> rusqlite::Result<KeyLimits> {
+    let halts: bool = row.get("key_halts")?;
+    let on_dead = if halts { OnDead::Halt } else { OnDead::Continue };
+    Ok(KeyLimits { max_running: row.get("key_slots")?, on_dead })
 }
 
 pub(super) fn row_count(n: u64) -> i64 {

@@ -13,8 +13,10 @@ use super::fault::{Done, Fault};
 use super::place::{LAST_TOPIC, topic_of};
 use super::running::Running;
 use super::topic::{SAVE, Topic, row_count};
+use crate::LimitReached;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::KeyLimits;
 
 /// How many topics without jobs stay in memory. Those that are used now and then need not be read each time.
 const EMPTY: usize = 4096;
@@ -56,7 +58,7 @@ pub(super) struct Topics {
     free: Vec<Number>,
     by_id: HashMap<TopicId, Number>,
     by_number: HashMap<i64, Number>,
-    /// The topics of each tenant that have delayed jobs, with the time of the first.
+    /// The topics of each tenant that have delayed jobs or wait for their rate, with the time of what comes first.
     due: HashMap<Name, BTreeSet<(Timestamp, Name, Number)>>,
     /// The number in the file that was given out last.
     last: i64,
@@ -89,7 +91,7 @@ impl Topics {
         let place = self.free.pop().unwrap_or(self.topics.len());
         self.by_id.insert(topic.id.clone(), place);
         self.by_number.insert(topic.number, place);
-        if let Some(due) = topic.next_due {
+        if let Some(due) = topic.wakes_at() {
             self.due.entry(topic.id.tenant.clone()).or_default().insert((due, topic.id.topic.clone(), place));
         }
         if place == self.topics.len() {
@@ -175,6 +177,8 @@ impl Topics {
         }
         let changed = self.change(topic);
         (changed.used, changed.active, changed.paused, changed.turn) = (false, false, false, 0);
+        (changed.rate_full_at, changed.per_key) = (0, KeyLimits::DEFAULT);
+        self.set_limited(topic, None);
         let number = self.get(topic).number;
         connection.prepare_cached(FORGET_TOTALS)?.execute([number])?;
         self.tally.retain(|(counted, _), _| *counted != topic);
@@ -192,13 +196,23 @@ impl Topics {
 
     pub(super) fn set_next_due(&mut self, topic: Number, next: Option<Timestamp>) {
         self.change(topic);
-        self.move_due(topic, next);
+        self.move_due(topic, |topic| topic.next_due = next);
+    }
+
+    pub(super) fn set_limited(&mut self, topic: Number, limited: Option<LimitReached>) {
+        self.change(topic);
+        self.move_due(topic, |topic| topic.limited = limited);
     }
 
     #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
-    fn move_due(&mut self, topic: Number, next: Option<Timestamp>) {
+    fn move_due(&mut self, topic: Number, change: impl FnOnce(&mut Topic)) {
         let moved = &mut self.topics[topic];
-        let before = std::mem::replace(&mut moved.next_due, next);
+        let before = moved.wakes_at();
+        change(moved);
+        let next = moved.wakes_at();
+        if next == before {
+            return;
+        }
         let TopicId { tenant, topic: name } = moved.id.clone();
         let due = self.due.entry(tenant.clone()).or_default();
         if let Some(before) = before {
@@ -210,7 +224,8 @@ impl Topics {
         }
     }
 
-    /// The topics of a tenant that have delayed jobs, each with the time of the first: those that are due first come first.
+    /// The topics of a tenant that have delayed jobs or wait for their rate, each with the time of what comes first: those that are due
+    /// first come first.
     pub(super) fn due(&self, tenant: &Name) -> impl Iterator<Item = (Timestamp, Number)> {
         self.due.get(tenant).into_iter().flatten().map(|(due, _, topic)| (*due, *topic))
     }
@@ -258,7 +273,7 @@ impl Topics {
             let mut topic = found.transpose()?.flatten().unwrap_or_else(|| Topic::new(number, id));
             topic.held = Running::load_of(connection, number)?;
             topic.find_last(connection)?;
-            self.move_due(place, topic.next_due);
+            self.move_due(place, |old| (old.next_due, old.limited) = (topic.next_due, topic.limited));
             self.topics[place] = Topic { listed, ..topic };
             self.list_empty(place);
         }
@@ -278,7 +293,7 @@ impl Topics {
     fn forget_empty(&mut self, place: Number) {
         let topic = &mut self.topics[place];
         topic.listed = false;
-        if topic.is_empty() {
+        if topic.is_empty() && topic.wakes_at().is_none() {
             self.by_id.remove(&topic.id);
             self.by_number.remove(&topic.number);
             self.free.push(place);

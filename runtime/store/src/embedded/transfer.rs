@@ -10,7 +10,8 @@ use super::place::topic_of;
 use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
-    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, write_failure, write_metadata,
+    Columns, Known, Place, Stored, at, held_key, job_columns, limit as limited, ms, read_id, write_failure,
+    write_metadata,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -31,7 +32,7 @@ macro_rules! exported {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", job_rows.number AS number, delayed_until, dead_since FROM topics CROSS JOIN job_rows ON ",
+            ", job_rows.number AS number, slot, delayed_until, dead_since FROM topics CROSS JOIN job_rows ON ",
             $which,
             " LIMIT ?3"
         )
@@ -52,7 +53,7 @@ macro_rules! ready {
 }
 
 /// Waiting and dead jobs of a topic, place by place. The plus is for the index, see `dead`.
-const OUTGOING: [&str; 5] = [
+const OUTGOING: [&str; 6] = [
     ready!("0", "claimed_high"),
     ready!("1", "claimed_normal"),
     ready!("2", "claimed_low"),
@@ -63,6 +64,10 @@ const OUTGOING: [&str; 5] = [
     exported!(
         "job_rows.number >> 43 = +topics.number AND dead_since IS NOT NULL
          WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY dead_since, id"
+    ),
+    exported!(
+        "job_rows.number >> 43 = +topics.number AND slot = 0
+         WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY key, job_rows.number"
     ),
 ];
 
@@ -76,7 +81,7 @@ const MARKED: &str = "SELECT 1 FROM moved WHERE tenant = ?1 AND id = ?2 AND enqu
 const UNMARK: &str = "DELETE FROM moved WHERE tenant = ?1 AND id = ?2";
 
 /// A job of a topic.
-const FIND: &str = "SELECT number, dead_since IS NOT NULL AS dead, delayed_until, unique_value FROM job_rows
+const FIND: &str = "SELECT number, dead_since IS NOT NULL AS dead, delayed_until, unique_value, key, slot FROM job_rows
                     WHERE id = ?1 AND tenant = ?2 AND number >> 43 = ?3";
 
 #[async_trait]
@@ -159,6 +164,7 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
         deliveries: known.deliveries,
         last_failure: known.failure,
         checkpoint: known.checkpoint,
+        holds_slot: place != StoredPlace::Ready && row.get::<_, Option<bool>>("slot")? == Some(true),
         unique_for: held.map(|until| until.since(now)).filter(|left| !left.is_zero()),
     })
 }
@@ -185,8 +191,11 @@ impl Work<'_> {
         self.connection.prepare_cached(MARK)?.execute(params![tenant, id, enqueued_at])?;
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
         self.take_unique(topic, &columns, stored)?;
+        let columns_have_key = columns.shared_key().is_some();
         let place = match stored.place {
-            StoredPlace::Ready => Place::Waiting(self.line_up(topic, columns.priority())?),
+            StoredPlace::Ready => {
+                Place::Waiting(self.wait(topic, columns.priority(), self.now(), columns.shared_key())?)
+            }
             StoredPlace::Delayed { until } => {
                 Place::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until)))?)
             }
@@ -207,6 +216,7 @@ impl Work<'_> {
                 deliveries: stored.deliveries,
                 failure: stored.last_failure.as_ref().map(write_failure).transpose()?,
                 checkpoint: stored.checkpoint.as_deref(),
+                holds_slot: stored.holds_slot && columns_have_key,
             },
         )?;
         Ok(Imported::Stored)
@@ -237,17 +247,26 @@ impl Work<'_> {
             .query_row(params![id.as_str(), tenant, found.number], |row| {
                 let value: Option<String> = row.get("unique_value")?;
                 let until: Option<i64> = row.get("delayed_until")?;
-                Ok((row.get::<_, i64>("number")?, row.get::<_, bool>("dead")?, until, value))
+                let waits_for_key = row.get::<_, Option<bool>>("slot")? == Some(false);
+                let key = held_key(row).map(|key| (key, waits_for_key));
+                Ok((row.get::<_, i64>("number")?, row.get::<_, bool>("dead")?, until, value, key))
             })
             .optional()?;
-        let Some((number, dead, until, value)) = row else { return Ok(false) };
+        let Some((number, dead, until, value, key)) = row else { return Ok(false) };
+        let (key, waits_for_key) = key?;
         if dead {
             self.count_dead_out(topic);
             self.delete(number)?;
         } else {
             let was_first = self.leave_waiting(topic, until.map(at));
+            if waits_for_key {
+                self.leave_key(topic);
+            }
             self.delete(number)?;
             self.after_leaving(topic, was_first)?;
+        }
+        if let Some(key) = key {
+            self.free_slot(topic, &key)?;
         }
         if let Some(value) = value {
             self.leave(topic, &value, id)?;

@@ -64,6 +64,8 @@ pub(super) struct Waiting {
     pub(super) number: i64,
     /// Of a delayed one.
     pub(super) until: Option<Timestamp>,
+    /// Of a ready one with a key: whether it holds a slot of it, or waits for one.
+    pub(super) slot: Option<bool>,
 }
 
 impl<'a> Work<'a> {
@@ -77,9 +79,20 @@ impl<'a> Work<'a> {
         self.time.now
     }
 
-    /// The place of a job that waits until `due`: the tail of its line if that is now.
-    pub(super) fn wait(&mut self, topic: Number, priority: Priority, due: Timestamp) -> Done<Waiting> {
-        if due <= self.time.now { self.line_up(topic, priority) } else { self.delay(topic, due) }
+    /// The place of a job that waits until `due`. If that is now: the tail of its line, unless it has to wait for other jobs of its key. `key`:
+    /// `None` if it has none, or holds a slot of it.
+    pub(super) fn wait(
+        &mut self,
+        topic: Number,
+        priority: Priority,
+        due: Timestamp,
+        key: Option<&str>,
+    ) -> Done<Waiting> {
+        match key {
+            _ if due > self.time.now => self.delay(topic, due),
+            Some(key) => self.wait_for_key(topic, priority, key),
+            None => self.line_up(topic, priority),
+        }
     }
 
     /// The tail of the line. Signals that the topic has ready jobs, unless that is known, or the topic is paused.
@@ -94,7 +107,7 @@ impl<'a> Work<'a> {
         }
         let number = Line::Of(priority).number(changed.number, place);
         changed.last.set(priority, number);
-        Ok(Waiting { number, until: None })
+        Ok(Waiting { number, until: None, slot: None })
     }
 
     pub(super) fn delay(&mut self, topic: Number, until: Timestamp) -> Done<Waiting> {
@@ -106,7 +119,7 @@ impl<'a> Work<'a> {
             Some((_, earliest)) => *earliest = until.min(*earliest),
             None => self.later.push((topic, until)),
         }
-        Ok(Waiting { number, until: Some(until) })
+        Ok(Waiting { number, until: Some(until), slot: None })
     }
 
     /// A place beside the lines, for a delayed or a dead job.

@@ -1,14 +1,13 @@
 //! Cancel: jobs that nobody wants any more.
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::envelope;
 use super::keys::Keys;
 use super::script::{Call, script};
-use super::store::{Numbered, RedisStore, SCRIPT_JOBS, in_order};
+use super::store::{Numbered, Partition, SCRIPT_JOBS, in_order};
 use crate::clock::wait_ms;
-use crate::{Cancelled, Control, StoreError};
+use crate::{Cancelled, StoreError};
 use gristmill_core::job::{JobId, JobSpec, Name, TopicId, Unique};
 use gristmill_core::outcome::Reason;
 
@@ -26,10 +25,9 @@ struct Unwanted<'a> {
 const TOTALS: &[&str] =
     &["pushed", "acked", "retried", "snoozed", "released", "duplicate", "stray", "expired", "cancelled", "discarded"];
 
-#[async_trait]
-impl Control for RedisStore {
+impl Partition {
     /// Two steps, because what the script must know of a job stands in its envelope, which never changes.
-    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+    pub(super) async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
         let keys = self.keys(tenant);
         let mut answers = Vec::with_capacity(ids.len());
         for (chunk, ids) in ids.chunks(SCRIPT_JOBS).enumerate() {
@@ -64,7 +62,7 @@ impl Control for RedisStore {
         Ok(in_order(answers))
     }
 
-    async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+    pub(super) async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));
@@ -73,10 +71,10 @@ impl Control for RedisStore {
         self.is_one("pause a topic", call).await
     }
 
-    async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
+    pub(super) async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
-        names.extend([keys.turns(), keys.strays(&topic.topic)]);
+        names.extend([keys.turns(), keys.strays(&topic.topic), keys.limited(), keys.rates()]);
         let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
         call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
         call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());
@@ -84,7 +82,7 @@ impl Control for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();

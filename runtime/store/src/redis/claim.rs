@@ -5,24 +5,23 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use async_trait::async_trait;
 use redis::{RedisResult, Value};
 
 use super::envelope;
 use super::error::unexpected;
 use super::holder::Holder;
 use super::keys::{self, Keys};
+use super::partition_map::PartitionMap;
 use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{Call, script};
-use super::store::{RedisStore, by_tenant};
-use crate::batch::CLAIM_BYTES;
+use super::store::{Partition, by_tenant};
 use crate::clock::wait_ms;
-use crate::prelude::*;
-use crate::{ClaimFrom, Claimed, Claims, Settlement, StoreError};
+use crate::{ClaimFrom, Claimed, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate};
 
 const DOING: &str = "claim jobs";
 
@@ -52,16 +51,21 @@ pub(super) struct Broken {
     problem: String,
 }
 
-#[async_trait]
-impl Claims for RedisStore {
-    async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
+impl Partition {
+    /// Brings about so many bytes of jobs at most, but at least one job.
+    pub(super) async fn claim(
+        &self,
+        worker: &WorkerId,
+        from: &[ClaimFrom],
+        bytes: usize,
+    ) -> Result<Claimed, StoreError> {
         let mut parts = Vec::new();
         for (tenant, lines) in by_tenant(from, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
             let cut = bounded(lines.into_iter().map(|(_, line)| line)).into_iter();
             parts.extend(cut.map(|part| (keys.clone(), self.next_batch(), part)));
         }
-        let bytes = CLAIM_BYTES / parts.len().max(1);
+        let bytes = bytes / parts.len().max(1);
         let call = |(keys, batch, part): &(Keys, u64, Vec<_>)| {
             self.claim_call(keys, Holder { worker, batch: *batch }, part, bytes)
         };
@@ -90,8 +94,8 @@ impl Claims for RedisStore {
     }
 }
 
-impl RedisStore {
-    fn claim_call(&self, keys: &Keys, holder: Holder<'_>, part: &[ClaimFrom], bytes: usize) -> Call {
+impl Partition {
+    pub(super) fn claim_call(&self, keys: &Keys, holder: Holder<'_>, part: &[ClaimFrom], bytes: usize) -> Call {
         let lease = part.first().map_or(0, |line| wait_ms(line.lease));
         let mut names = vec![
             keys.processing(holder),
@@ -107,16 +111,20 @@ impl RedisStore {
             keys.turns(),
             keys.topics(),
             keys.large(),
+            keys.limited(),
+            keys.rates(),
+            keys.due(),
+            keys.per_key(),
         ];
         for topic in part.iter().map(|line| &line.topic.topic) {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic), keys.waiters(topic)]);
         }
         names.push(keys.raw());
-        let mut call = Call::new(script!("adopt.lua", "turns.lua", "claim.lua"), &names);
-        call.arg(self.now_argument()).arg(holder.text()).arg(&*TURNS).arg(bytes).arg(lease);
+        let mut call = Call::new(script!("adopt.lua", "turns.lua", "limits.lua", "claim.lua"), &names);
+        call.arg(self.now_argument()).arg(holder.text()).arg(&*TURNS).arg(bytes).arg(lease).arg(keys.wake_channel());
         for line in part {
-            call.arg(line.topic.topic.as_str()).arg(line.max);
+            call.arg(line.topic.topic.as_str()).arg(line.max).arg(limits_argument(line.limits));
         }
         let is_woken = self.woken.lock().contains(holder.worker);
         call.arg(if is_woken { keys::runner_channel(&self.prefix, holder.worker) } else { String::new() });
@@ -130,13 +138,14 @@ impl RedisStore {
             settlement.unique = self.value_held_by(&settlement.lease).await?;
         }
         if !settlements.is_empty() {
-            self.settle(&settlements).await?;
+            let map = PartitionMap::default();
+            self.settle(&settlements, (&map, map.now())).await?;
         }
         Ok(())
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// The unique value that a job holds until it is over, looked up among all of its topic: the job itself cannot be read.
     async fn value_held_by(&self, lease: &Lease) -> Result<Option<String>, StoreError> {
         let key = self.keys(&lease.topic.tenant).unique(&lease.topic.topic);
@@ -184,6 +193,30 @@ impl Running {
     }
 }
 
+/// The limits of a topic as `claim.lua` takes them.
+fn limits_argument(limits: FleetLimits) -> String {
+    if !limits.is_some() {
+        return String::new();
+    }
+    let max_running = limits.max_running.map(|most| most.to_string()).unwrap_or_default();
+    let rate = limits.rate.map(|rate| {
+        let Rate { jobs, burst, .. } = rate;
+        format!("{jobs}:{}:{burst}:{}", rate.micros(), rate.gathered())
+    });
+    format!("{max_running}:{}{}", rate.as_deref().unwrap_or(":::"), key_limits_argument(limits.per_key))
+}
+
+fn key_limits_argument(limits: KeyLimits) -> String {
+    if limits == KeyLimits::DEFAULT {
+        return String::new();
+    }
+    let on_dead = match limits.on_dead {
+        OnDead::Continue => "continue",
+        OnDead::Halt => "halt",
+    };
+    format!(" {}:{on_dead}", limits.max_running)
+}
+
 /// Cuts the lines of a claim into calls of at most [`CLAIM_JOBS`] jobs each; a large line is spread over several. All jobs of a
 /// call have one lease, hence one length.
 fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>> {
@@ -218,7 +251,8 @@ fn read<'a>(
 ) -> RedisResult<Vec<(TopicId, String)>> {
     let mut reply = Reply::new(reply)?;
     let now = Timestamp::from_millis(reply.number()?);
-    let (mut empty, mut strays, mut jobs) = (reply.array()?, reply.array()?, reply.array()?);
+    let (mut empty, mut strays) = (reply.array()?, reply.array()?);
+    let (mut ids, mut stored, mut runs, mut before) = (reply.array()?, reply.array()?, reply.array()?, reply.array()?);
     let (mut why, mut refused) = (reply.array()?, Vec::new());
     while !why.is_empty() {
         refused.push((line_at(part, why.number()?)?.topic.clone(), why.text()?));
@@ -231,24 +265,55 @@ fn read<'a>(
         tracing::warn!(%topic, "set an element of the ready list aside whose job is missing, running, delayed or dead; see the topic's `strays`");
         claimed.strays += 1;
     }
-    while !jobs.is_empty() {
-        let topic = jobs.integer()?;
-        let line = line_at(part, topic.unsigned_abs())?;
-        let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
-        let (delivery, number) = if topic < 0 { (jobs.number()?, jobs.number()?) } else { (1, 1) };
-        let (failure, checkpoint) = if topic < 0 { (jobs.bytes()?, jobs.bytes()?) } else { Default::default() };
-        let running = Running {
-            lease: Lease { job: id, topic: line.topic.clone(), worker: worker.clone(), delivery, batch: Some(batch) },
-            attempt: attempt(number),
-            claimed_at: now,
-            lease_until: now.plus(Duration::from_millis(wait_ms(line.lease))),
-        };
-        match running.claim(&stored, &failure, checkpoint) {
-            Ok(claim) => claimed.claims.push(claim),
-            Err(unreadable) => broken.push(unreadable),
+    let mut next_known = Known::next(&mut before)?;
+    let mut position = 0;
+    while !runs.is_empty() {
+        let (line, jobs) = (line_at(part, runs.number()?)?, runs.number()?);
+        for _ in 0..jobs {
+            position += 1;
+            let known = if next_known.position == position {
+                std::mem::replace(&mut next_known, Known::next(&mut before)?)
+            } else {
+                Known::default()
+            };
+            let (job, topic) = (job_id(ids.text()?)?, line.topic.clone());
+            let lease = Lease { job, topic, worker: worker.clone(), delivery: known.delivery, batch: Some(batch) };
+            let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
+            let running = Running { lease, attempt: known.attempt, claimed_at: now, lease_until };
+            match running.claim(&stored.bytes()?, &known.failure, known.checkpoint) {
+                Ok(claim) => claimed.claims.push(claim),
+                Err(unreadable) => broken.push(unreadable),
+            }
         }
     }
     Ok(refused)
+}
+
+/// What a claim says of a job that was claimed before. By default: of one that was not.
+struct Known {
+    /// Of the job in the reply, counted from 1; 0 is none.
+    position: u64,
+    delivery: u64,
+    attempt: u32,
+    failure: Vec<u8>,
+    checkpoint: Vec<u8>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { position: 0, delivery: 1, attempt: 1, failure: Vec::new(), checkpoint: Vec::new() }
+    }
+}
+
+impl Known {
+    /// The next one in the reply, if there is one.
+    fn next(reply: &mut Reply) -> RedisResult<Self> {
+        if reply.is_empty() {
+            return Ok(Self::default());
+        }
+        let (position, delivery, attempt) = (reply.number()?, reply.number()?, attempt(reply.number()?));
+        Ok(Self { position, delivery, attempt, failure: reply.bytes()?, checkpoint: reply.bytes()? })
+    }
 }
 
 /// The entry of a claim by its place in the call, counted from 1.
@@ -271,7 +336,7 @@ mod tests {
 
     #[test]
     fn calls_are_bounded_and_large_lines_spread() {
-        let line = |max| ClaimFrom { topic: "a".parse().unwrap(), max, lease: Duration::from_secs(1) };
+        let line = |max| ClaimFrom::new("a".parse().unwrap(), max, Duration::from_secs(1));
         let sizes = |lines: &[ClaimFrom]| -> Vec<Vec<usize>> {
             bounded(lines.iter()).iter().map(|part| part.iter().map(|line| line.max).collect()).collect()
         };

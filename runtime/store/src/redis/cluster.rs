@@ -17,9 +17,10 @@ use tokio::time::sleep;
 
 use super::error::{is_unavailable, store_error};
 use super::keys::workers;
+use super::live::Asking;
 use super::script::Call;
 use super::server::{Place, Server};
-use super::server_link::{Asking, LinkSettings, Sent, ServerLink, Wait};
+use super::server_link::{LinkSettings, Sent, ServerLink, Wait};
 use super::slots::{SharedMap, Slot, SlotMap, slot_of_key, slots_of};
 use crate::StoreError;
 use gristmill_config::RedisSettings;
@@ -96,24 +97,6 @@ impl Cluster {
         })?;
         let servers = map.servers();
         join_all(servers.iter().map(|server| server.connect())).await.into_iter().collect()
-    }
-
-    /// Where to listen to these channels: to one with a hash tag at the server that has its slot, because scripts of that slot publish there. To
-    /// one without at every server: a script learns only of those that listen where it runs, and passes others over.
-    pub(super) async fn by_listening(&self, channels: &[String]) -> RedisResult<Vec<(Arc<ServerLink>, Vec<String>)>> {
-        let map = self.map().await?;
-        let mut parts: Vec<(Arc<ServerLink>, Vec<String>)> = Vec::new();
-        for server in map.servers() {
-            let is_here = |channel: &&String| {
-                let owner = map.server(slot_of_key(channel.as_bytes()));
-                !channel.contains('{') || owner.is_some_and(|owner| Arc::ptr_eq(owner, server))
-            };
-            let here: Vec<String> = channels.iter().filter(is_here).cloned().collect();
-            if !here.is_empty() {
-                parts.push((Arc::clone(server), here));
-            }
-        }
-        Ok(parts)
     }
 
     /// Runs calls, with an answer or an error for each.

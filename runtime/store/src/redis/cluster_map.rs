@@ -18,17 +18,17 @@ const MAP_TIMEOUT: Duration = Duration::from_millis(700);
 
 impl Cluster {
     pub(super) async fn map(&self) -> RedisResult<Arc<SlotMap>> {
-        if let Some(map) = self.map.load_full() {
+        if let Some(map) = self.map.borrow().clone() {
             return Ok(map);
         }
         self.read_map(None, None).await?;
-        self.map.load_full().ok_or_else(|| unexpected("there is no map of the slots"))
+        self.map.borrow().clone().ok_or_else(|| unexpected("there is no map of the slots"))
     }
 
     /// Asks which server has which slots, unless another caller has done so since `known` was read. The server at `hint` is asked first.
     pub(super) async fn read_map(&self, known: Option<&Arc<SlotMap>>, hint: Option<Place>) -> RedisResult<()> {
         let _turn = self.reading.lock().await;
-        let current = self.map.load_full();
+        let current = self.map.borrow().clone();
         if current.as_ref().map(Arc::as_ptr) != known.map(Arc::as_ptr) {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Cluster {
                 .unwrap_or_else(|_| Err(timed_out("a server of the cluster did not say in time which slots it has")))
             {
                 Ok(ranges) => {
-                    self.map.store(Some(Arc::new(self.with_links(ranges, current.as_deref()))));
+                    self.map.send_replace(Some(Arc::new(self.with_links(ranges, current.as_deref()))));
                     return Ok(());
                 }
                 Err(error) => problem = error,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::store::RedisStore;
+use super::store::Partition;
 use crate::batch::{STEP_BYTES, Weight};
 use crate::{Pushed, StoreError};
 use gristmill_core::job::{Name, NewJob};
@@ -41,7 +41,7 @@ struct Waiting {
 
 /// A push that is on its way. Dropped, it has those go out that wait: also if its caller has given up.
 struct OnItsWay {
-    store: RedisStore,
+    store: Partition,
     tenant: Name,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn is_small(job: &NewJob) -> bool {
     Weight::of_new(job).bytes <= BYTES
 }
 
-impl RedisStore {
+impl Partition {
     /// Pushes a small job, by itself or with others.
     pub(super) async fn push_gathered(&self, job: &NewJob) -> Result<Vec<Pushed>, StoreError> {
         if let Some(answered) = self.gathering.enter(job) {

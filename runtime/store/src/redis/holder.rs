@@ -1,20 +1,24 @@
 //! Who holds running jobs: a worker, by one of its claims. As text `worker:number`, which names the processing List of that claim.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use redis::pipe;
 
 use super::inspect::claim_fields;
 use super::keys::Keys;
-use super::store::{RedisStore, by_tenant};
+use super::partition_map::PARTITIONS_MAX;
+use super::store::{Partition, by_tenant};
 use crate::StoreError;
 use gristmill_core::job::{JobId, Lease, WorkerId};
 use gristmill_core::time::Timestamp;
 
-/// How many of the low bits of a claim's number are random: two processes that claim in the name of one worker in the same
-/// millisecond have different numbers. A script refuses a number that is in use.
-const RANDOM_BITS: u32 = 22;
+/// How many of the low bits of a claim's number do not come from the time. The lowest say the number of the partition; the others
+/// are random: two processes that claim in the name of one worker in the same millisecond have different numbers. A script refuses
+/// a number that is in use.
+const LOW_BITS: u32 = 22;
+
+/// Claims of one partition have numbers that differ by a multiple of this.
+const STEP: u64 = PARTITIONS_MAX as u64;
 
 /// A worker, and the number of one of its claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +47,7 @@ pub(super) fn read_holder(text: &str) -> Option<(&str, u64)> {
 /// How many processing Lists are read in one round trip.
 pub(super) const LISTS: usize = 100;
 
-impl RedisStore {
+impl Partition {
     /// The holders of all running jobs of a tenant, each with the end of its lease in ms.
     pub(super) async fn holders(&self, doing: &'static str, keys: &Keys) -> Result<Vec<(String, u64)>, StoreError> {
         let mut ask = pipe();
@@ -72,39 +76,34 @@ impl RedisStore {
     /// A number for a claim: higher than all before of this process and, as far as the hosts' clocks agree, than all before of
     /// others; not the number of any other claim of the worker, also after a failover to a server that lost some.
     pub(super) fn next_batch(&self) -> u64 {
-        let now = self.clock.now(Timestamp::now).as_millis() << RANDOM_BITS | fastrand::u64(..1 << RANDOM_BITS);
-        let next = |last: u64| now.max(last + 1);
+        let random = fastrand::u64(..(1 << LOW_BITS) / STEP) * STEP;
+        let now = self.clock.now(Timestamp::now).as_millis() << LOW_BITS | random | u64::from(self.number);
+        let next = |last: u64| now.max(last + STEP);
         let last = self.last_batch.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// The leases with their batches, where some do not say theirs; `None` if all do. One that is lost gets a batch that there is
-    /// not.
-    pub(super) async fn with_batches(
-        &self,
-        doing: &'static str,
-        leases: &[&Lease],
-    ) -> Result<Option<Vec<Lease>>, StoreError> {
-        if leases.iter().all(|lease| lease.batch.is_some()) {
-            return Ok(None);
-        }
-        let mut known: HashMap<usize, u64> = HashMap::new();
-        for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
+    /// The batches of leases that do not say theirs, and that this partition has.
+    pub(super) async fn batches(&self, doing: &'static str, leases: &[&Lease]) -> Result<Vec<Option<u64>>, StoreError> {
+        let mut batches = vec![None; leases.len()];
+        for (tenant, mut group) in by_tenant(leases, |lease| &lease.topic.tenant) {
+            group.retain(|(_, lease)| lease.batch.is_none());
             let mut ask = pipe();
             let ids: Vec<&str> = group.iter().map(|(_, lease)| lease.job.as_str()).collect();
+            if ids.is_empty() {
+                continue;
+            }
             ask.cmd("HMGET").arg(self.keys(tenant).claims()).arg(ids);
             let (claims,): (Vec<Option<String>>,) = self.link.query(doing, &ask).await?;
             for ((position, lease), claim) in group.into_iter().zip(claims) {
                 let holder = claim.as_deref().and_then(|claim| read_holder(claim_fields(claim).2));
-                let batch = holder.filter(|(worker, _)| *worker == lease.worker.as_str()).map(|(_, batch)| batch);
-                known.insert(position, batch.unwrap_or_default());
+                let holder = holder.filter(|(worker, _)| *worker == lease.worker.as_str());
+                if let (Some((_, batch)), Some(known)) = (holder, batches.get_mut(position)) {
+                    *known = Some(batch);
+                }
             }
         }
-        let lease = |(position, lease): (usize, &&Lease)| {
-            let batch = lease.batch.or_else(|| known.get(&position).copied());
-            Lease { batch, ..Lease::clone(lease) }
-        };
-        Ok(Some(leases.iter().enumerate().map(lease).collect()))
+        Ok(batches)
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use async_trait::async_trait;
 use redis::{RedisResult, pipe};
 
 use super::envelope;
 use super::holder::read_holder;
-use super::keys::{Keys, counter};
+use super::keys::{Keys, all_behind, behind_of_key, counter, slots_field};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
-use super::store::{RedisStore, SCRIPT_JOBS};
+use super::store::{Partition, SCRIPT_JOBS};
 use crate::batch::ByteBudget;
 use crate::list::PAGE_BYTES;
-use crate::{DeadJob, DeadJobs, JobState, JobView, Query, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -24,16 +23,15 @@ const LOOK_UP: &str = "look up a job";
 
 type Bytes = Option<Vec<u8>>;
 
-#[async_trait]
-impl Query for RedisStore {
-    async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+impl Partition {
+    pub(super) async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.paused());
-        ask.cmd("HGETALL").arg(keys.counts());
-        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>);
-        let (used, paused, counters): Found = self.link.query(DOING, &ask).await?;
+        ask.cmd("HGETALL").arg(keys.counts()).cmd("ZRANGE").arg(keys.limited()).arg(0).arg(-1).arg("WITHSCORES");
+        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>);
+        let (used, paused, counters, limited): Found = self.link.query(DOING, &ask).await?;
         let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
 
         let mut totals: BTreeMap<TopicId, BTreeMap<String, u64>> = BTreeMap::new();
@@ -48,9 +46,11 @@ impl Query for RedisStore {
                 ask.cmd("LLEN").arg(keys.ready(priority, topic));
             }
             ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
+            let (first, last) = all_behind(topic);
+            ask.cmd("ZLEXCOUNT").arg(keys.behind()).arg(first).arg(last);
         }
         let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
-        let (sizes, _) = sizes.as_chunks::<5>();
+        let (sizes, _) = sizes.as_chunks::<6>();
         let with_ready: Vec<&Name> = topics
             .iter()
             .zip(sizes)
@@ -62,18 +62,31 @@ impl Query for RedisStore {
         Ok(topics
             .into_iter()
             .zip(sizes)
-            .map(|(topic, &[high, normal, low, delayed, dead])| {
+            .map(|(topic, &[high, normal, low, delayed, dead, waiting_for_key])| {
                 let oldest_ready = oldest.get(&topic).copied().flatten();
-                let (ready, paused) = (high + normal + low, paused.contains(topic.as_str()));
+                let ready = high + normal + low + waiting_for_key;
+                let paused = paused.contains(topic.as_str());
+                let limited = limited.get(topic.as_str()).copied().map(limit_reached);
                 let topic = TopicId { tenant: tenant.clone(), topic };
                 let mut totals = totals.remove(&topic).unwrap_or_default();
                 let running = totals.remove(RUNNING).unwrap_or(0);
-                TopicCounts { topic, ready, delayed, running, dead, oldest_ready, paused, totals }
+                TopicCounts {
+                    topic,
+                    ready,
+                    waiting_for_key,
+                    delayed,
+                    running,
+                    dead,
+                    oldest_ready,
+                    paused,
+                    limited,
+                    totals,
+                }
             })
             .collect())
     }
 
-    async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+    pub(super) async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
@@ -85,14 +98,33 @@ impl Query for RedisStore {
         }
     }
 
-    async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
-        self.listed_tenants("list tenants").await
+    pub(super) async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
+        const DOING: &str = "look for a job's place";
+        let keys = self.keys(&topic.tenant);
+        let mut ask = pipe();
+        ask.atomic();
+        for priority in Priority::ALL {
+            let line = keys.ready(priority, &topic.topic);
+            // Claims take from the right.
+            ask.cmd("LPOS").arg(&line).arg(id.as_str()).arg("RANK").arg(-1).arg("MAXLEN").arg(AHEAD + 1);
+            ask.cmd("LLEN").arg(line);
+        }
+        let lines: Vec<Option<u64>> = self.link.query(DOING, &ask).await?;
+        let (lines, _) = lines.as_chunks::<2>();
+        let mut ahead = 0;
+        for [place, jobs] in lines {
+            let jobs = jobs.unwrap_or_default();
+            if let Some(place) = place {
+                return Ok(Some(ahead + jobs.saturating_sub(place + 1)).filter(|ahead| *ahead <= AHEAD));
+            }
+            ahead += jobs;
+        }
+        Ok(None)
     }
 }
 
-#[async_trait]
-impl DeadJobs for RedisStore {
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
+impl Partition {
+    pub(super) async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
         const DOING: &str = "list dead jobs";
         if limit == 0 {
             return Ok(Vec::new());
@@ -136,7 +168,7 @@ impl DeadJobs for RedisStore {
             .collect())
     }
 
-    async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         const DOING: &str = "respawn dead jobs";
         let keys = self.keys(&topic.tenant);
         let mut answers = Vec::with_capacity(ids.len());
@@ -159,20 +191,14 @@ impl DeadJobs for RedisStore {
         Ok(answers)
     }
 
-    async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
-        let names = [
-            keys.dead(&topic.topic),
-            keys.jobs(),
-            keys.claims(),
-            keys.failures(),
-            keys.checkpoints(),
-            keys.priorities(),
-            keys.large(),
-        ];
+        let mut names = keys.with_rows([], [&topic.topic]);
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut call = Call::new(script!("finish.lua", "delete_dead.lua"), &names);
+            let mut call = Call::new(script!("waiting.lua", "finish.lua", "delete_dead.lua"), &names);
+            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             answers.extend(self.yes_or_no("delete dead jobs", call).await?);
         }
@@ -180,7 +206,7 @@ impl DeadJobs for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// Reads everything about the job at one moment, or else it might be seen in two places.
     async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
         let (topic, id) = (&job.spec.topic, &job.spec.id);
@@ -194,16 +220,23 @@ impl RedisStore {
             keys.delayed(&topic.topic),
             keys.dead(&topic.topic),
             keys.result(id),
+            keys.keyed(),
+            keys.slots(),
+            keys.behind(),
         ];
         let mut call = Call::new(script!("view.lua"), &names);
         call.arg(id.as_str());
+        let key = job.spec.shared_key();
+        call.arg(key.map(|key| slots_field(&topic.topic, key)).unwrap_or_default());
+        call.arg(key.map(|key| behind_of_key(&topic.topic, key)).unwrap_or_default());
         let mut reply = self.reply(LOOK_UP, call).await?;
         let mut read = || -> RedisResult<_> {
             let stored = (reply.bytes()?, reply.bytes()?, reply.text()?, reply.bytes()?);
             let at = [reply.text()?, reply.text()?, reply.text()?];
-            Ok((stored, at.map(|ms| ms.parse().ok()), reply.number()? == 1))
+            let cancelled = reply.number()? == 1;
+            Ok((stored, at.map(|ms| ms.parse().ok()), cancelled, reply.text()?, reply.text()?.parse().ok()))
         };
-        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled) =
+        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled, holders, ahead) =
             read().map_err(self.misread(LOOK_UP))?;
         if stored.is_empty() {
             // It ended between the two questions.
@@ -217,6 +250,7 @@ impl RedisStore {
             attempts,
             last_failure: read_failure(&failure),
             result: read_result(&result).map(|(_, result)| result),
+            behind: ahead.map(|ahead| BehindKey { holders: read_holders(&holders), ahead }),
         }))
     }
 
@@ -229,6 +263,22 @@ impl RedisStore {
     }
 }
 
+/// The jobs that hold the slots of a key.
+pub(super) fn read_holders(text: &str) -> Vec<JobId> {
+    let mut ids: Vec<JobId> = text.split(' ').filter_map(|id| id.parse().ok()).collect();
+    ids.sort();
+    ids
+}
+
+/// What a score in `limited` says: a finite one is a time in whole milliseconds.
+fn limit_reached(score: f64) -> LimitReached {
+    if score.is_infinite() {
+        LimitReached::MaxRunning
+    } else {
+        LimitReached::Rate { until: Timestamp::from_millis(score as u64) }
+    }
+}
+
 fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
     let (attempts, result) = read_result(result)?;
     Some(JobView {
@@ -238,6 +288,7 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
         attempts,
         last_failure: None,
         result: Some(result),
+        behind: None,
     })
 }
 

@@ -6,18 +6,28 @@ use gristmill_core::job::{JobId, Name, Priority, TopicId, WorkerId};
 /// What all keys begin with unless the settings say otherwise.
 pub const DEFAULT_PREFIX: &str = "gm";
 
-/// The partition that all jobs of a tenant are in, until a tenant can have several.
-const PARTITION: u32 = 0;
-
-/// The keys of one tenant partition. They share the hash tag `{tenant/partition}`, hence one slot.
+/// The keys of one partition of a tenant. They share the hash tag `{tenant/partition}`, hence one slot.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     base: String,
+    /// What the names of channels begin with: all partitions of a tenant publish on the channels of the first.
+    channels: String,
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str, tenant: &Name) -> Self {
-        Self { base: format!("{prefix}:{{{tenant}/{PARTITION}}}:") }
+    pub(super) fn new(prefix: &str, tenant: &Name, partition: u32) -> Self {
+        let base = |partition| format!("{prefix}:{{{tenant}/{partition}}}:");
+        Self { base: base(partition), channels: base(0) }
+    }
+
+    /// Channel of the tenant's wake-ups.
+    pub(super) fn wake_channel(&self) -> String {
+        [&self.channels, "wake"].concat()
+    }
+
+    /// Channel of ids of the tenant's finished jobs.
+    pub(super) fn done_channel(&self) -> String {
+        [&self.channels, "done"].concat()
     }
 
     fn key(&self, name: &str) -> String {
@@ -65,6 +75,10 @@ impl Keys {
             self.paused(),
             self.perishable(),
             self.large(),
+            self.keyed(),
+            self.slots(),
+            self.behind(),
+            self.per_key(),
         ]
     }
 
@@ -91,6 +105,21 @@ impl Keys {
             self.waiters(topic),
         ]
     }
+}
+
+/// The field of `slots` for a key of a topic.
+pub(super) fn slots_field(topic: &Name, key: &str) -> String {
+    format!("{topic} {key}")
+}
+
+/// What the members of `behind` for a key of a topic begin with.
+pub(super) fn behind_of_key(topic: &Name, key: &str) -> String {
+    format!("{topic} {}:{key} ", key.len())
+}
+
+/// Between which bounds all members of `behind` for a topic are.
+pub(super) fn all_behind(topic: &Name) -> (String, String) {
+    (format!("[{topic} "), format!("({topic} ~"))
 }
 
 /// Defines the keys of a partition by their names; those `of` something have one for each topic, worker or job.
@@ -121,7 +150,11 @@ keys! {
         extended = "extended";
         /// SET of topics with ready jobs.
         active = "active";
-        /// ZSET topic → its next due time, ms.
+        /// ZSET topic of which limits keep jobs in line → when its rate allows more, ms; infinite: when a running job ends.
+        limited = "limited";
+        /// ZSET topic with a rate → when as many jobs may start at once as ever, µs.
+        rates = "rates";
+        /// ZSET topic → its next due time, ms; `topic@` → when its rate allows more.
         due = "due";
         /// ZSET topic → when it was last seen in use, ms.
         topics = "topics";
@@ -135,6 +168,14 @@ keys! {
         priorities = "priorities";
         /// SET of ids of jobs whose stamp and envelope have more than 4 KiB.
         large = "large";
+        /// HASH id of a job with a key → `place key`: where it waits in `behind`, 0 if it does not.
+        keyed = "keyed";
+        /// HASH `topic key` → ids of the jobs that hold the key's slots; empty → the last place that was given out.
+        slots = "slots";
+        /// ZSET of `topic length:key place id` of jobs that are due and wait for a slot of their key.
+        behind = "behind";
+        /// HASH topic → `slots:on-dead`, unless a key has one slot that a dead job gives up.
+        per_key = "per-key";
         /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
         turns = "turns";
         /// SET of topics of which nothing is handed out.
@@ -145,12 +186,16 @@ keys! {
         raw = "raw";
         /// SET of topics that have something that is kept for a time only.
         perishable = "perishable";
+        /// HASH id of a follow-up job that another partition is to have → stamp and envelope.
+        outbox = "outbox";
         /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
         moved = "moved";
-        /// Channel of wake-ups.
-        wake_channel = "wake";
-        /// Channel of ids of finished jobs.
-        done_channel = "done";
+        /// HASH `topic/name` of a schedule → what it says, and what it did, JSON.
+        schedules = "schedules";
+        /// ZSET `topic/name` of a schedule → when it fires next, ms.
+        ticks = "ticks";
+        /// HASH topic → which manifest's schedules are in force, JSON.
+        manifests = "manifests";
     } of {
         /// ZSET id → due, ms.
         delayed = "delayed" of Name;
@@ -244,6 +289,11 @@ pub(super) fn mover(prefix: &str, tenant: &Name) -> String {
     [prefix, ":mover:", tenant.as_str()].concat()
 }
 
+/// HASH topic that is spread over several partitions → how. Of all tenants, in a slot of its own.
+pub(super) fn partitions(prefix: &str) -> String {
+    [prefix, ":partitions"].concat()
+}
+
 /// SET of tenants that have had topics.
 pub(super) fn tenants_key(prefix: &str) -> String {
     [prefix, ":tenants"].concat()
@@ -262,7 +312,7 @@ mod tests {
     #[test]
     fn all_keys_of_a_partition_share_its_hash_tag() {
         let (tenant, topic): (Name, Name) = ("acme".parse().unwrap(), "resize".parse().unwrap());
-        let keys = Keys::new(DEFAULT_PREFIX, &tenant);
+        let keys = Keys::new(DEFAULT_PREFIX, &tenant, 0);
         assert_eq!(keys.jobs(), "gm:{acme/0}:jobs");
         assert_eq!(keys.ready(Priority::Normal, &topic), "gm:{acme/0}:ready:resize");
         assert_eq!(keys.ready(Priority::Low, &topic), "gm:{acme/0}:ready-low:resize");

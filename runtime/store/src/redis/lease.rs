@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::envelope;
@@ -11,18 +10,15 @@ use super::holder::{Holder, LISTS, read_holder};
 use super::inspect::claim_fields;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{Numbered, RedisStore, SCRIPT_JOBS, by_tenant};
+use super::store::{Numbered, Partition, SCRIPT_JOBS, by_tenant};
+use crate::StoreError;
 use crate::clock::wait_ms;
-use crate::{Leases, StoreError};
 use gristmill_core::job::{JobId, Lease, Name, WorkerId};
 
-#[async_trait]
-impl Leases for RedisStore {
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+impl Partition {
+    /// All leases say their batches.
+    pub(super) async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         const DOING: &str = "extend leases";
-        if let Some(known) = self.with_batches(DOING, &leases.iter().collect::<Vec<_>>()).await? {
-            return self.extend(&known, lease).await;
-        }
         let mut parts = Vec::new();
         for (tenant, group) in by_tenant(leases, |lease| &lease.topic.tenant) {
             let keys = self.keys(tenant);
@@ -42,10 +38,9 @@ impl Leases for RedisStore {
         self.run_parts(DOING, parts).await
     }
 
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+    /// The lease says its batch.
+    pub(super) async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         const DOING: &str = "save a checkpoint";
-        let known = self.with_batches(DOING, &[lease]).await?;
-        let lease = known.as_ref().and_then(|known| known.first()).unwrap_or(lease);
         let keys = self.keys(&lease.topic.tenant);
         let mut call = Call::new(script!("checkpoint.lua"), &[keys.claims(), keys.checkpoints()]);
         call.arg(lease.job.as_str()).arg(lease.delivery).arg(Holder::of(lease).text()).arg(state);
@@ -53,7 +48,7 @@ impl Leases for RedisStore {
     }
 
     /// Two round trips where the worker holds nothing else: ids are compared here, and only the rest is looked up.
-    async fn claims_of(
+    pub(super) async fn claims_of(
         &self,
         tenant: &Name,
         worker: &WorkerId,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use redis::RedisResult;
 
 use super::claim::job_id;
@@ -10,13 +9,13 @@ use super::envelope;
 use super::error::unexpected;
 use super::holder::LISTS;
 use super::inspect::parse_claim;
-use super::keys::Keys;
+use super::keys::{Keys, all_behind, behind_of_key};
 use super::record::read_failure;
 use super::reply::Reply;
 use super::script::{Call, Script, script};
-use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS};
+use super::store::{CALLS_AT_ONCE, Partition, SCRIPT_JOBS};
 use crate::list::{Anchor, PAGE_BYTES, PAGE_JOBS};
-use crate::{Cursor, JobState, JobView, ListJobs, Page, StateFilter, StoreError};
+use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -31,9 +30,8 @@ struct Listed {
     deliveries: u64,
 }
 
-#[async_trait]
-impl ListJobs for RedisStore {
-    async fn jobs(
+impl Partition {
+    pub(super) async fn jobs(
         &self,
         topic: &TopicId,
         place: StateFilter,
@@ -52,11 +50,14 @@ impl ListJobs for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// The lines one after the other, until the page is full.
     async fn list_ready(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut page = Page::default();
+        if let Some((after, key)) = after.and_then(|after| Some((after, after.key.as_deref()?))) {
+            return self.list_behind(topic, page, (key, after.number), limit).await;
+        }
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
             let after = after.filter(|after| after.line == line);
@@ -99,6 +100,39 @@ impl RedisStore {
                 return Ok(page);
             }
         }
+        self.list_behind(topic, page, ("", 0.0), limit).await
+    }
+
+    /// Adds the jobs that wait for others of their key, behind a place of a key.
+    async fn list_behind(
+        &self,
+        topic: &TopicId,
+        mut page: Page,
+        (key, place): (&str, f64),
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let keys = self.keys(&topic.tenant);
+        let (first, last) = all_behind(&topic.topic);
+        let first =
+            if key.is_empty() { first } else { format!("({}{:016}~", behind_of_key(&topic.topic, key), place as u64) };
+        let script = script!("list.lua", "list_behind.lua");
+        let mut call = page_call(script, &keys, keys.behind(), limit - page.jobs.len());
+        call.arg(first).arg(last);
+        let mut reply = self.reply(DOING, call).await?;
+        let (mut key, mut place) = (key.to_owned(), place);
+        let mut read = || -> RedisResult<()> {
+            let (more, mut jobs) = (reply.number()? == 1, reply.array()?);
+            while !jobs.is_empty() {
+                let listed = read_job(&mut jobs, topic, |jobs, _| {
+                    (key, place) = (jobs.text()?, jobs.number()? as f64);
+                    Ok(JobState::Ready)
+                })?;
+                page.jobs.push(listed.view);
+            }
+            page.next = more.then(|| Cursor::behind_key(&key, place));
+            Ok(())
+        };
+        read().map_err(self.misread(DOING))?;
         Ok(page)
     }
 
@@ -246,7 +280,15 @@ fn read_job(
     // Its own topic: running jobs are listed by tenant.
     let topic = envelope::topic(&topic.tenant, &stored).unwrap_or_else(|_| topic.clone());
     let job = envelope::show(&topic, id.clone(), &stored);
-    let view = JobView { id, state, job: Some(job), attempts, last_failure: read_failure(&failure), result: None };
+    let view = JobView {
+        id,
+        state,
+        job: Some(job),
+        attempts,
+        last_failure: read_failure(&failure),
+        result: None,
+        behind: None,
+    };
     Ok(Listed { view, deliveries })
 }
 

@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use redis::{RedisResult, Value, from_redis_value, pipe};
-use tokio::sync::mpsc;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
 use super::script::{Call, script};
-use super::store::{RedisStore, SCRIPT_JOBS};
-use crate::{Migrated, PendingWork, PollTenant, Schedule, Signal, StoreError};
-use gristmill_core::job::{Name, TopicId, WorkerId};
+use super::store::{Partition, SCRIPT_JOBS};
+use crate::{Migrated, PendingWork, PollTenant, StoreError};
+use gristmill_core::job::{Name, TopicId};
 
 const DOING: &str = "migrate due jobs";
 const POLL: &str = "look for work";
@@ -27,28 +25,43 @@ const JOBS: usize = 1000;
 /// Topics that are due so soon after the first one are migrated with it.
 const TOGETHER_MS: u64 = 5;
 
-/// The topics of each tenant that are due next, as last seen; of tenants that have delayed jobs. A script may not make up key names, so they have to be known
+/// What of each tenant is due next, as last seen; of tenants that have something that is. A script may not make up key names, so they have to be known
 /// before; a guess that is right saves the moment of truth a round trip.
-pub(super) type DueNext = Mutex<HashMap<Name, Vec<Name>>>;
+pub(super) type AllDueNext = Mutex<HashMap<Name, Next>>;
 
-/// Which topics are due next, and when.
+/// What is due next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Next {
+    topics: Vec<DueNext>,
+    schedules: bool,
+}
+
+/// A member of `due` for a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DueNext {
+    member: String,
+    topic: Name,
+}
+
+/// The member of `due` that stands for all schedules.
+const SCHEDULES: &str = "@schedules";
+
+impl DueNext {
+    /// Returns `None` for a member that no version of this program has written which this one knows.
+    fn read(member: String) -> Option<Self> {
+        let topic = member.strip_suffix('@').unwrap_or(&member).parse().ok()?;
+        Some(Self { member, topic })
+    }
+}
+
+/// What is due next, and when.
 struct Heads {
-    topics: Vec<Name>,
+    next: Next,
     due_in: Option<Duration>,
 }
 
-#[async_trait]
-impl Schedule for RedisStore {
-    async fn wake_ups(
-        &self,
-        worker: &WorkerId,
-        _tenants: &[Name],
-        topics: &[TopicId],
-    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        self.wake(worker, topics).await
-    }
-
-    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+impl Partition {
+    pub(super) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
         let pass_on = |topic: &TopicId| {
             let keys = self.keys(&topic.tenant);
             let mut call = Call::new(script!("pass_on.lua"), &[keys.active(), keys.waiters(&topic.topic)]);
@@ -58,33 +71,39 @@ impl Schedule for RedisStore {
         self.link.run("wake another runner", topics.iter().map(pass_on).collect()).await.map(drop)
     }
 
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+    /// `partitions`: how many the tenant has.
+    pub(super) async fn migrate(&self, tenant: &Name, limit: usize, partitions: u32) -> Result<Migrated, StoreError> {
         let keys = self.keys(tenant);
         let mut next = self.due_next.lock().remove(tenant).unwrap_or_default();
-        let (mut moved, mut guessed) = (0, true);
+        let (mut moved, mut fired, mut guessed) = (0, 0, true);
         loop {
+            let some_fired = if next.schedules { self.fire(tenant, partitions).await? } else { 0 };
+            fired += some_fired;
             let room = limit.saturating_sub(moved).min(JOBS);
-            let some = self.migrate_topics(&keys, &next, guessed, room).await?;
+            let some = self.migrate_topics(&keys, &next.topics, guessed, room).await?;
             moved += some;
             guessed = false;
             // Off the way of the jobs that were just moved.
             let heads = self.look_at_heads(&keys).await?;
             let is_due = heads.due_in == Some(Duration::ZERO);
             // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
-            let in_vain = some == 0 && heads.topics == next;
+            let in_vain = some + some_fired == 0 && heads.next == next;
             if moved >= limit || !is_due || in_vain {
-                if !heads.topics.is_empty() {
-                    self.due_next.lock().insert(tenant.clone(), heads.topics);
+                if heads.next != Next::default() {
+                    self.due_next.lock().insert(tenant.clone(), heads.next);
                 }
-                return Ok(Migrated { moved, next_due_in: heads.due_in });
+                return Ok(Migrated { moved, fired, next_due_in: heads.due_in });
             }
-            next = heads.topics;
+            next = heads.next;
         }
     }
 
     /// One command for 256 tenants without anything to find. Three more for each that may have something, all in one round trip; before them
     /// a call of a script for every 500 raw topics, and behind them one for the time where something is delayed.
-    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+    pub(super) async fn poll_work(
+        &self,
+        tenants: &[PollTenant],
+    ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         if tenants.is_empty() {
             return Ok(Vec::new());
         }
@@ -98,7 +117,7 @@ impl Schedule for RedisStore {
         let mut look = pipe();
         for (tenant, _) in names.iter().zip(&may_have).filter(|(_, may_have)| **may_have) {
             let keys = self.keys(tenant);
-            look.cmd("SMEMBERS").arg(keys.active()).cmd("SMEMBERS").arg(keys.cancelled());
+            look.cmd("ZDIFF").arg(2).arg(keys.active()).arg(keys.limited()).cmd("SMEMBERS").arg(keys.cancelled());
             look.cmd("ZRANGE").arg(keys.due()).arg(0).arg(0).arg("WITHSCORES");
         }
         let answers = if look.is_empty() { Vec::new() } else { self.link.query_each(POLL, look).await? };
@@ -134,7 +153,7 @@ impl Schedule for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// Looks at the raw topics. Returns the errors of tenants that have one, by position.
     async fn poll_raw(&self, tenants: &[PollTenant]) -> Result<HashMap<usize, StoreError>, StoreError> {
         let (mut calls, mut positions) = (Vec::new(), Vec::new());
@@ -163,33 +182,47 @@ impl RedisStore {
         call
     }
 
+    /// Fires schedules that are due. What a full server refuses does not hold up the jobs that are due.
+    async fn fire(&self, tenant: &Name, partitions: u32) -> Result<usize, StoreError> {
+        match self.fire_schedules(tenant, partitions).await {
+            Err(error) if !error.is_unavailable() => {
+                tracing::error!(%tenant, "failed to fire schedules: {:#}", anyhow::Error::from(error));
+                Ok(0)
+            }
+            fired => fired,
+        }
+    }
+
     async fn look_at_heads(&self, keys: &Keys) -> Result<Heads, StoreError> {
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
         let (time, heads): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
         let first = heads.first().map(|(_, due)| *due);
+        let due_in = first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time)));
         let horizon = first.map(|due| due.max(self.now(time).as_millis()).saturating_add(TOGETHER_MS));
-        let together = heads.iter().take_while(|(_, due)| Some(*due) <= horizon);
-        Ok(Heads {
-            topics: together.filter_map(|(topic, _)| topic.parse().ok()).collect(),
-            due_in: first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time))),
-        })
+        let together = heads.into_iter().take_while(|(_, due)| Some(*due) <= horizon);
+        let (schedules, topics): (Vec<_>, Vec<_>) =
+            together.map(|(member, _)| member).partition(|member| member == SCHEDULES);
+        let topics = topics.into_iter().filter_map(DueNext::read).collect();
+        Ok(Heads { next: Next { topics, schedules: !schedules.is_empty() }, due_in })
     }
 
-    /// Moves due jobs of these topics; tells how many. None if they are guessed and another topic is due.
+    /// Moves due jobs of these topics, and has those claimed from whose rate allows more; tells how many. None if they are guessed and
+    /// something else is due.
     async fn migrate_topics(
         &self,
         keys: &Keys,
-        topics: &[Name],
+        next: &[DueNext],
         guessed: bool,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        if topics.is_empty() || limit == 0 {
+        if next.is_empty() || limit == 0 {
             return Ok(0);
         }
-        let mut call = Call::new(script!("waiting.lua", "migrate.lua"), &keys.with_rows([], topics));
+        let names = keys.with_rows([keys.limited()], next.iter().map(|next| &next.topic));
+        let mut call = Call::new(script!("waiting.lua", "migrate.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
-        call.arg(topics.iter().map(Name::as_str).collect::<Vec<_>>());
+        call.arg(next.iter().map(|next| next.member.as_str()).collect::<Vec<_>>());
         let moved = self.reply(DOING, call).await?.integer().map_err(self.misread(DOING))?;
         Ok(usize::try_from(moved).unwrap_or(0))
     }

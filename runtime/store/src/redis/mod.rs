@@ -5,7 +5,6 @@
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `link` finds the server that has it.
 
-mod ack;
 mod cancel;
 mod claim;
 mod clock;
@@ -23,7 +22,10 @@ mod lease;
 mod line;
 mod link;
 mod list;
+mod live;
 mod migrate;
+mod partition_map;
+mod partitions;
 mod placement;
 mod push;
 mod quiet;
@@ -32,10 +34,12 @@ mod record;
 mod replies;
 mod reply;
 mod run;
+mod schedules;
 mod script;
 mod server;
 mod server_link;
 mod settle;
+mod settle_call;
 mod signals;
 mod slots;
 mod store;
@@ -51,4 +55,4 @@ mod usage;
 mod tests;
 
 pub use keys::DEFAULT_PREFIX;
-pub use store::RedisStore;
+pub use partitions::RedisStore;

@@ -1,6 +1,7 @@
-//! Push: from jobs to bounded calls of `push_plain.lua`, where all jobs of a call are plain, or of `push.lua`.
+//! Push: from jobs to bounded calls of `push.lua`, and how scripts take new jobs.
 
-use async_trait::async_trait;
+use std::time::Duration;
+
 use redis::{RedisResult, Value};
 
 use super::envelope;
@@ -10,10 +11,10 @@ use super::keys::Keys;
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{Numbered, RedisStore, by_tenant};
+use super::store::{Numbered, Partition, by_tenant};
 use crate::batch::{STEP, Weight, parts as cut};
 use crate::clock::{point_ms, wait_ms};
-use crate::{Push, Pushed, StoreError};
+use crate::{Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 
 const DOING: &str = "push jobs";
@@ -21,9 +22,8 @@ const DOING: &str = "push jobs";
 /// A job's position in the batch, the job, and its envelope.
 type Packed<'a> = (usize, (&'a NewJob, Vec<u8>));
 
-#[async_trait]
-impl Push for RedisStore {
-    async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+impl Partition {
+    pub(super) async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         match jobs {
             [job] if is_small(job) => self.push_gathered(job).await,
             jobs => self.push_batch(jobs).await,
@@ -31,7 +31,7 @@ impl Push for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     pub(super) async fn push_batch(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
@@ -41,13 +41,8 @@ impl RedisStore {
             let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
             for (part, _) in cut(packed, STEP, |(_, (job, _))| Weight::of_new(job)) {
-                if part.iter().all(|(_, (job, _))| is_plain(job)) {
-                    let call = self.push_plain_call(&keys, &part);
-                    parts.push(Part { call, positions: positions(&part), read: read_known });
-                } else {
-                    let call = self.push_call(&keys, &part);
-                    parts.push(Part { call, positions: positions(&part), read });
-                }
+                let call = self.push_call(&keys, &part);
+                parts.push(Part { call, positions: positions(&part), read });
             }
         }
         self.run_parts_acknowledged(DOING, parts).await
@@ -57,55 +52,73 @@ impl RedisStore {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }
 
-    /// `jobs` are plain.
-    fn push_plain_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
-        let mut topics: Numbered<&Name> = Numbered(Vec::new());
-        let same_topic = |(_, (one, _)): &Packed<'_>, (_, (next, _)): &Packed<'_>| one.spec.topic == next.spec.topic;
-        let mut runs = Vec::new();
-        for run in jobs.chunk_by(same_topic) {
-            runs.extend(run.first().map(|(_, (job, _))| (topics.number(&job.spec.topic.topic), run)));
-        }
-        let names = keys.with_rows([], topics.0.iter().copied());
-        let mut call = Call::new(script!("waiting.lua", "push_plain.lua"), &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
-        for (topic, run) in runs {
-            call.arg(topic).arg(run.len());
-            for (_, (job, packed)) in run {
-                call.arg(job.spec.id.as_str()).arg(packed);
-            }
-        }
-        call
-    }
-
     fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
-        let numbers: Vec<usize> = jobs.iter().map(|(_, (job, _))| topics.number(&job.spec.topic.topic)).collect();
+        for (_, (job, _)) in jobs {
+            topics.number(&job.spec.topic.topic);
+        }
         let mut call =
             Call::new(script!("waiting.lua", "insert.lua", "push.lua"), &keys.with_rows([], topics.0.iter().copied()));
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
-        for ((_, (job, packed)), topic) in jobs.iter().zip(numbers) {
-            add_job(&mut call, topic, job, packed);
-        }
+        let jobs: Vec<_> = jobs
+            .iter()
+            .map(|(_, (job, packed))| NewJobArgument { job, packed, follows: None, is_elsewhere: false })
+            .collect();
+        add_jobs(&mut call, &jobs, &mut topics);
         call
     }
 }
 
-/// Whether a job is like most: due now, of normal priority, and without a unique value.
-fn is_plain(job: &NewJob) -> bool {
-    let is_due = matches!(job.due, Due::Now) || matches!(job.due, Due::After(wait) if wait.is_zero());
-    is_due && job.spec.priority == Priority::Normal && job.spec.unique.is_none()
+/// A new job on its way to a script.
+pub(super) struct NewJobArgument<'a> {
+    pub(super) job: &'a NewJob,
+    pub(super) packed: &'a [u8],
+    /// The position, counted from 1, of the settlement that it follows.
+    pub(super) follows: Option<usize>,
+    /// Another partition is to have it.
+    pub(super) is_elsewhere: bool,
 }
 
-/// A new job as `push.lua` and `settle.lua` take it.
-pub(super) fn add_job(call: &mut Call, topic: usize, job: &NewJob, packed: &[u8]) {
-    let due = match job.due {
+/// New jobs as `read_new` of `insert.lua` takes them: those that follow each other and are alike together. Without a topic's number: they go to the outbox.
+pub(super) fn add_jobs<'a>(call: &mut Call, jobs: &[NewJobArgument<'a>], topics: &mut Numbered<&'a Name>) {
+    type Alike<'a> = (Option<&'a Name>, Due, Priority, Option<Option<Duration>>, bool);
+    fn alike<'a>(NewJobArgument { job, is_elsewhere, .. }: &NewJobArgument<'a>) -> Alike<'a> {
+        let due = if job.due == Due::After(Duration::ZERO) { Due::Now } else { job.due };
+        let topic = (!is_elsewhere).then_some(&job.spec.topic.topic);
+        let window = job.spec.unique.as_ref().map(|unique| unique.window);
+        (topic, due, job.spec.priority, window, job.spec.shared_key().is_some())
+    }
+    for run in jobs.chunk_by(|one, next| alike(one) == alike(next)) {
+        let Some(first) = run.first() else { continue };
+        let (topic, due, _, window, is_keyed) = alike(first);
+        call.arg(topic.map_or(0, |topic| topics.number(topic))).arg(due_argument(due)).arg(priority(&first.job.spec));
+        call.arg(window.map_or_else(|| "-".into(), window_argument)).arg(yes(is_keyed)).arg(run.len());
+        for NewJobArgument { job, packed, follows, .. } in run {
+            call.arg(job.spec.id.as_str()).arg(packed);
+            if let Some(unique) = &job.spec.unique {
+                call.arg(&unique.value);
+            }
+            if let Some(key) = job.spec.shared_key() {
+                call.arg(key);
+            }
+            if let Some(position) = follows {
+                call.arg(position);
+            }
+        }
+    }
+}
+
+fn due_argument(due: Due) -> String {
+    match due {
         Due::Now => String::new(),
-        Due::After(wait) if wait.is_zero() => String::new(),
         Due::After(wait) => format!("+{}", wait_ms(wait)),
         Due::At(at) => point_ms(at).to_string(),
-    };
-    call.arg(topic).arg(job.spec.id.as_str()).arg(due).arg(priority(&job.spec));
-    call.arg(job.spec.unique.as_ref().map(held).unwrap_or_default()).arg(packed);
+    }
+}
+
+/// For how long a unique value is held, as `insert.lua` takes it.
+fn window_argument(window: Option<Duration>) -> String {
+    window.map_or_else(String::new, |window| wait_ms(window).to_string())
 }
 
 /// A priority as scripts take it: empty for the usual one.
@@ -116,31 +129,23 @@ pub(super) fn priority(spec: &JobSpec) -> &'static str {
     }
 }
 
-/// A unique value as `insert.lua` takes it: for how long, and which.
+/// Whether something is so, as scripts take it.
+pub(super) fn yes(is: bool) -> &'static str {
+    if is { "1" } else { "" }
+}
+
+/// A unique value as `import.lua` takes it: for how long, and which.
 pub(super) fn held(unique: &Unique) -> String {
-    match unique.window {
-        None => [":", &unique.value].concat(),
-        Some(window) => format!("{}:{}", wait_ms(window), unique.value),
-    }
+    format!("{}:{}", window_argument(unique.window), unique.value)
 }
 
-/// Reads what `push_plain.lua` answered to so many jobs.
-fn read_known(known: Reply, jobs: usize) -> RedisResult<Vec<Pushed>> {
-    known.all_but(jobs, Pushed::Stored, &Pushed::Exists)
-}
-
-fn read(mut reply: Reply, _: usize) -> RedisResult<Vec<Pushed>> {
-    let mut answers = Vec::new();
-    while !reply.is_empty() {
-        answers.push(match reply.value()? {
-            Value::Int(1) => Pushed::Stored,
-            Value::Int(0) => Pushed::Exists,
-            Value::BulkString(id) => {
-                let id = String::from_utf8(id).ok().and_then(|id| id.parse().ok());
-                Pushed::Duplicate(id.ok_or_else(|| unexpected("what holds a unique value is no job"))?)
-            }
-            _ => return Err(unexpected("push.lua answered something else")),
-        });
-    }
-    Ok(answers)
+fn read(reply: Reply, jobs: usize) -> RedisResult<Vec<Pushed>> {
+    reply.all_but(jobs, Pushed::Stored, |reply| match reply.value()? {
+        Value::Int(0) => Ok(Pushed::Exists),
+        Value::BulkString(id) => {
+            let id = String::from_utf8(id).ok().and_then(|id| id.parse().ok());
+            Ok(Pushed::Duplicate(id.ok_or_else(|| unexpected("what holds a unique value is no job"))?))
+        }
+        _ => Err(unexpected("push.lua answered something else")),
+    })
 }

@@ -1,16 +1,17 @@
-//! Which tenants are worth a look: the many of which there is nothing to find cost one command together.
+//! Which tenants are worth a look: the many of which there is nothing to find cost one command together, or in a cluster one each.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use redis::pipe;
+use redis::{Value, pipe};
 
-use super::keys::Keys;
-use super::store::RedisStore;
+use super::keys::{Keys, partitions};
+use super::store::Partition;
 use crate::StoreError;
 use gristmill_core::job::Name;
 
-/// Tenants in one command.
+/// Tenants in one command. In a cluster one: no command names keys of several slots.
 const TENANTS: usize = 256;
 
 /// The tenants of which something was found when they were last asked for.
@@ -28,9 +29,11 @@ impl Busy {
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// Whether one of these keys of a tenant may exist, for each tenant. Those that were busy are asked for in any case. Of the others one
-    /// command asks for all: if a key of one exists, it may be any of them.
+    /// command asks for all: if a key of one exists, it may be any of them. Those whose server does not answer may have a key.
+    ///
+    /// The first command also asks whether a topic is spread, if none was: one server then need not be asked for that by itself.
     pub(super) async fn may_have<const N: usize>(
         &self,
         doing: &'static str,
@@ -38,10 +41,7 @@ impl RedisStore {
         busy: &Busy,
         keys: impl Fn(&Keys) -> [String; N],
     ) -> Result<Vec<bool>, StoreError> {
-        // No command names keys of several servers.
-        if self.link.is_cluster() {
-            return Ok(vec![true; tenants.len()]);
-        }
+        let at_once = if self.link.is_cluster() { 1 } else { TENANTS };
         let mut may_have: Vec<bool> = {
             let busy = busy.0.lock();
             tenants.iter().map(|tenant| busy.contains(*tenant)).collect()
@@ -55,16 +55,20 @@ impl RedisStore {
         if quiet.is_empty() {
             return Ok(may_have);
         }
-        let mut ask = pipe();
-        for quiet in quiet.chunks(TENANTS) {
-            ask.cmd("EXISTS");
+        let map = (self.map_age.was_plain() && !self.link.is_cluster()).then(|| partitions(&self.prefix));
+        let (mut ask, asked_at) = (pipe(), Instant::now());
+        for (number, quiet) in quiet.chunks(at_once).enumerate() {
+            ask.cmd("EXISTS").arg(map.as_ref().filter(|_| number == 0));
             for (_, tenant) in quiet {
                 ask.arg(&keys(&self.keys(tenant))[..]);
             }
         }
-        let existing: Vec<u64> = self.link.query(doing, &ask).await?;
+        let existing = self.link.query_each(doing, ask).await?;
+        if map.is_some() && existing.first() == Some(&Ok(Value::Int(0))) {
+            self.map_age.note(asked_at, true);
+        }
         for (position, (may_have, _)) in quiet.into_iter().enumerate() {
-            *may_have = existing.get(position / TENANTS).is_none_or(|existing| *existing > 0);
+            *may_have = existing.get(position / at_once).is_none_or(|existing| *existing != Ok(Value::Int(0)));
         }
         Ok(may_have)
     }

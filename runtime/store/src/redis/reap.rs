@@ -1,8 +1,8 @@
 //! Heartbeats, and the running jobs that nobody runs any more.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
@@ -10,13 +10,13 @@ use super::clock::{self, Reading, TimeReply};
 use super::envelope;
 use super::error::unexpected;
 use super::holder::{Holder, read_holder};
-use super::keys::workers;
+use super::keys::{Keys, workers};
 use super::reply::Reply;
 use super::script::{Call, script};
-use super::store::RedisStore;
+use super::store::{Partition, Server};
 use crate::batch::CLAIM_BYTES;
 use crate::clock::wait_ms;
-use crate::{Overdue, OverdueJobs, StoreError, Workers};
+use crate::{Overdue, OverdueJobs, StoreError};
 use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -26,20 +26,23 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 const OVERDUE: &str = "look for overdue jobs";
 
-/// How many jobs one call of the script finds at most: each costs it five commands.
+/// How many jobs of a tenant are found at once, at most: each costs the script five commands.
 const JOBS: usize = 1000;
 
 /// How many claims one call of the script looks at.
 const SUSPECTS: usize = 500;
 
-#[async_trait]
-impl Workers for RedisStore {
+/// For how long further claims of a tenant are looked at. What is left then comes with the next look: each claim that was looked at
+/// had overdue jobs, or need not be looked at again soon.
+const LOOK_FOR: Duration = Duration::from_secs(1);
+
+impl Server {
     /// Two plain commands: a heartbeat that is a little older than its writing is dead a little earlier, never later.
     ///
     /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
     ///
     /// A server whose clock was set counts as unavailable once, so that workers are not judged by the times before.
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    pub(super) async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         const DOING: &str = "write a heartbeat";
         let asked = Instant::now();
         let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
@@ -62,22 +65,56 @@ impl Workers for RedisStore {
         }
     }
 
-    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    pub(super) async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let mut forget = pipe();
         forget.cmd("ZREM").arg(workers(&self.prefix)).arg(worker.as_str());
         self.link.query::<Value>("forget a worker", &forget).await.map(drop)
     }
 
+    /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
+    pub(super) async fn silent_workers(
+        &self,
+        doing: &'static str,
+        dead_after: Duration,
+    ) -> Result<Vec<WorkerId>, StoreError> {
+        let mut call = Call::new(script!("silent_workers.lua"), &[workers(&self.prefix)]);
+        call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
+        let (mut reply, mut dead) = (self.reply(doing, call).await?, Vec::new());
+        while !reply.is_empty() {
+            dead.push(WorkerId::new(&reply.text().map_err(self.misread(doing))?));
+        }
+        Ok(dead)
+    }
+
+    /// No worker was heard later than now: a dead one would count as alive until then.
+    async fn lower_heartbeats(&self, doing: &'static str, now: u64) -> Result<(), StoreError> {
+        let mut look = pipe();
+        look.cmd("ZRANGEBYSCORE").arg(workers(&self.prefix)).arg(format!("({now}")).arg("+inf");
+        let (ahead,): (Vec<String>,) = self.link.query(doing, &look).await?;
+        let mut lower = pipe();
+        for worker in ahead {
+            lower.cmd("ZADD").arg(workers(&self.prefix)).arg("XX").arg(now).arg(worker).ignore();
+        }
+        self.link.query(doing, &lower).await
+    }
+}
+
+impl Partition {
     /// One command for 256 tenants without running jobs. Two for each of the others and two more where nothing is overdue, all in
     /// one round trip; the scripts run only if something may be.
-    async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
+    pub(super) async fn overdue(
+        &self,
+        tenants: &[Name],
+        dead_after: Duration,
+        limit: usize,
+    ) -> Result<OverdueJobs, StoreError> {
         let names: Vec<&Name> = tenants.iter().collect();
         let may_run =
             self.may_have(OVERDUE, &names, &self.running, |keys| [keys.leases(), keys.extended()]).await?.into_iter();
         let tenants: Vec<&Name> =
             names.into_iter().zip(may_run).filter_map(|(name, may_run)| may_run.then_some(name)).collect();
         if tenants.is_empty() {
-            return Ok(OverdueJobs::default());
+            return Ok(OverdueJobs { none_run: true, ..OverdueJobs::default() });
         }
         let mut look = pipe();
         let leases = tenants.iter().map(|tenant| self.keys(tenant)).flat_map(|keys| [keys.leases(), keys.extended()]);
@@ -97,14 +134,16 @@ impl Workers for RedisStore {
         let worker_died = passed(&read_head(answers.pop().unwrap_or(Ok(Value::Nil)))?, dead_after);
         let dead = if worker_died { self.silent_workers(OVERDUE, dead_after).await? } else { Vec::new() };
 
-        let mut found = OverdueJobs::default();
+        let mut found = OverdueJobs { none_run: true, ..OverdueJobs::default() };
         let mut answers = answers.into_iter();
         for tenant in tenants {
             let left = limit.saturating_sub(found.jobs.len());
             let heads = answers.by_ref().take(2).map(read_head).collect::<Result<Vec<Head>, _>>();
-            self.running.note(tenant, heads.as_ref().is_ok_and(|heads| !heads.iter().all(Vec::is_empty)));
+            let none_run = heads.as_ref().is_ok_and(|heads| heads.iter().all(Vec::is_empty));
+            self.running.note(tenant, heads.is_ok() && !none_run);
+            found.none_run &= none_run;
             let jobs = match heads {
-                Ok(heads) if left == 0 || heads.iter().all(Vec::is_empty) => continue,
+                Ok(_) if left == 0 || none_run => continue,
                 Ok(heads) if !worker_died && !heads.iter().any(|head| passed(head, Duration::ZERO)) => continue,
                 Ok(_) => self.overdue_of(tenant, &dead, dead_after, (left, now)).await,
                 Err(error) => Err(error),
@@ -119,19 +158,7 @@ impl Workers for RedisStore {
     }
 }
 
-impl RedisStore {
-    /// No worker was heard later than now: a dead one would count as alive until then.
-    async fn lower_heartbeats(&self, doing: &'static str, now: u64) -> Result<(), StoreError> {
-        let mut look = pipe();
-        look.cmd("ZRANGEBYSCORE").arg(workers(&self.prefix)).arg(format!("({now}")).arg("+inf");
-        let (ahead,): (Vec<String>,) = self.link.query(doing, &look).await?;
-        let mut lower = pipe();
-        for worker in ahead {
-            lower.cmd("ZADD").arg(workers(&self.prefix)).arg("XX").arg(now).arg(worker).ignore();
-        }
-        self.link.query(doing, &lower).await
-    }
-
+impl Partition {
     async fn overdue_of(
         &self,
         tenant: &Name,
@@ -146,34 +173,44 @@ impl RedisStore {
             let died = dead.iter().any(|dead| dead.as_str() == worker);
             (died || Timestamp::from_millis(*end) <= now).then(|| (WorkerId::new(worker), batch, died))
         };
-        let suspects: Vec<_> = holders.iter().filter_map(suspect).take(SUSPECTS).collect();
+        let suspects: Vec<_> = holders.iter().filter_map(suspect).collect();
+        let (begun, mut overdue, mut known) = (Instant::now(), Vec::new(), HashSet::new());
+        let (mut left, mut bytes) = (limit.min(JOBS), CLAIM_BYTES);
+        let mut parts = suspects.chunks(SUSPECTS);
+        // Without a claim to look at there may be jobs whose own leases have ended.
+        let mut next = Some(parts.next().unwrap_or_default());
+        while let Some(part) = next.filter(|_| left > 0 && bytes > 0) {
+            let mut found = self.overdue_among(tenant, &keys, part, (left, bytes), dead_after).await?;
+            found.retain(|found| known.insert(found.claim.lease.job.clone()));
+            left = left.saturating_sub(found.len());
+            bytes = found.iter().fold(bytes, |bytes, found| bytes.saturating_sub(found.claim.job.spec.body.data.len()));
+            overdue.extend(found);
+            next = parts.next().filter(|_| begun.elapsed() < LOOK_FOR);
+        }
+        Ok(overdue)
+    }
+
+    /// Looks at some claims, and at the jobs whose own leases have ended: for so many jobs and bytes of them, at most.
+    async fn overdue_among(
+        &self,
+        tenant: &Name,
+        keys: &Keys,
+        suspects: &[(WorkerId, u64, bool)],
+        (jobs, bytes): (usize, usize),
+        dead_after: Duration,
+    ) -> Result<Vec<Overdue>, StoreError> {
         let mut names =
             vec![keys.leases(), keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints(), keys.extended()];
         names.extend(suspects.iter().map(|(worker, batch, _)| keys.processing(Holder { worker, batch: *batch })));
         let mut call = Call::new(script!("overdue.lua"), &names);
-        call.arg(self.now_argument()).arg(limit.min(JOBS)).arg(CLAIM_BYTES);
-        for (worker, batch, died) in &suspects {
+        call.arg(self.now_argument()).arg(jobs).arg(bytes);
+        for (worker, batch, died) in suspects {
             call.arg(Holder { worker, batch: *batch }.text()).arg(u8::from(*died));
         }
         let mut broken = Vec::new();
         let overdue = read(self.reply(OVERDUE, call).await?, tenant, &mut broken).map_err(self.misread(OVERDUE))?;
         self.bury_broken(broken, Some(dead_after)).await?;
         Ok(overdue)
-    }
-
-    /// The workers that have been silent for `dead_after`, the latest first, at most 1,000.
-    pub(super) async fn silent_workers(
-        &self,
-        doing: &'static str,
-        dead_after: Duration,
-    ) -> Result<Vec<WorkerId>, StoreError> {
-        let mut call = Call::new(script!("silent_workers.lua"), &[workers(&self.prefix)]);
-        call.arg(self.now_argument()).arg(wait_ms(dead_after)).arg(wait_ms(FORGOTTEN_AFTER));
-        let (mut reply, mut dead) = (self.reply(doing, call).await?, Vec::new());
-        while !reply.is_empty() {
-            dead.push(WorkerId::new(&reply.text().map_err(self.misread(doing))?));
-        }
-        Ok(dead)
     }
 }
 

@@ -5,18 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::{RedisResult, Value};
+use redis::Value;
 
 use super::reply::Reply;
-use super::settle::Placed;
+use super::settle::{Placed, read_settled};
 use crate::{Settled, Settlement};
 use gristmill_core::job::{JobId, Name};
 
 /// Attempts whose settlement got no reply and was not settled again, at most: those of one outage.
 const LOST_MAX: usize = 1 << 16;
-
-/// Reads one answer for each settlement of a call, of which there are so many.
-pub(super) type Read = fn(Reply, usize) -> RedisResult<Vec<Settled>>;
 
 /// What this process knows of its calls.
 #[derive(Debug)]
@@ -52,7 +49,6 @@ pub(super) struct Record {
 pub(super) struct LostCall {
     pub(super) record: Record,
     attempts: Vec<Attempt>,
-    read: Read,
 }
 
 impl Default for Replies {
@@ -101,9 +97,9 @@ impl Replies {
     }
 
     /// A call has ended without a reply that could be read.
-    pub(super) fn note_lost(&self, record: Record, part: &[Placed<'_>], read: Read) {
+    pub(super) fn note_lost(&self, record: Record, part: &[Placed<'_>]) {
         let attempts = attempts(part);
-        let call = Arc::new(LostCall { record, attempts: attempts.clone(), read });
+        let call = Arc::new(LostCall { record, attempts: attempts.clone() });
         let mut state = self.state.lock();
         if state.lost.len() >= LOST_MAX {
             state.lost.clear();
@@ -125,7 +121,7 @@ impl LostCall {
             return None;
         }
         let reply = Reply::new(Value::Array(numbers.map(Value::Int).collect()));
-        let answers = reply.and_then(|reply| (self.read)(reply, self.attempts.len())).ok()?;
+        let answers = reply.and_then(|reply| read_settled(reply, self.attempts.len())).ok()?;
         let position = self.attempts.iter().position(|known| *known == attempt(settlement))?;
         answers.get(position).copied()
     }

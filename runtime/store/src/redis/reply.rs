@@ -60,14 +60,19 @@ impl Reply {
         number.ok_or_else(|| unexpected("a script answered without a number where one belongs"))
     }
 
-    /// So many answers that are `usual`, but for the positions, counted from 1, that are left.
-    pub(super) fn all_but<A: Clone>(mut self, answers: usize, usual: A, other: &A) -> RedisResult<Vec<A>> {
+    /// So many answers that are `usual`, but for those of which position, counted from 1, and answer are left.
+    pub(super) fn all_but<A: Clone>(
+        mut self,
+        answers: usize,
+        usual: A,
+        read: impl Fn(&mut Self) -> RedisResult<A>,
+    ) -> RedisResult<Vec<A>> {
         let mut answers = vec![usual; answers];
         while !self.is_empty() {
             let position = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-            if let Some(answer) = answers.get_mut(position.wrapping_sub(1)) {
-                answer.clone_from(other);
-            }
+            let answer = read(&mut self)?;
+            let place = answers.get_mut(position.wrapping_sub(1));
+            *place.ok_or_else(|| unexpected("a script answered for more than it was asked"))? = answer;
         }
         Ok(answers)
     }

@@ -5,7 +5,7 @@ use redis::{RedisResult, Value};
 use super::reply::Reply;
 use super::script::Call;
 use super::server_link::Wait;
-use super::store::{CALLS_AT_ONCE, RedisStore, in_order};
+use super::store::{CALLS_AT_ONCE, Server, in_order};
 use crate::StoreError;
 
 /// A part of a batch, as one call of a script.
@@ -17,7 +17,7 @@ pub(super) struct Part<A> {
     pub(super) read: fn(Reply, usize) -> RedisResult<Vec<A>>,
 }
 
-impl RedisStore {
+impl Server {
     /// Runs a script that answers with an array.
     pub(super) async fn reply(&self, doing: &'static str, call: Call) -> Result<Reply, StoreError> {
         let reply = self.link.run(doing, vec![call]).await?.pop().unwrap_or_default();

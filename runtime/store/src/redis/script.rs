@@ -13,7 +13,10 @@ pub(super) type Script = LazyLock<redis::Script>;
 macro_rules! script {
     ($($file:literal),+) => {{
         static SCRIPT: $crate::redis::script::Script = std::sync::LazyLock::new(|| {
-            redis::Script::new(concat!(include_str!("lua/prelude.lua"), $(include_str!(concat!("lua/", $file))),+))
+            redis::Script::new(concat!(
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/prelude.lua")),
+                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/", $file))),+
+            ))
         });
         &SCRIPT
     }};

@@ -1,26 +1,25 @@
-//! The connection to one server: multiplexed, replaced when it breaks, and never waited for without a bound. Each one teaches its server
-//! the scripts that it is used for.
+//! The connection to one server: multiplexed, replaced when it breaks, and never waited for without a bound.
 //!
 //! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Unavailable`], the next call makes a new
 //! one, and whoever calls decides how long to back off in between.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    Arg, AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult,
-    ServerErrorKind, Value,
+    AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult, Value,
 };
 use tokio::sync::Mutex;
 
 use super::confirm::{Confirmation, ProbeKeys};
 use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::keys;
-use super::script::{Call, Script};
-use super::server::{CONNECT_TIMEOUT, Connection, Place};
+use super::live::{Asking, Live};
+use super::script::Call;
+use super::server::{CONNECT_TIMEOUT, Place};
 use super::slots::{SharedMap, slot_of_key};
 use super::topology::Topology;
 use crate::StoreError;
@@ -80,14 +79,6 @@ pub(super) enum Wait {
     Primary,
     /// Whatever the settings want a push to wait for.
     Acknowledgement,
-}
-
-/// A connection, and the scripts that it has taught its server, by their hashes.
-struct Live {
-    connection: Connection,
-    taught: parking_lot::Mutex<HashSet<&'static str>>,
-    /// Set if pushes wait for more than the primary.
-    confirmation: Option<Arc<Confirmation>>,
 }
 
 impl fmt::Debug for ServerLink {
@@ -262,7 +253,7 @@ impl ServerLink {
             Topology::Sentinels(_) => None,
         };
         Box::new(move || {
-            let map = map.as_ref().and_then(|map| map.load_full());
+            let map = map.as_ref().and_then(|map| map.borrow().clone());
             let is_ours = |key: &String| {
                 let owner = map.as_ref().map(|map| map.server(slot_of_key(key.as_bytes())));
                 owner.is_none_or(|owner| owner.is_some_and(|owner| owner.is_at(own.as_ref())))
@@ -305,69 +296,6 @@ impl ServerLink {
 
 /// How many keys are tried to find one in a slot of the server.
 const PROBE_KEYS: usize = 100_000;
-
-/// Whether a server of a cluster shall answer for a slot that it is about to get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asking {
-    No,
-    Yes,
-}
-
-impl Live {
-    async fn run(&self, calls: Vec<Call>, asking: Asking) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut pipeline = Pipeline::with_capacity(calls.len());
-        let mut scripts = Vec::with_capacity(calls.len());
-        for call in calls {
-            if let Some(script) = call.script {
-                self.teach(script).await?;
-            }
-            scripts.push(call.script);
-            add(&mut pipeline, call.command, asking);
-        }
-        let mut connection = self.connection.commands.clone();
-        let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(&mut connection).await?;
-
-        // Another client made the server forget its scripts: teach it again, and repeat what it did not run.
-        let commands = pipeline.cmd_iter().filter(|command| !is_asking(command));
-        for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(commands) {
-            if let Some(script) = script
-                && matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into())
-            {
-                script.load_async(&mut connection).await?;
-                let mut again = Pipeline::new();
-                add(&mut again, command.clone(), asking);
-                *answer = again.query_async(&mut connection).await.map(|(answer,): (Value,)| answer);
-            }
-        }
-        Ok(answers)
-    }
-
-    /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,
-    /// its first calls are refused, its last ones are not, and what is repeated would come behind them.
-    async fn teach(&self, script: &'static Script) -> RedisResult<()> {
-        let hash = script.get_hash();
-        let known = self.taught.lock().contains(hash);
-        if !known {
-            script.load_async(&mut self.connection.commands.clone()).await?;
-            self.taught.lock().insert(hash);
-        }
-        Ok(())
-    }
-}
-
-const ASKING: &str = "ASKING";
-
-fn add(pipeline: &mut Pipeline, command: Cmd, asking: Asking) {
-    if asking == Asking::Yes {
-        // It holds for the next command alone.
-        pipeline.cmd(ASKING).ignore();
-    }
-    pipeline.add_command(command);
-}
-
-fn is_asking(command: &Cmd) -> bool {
-    command.args_iter().next() == Some(Arg::Simple(ASKING.as_bytes()))
-}
 
 /// The answers of a pipeline, unless one of them says that the server is unavailable.
 fn available(mut answers: Vec<RedisResult<Value>>) -> RedisResult<Vec<RedisResult<Value>>> {

@@ -13,10 +13,12 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::clock::wait;
-use super::keys::{runner_channel, runners_channel};
+use super::keys::{Keys, runner_channel, runners_channel};
 use super::line::{Line, Trouble};
+use super::partitions::RedisStore;
 use super::script::{Call, script};
-use super::store::{CALLS_AT_ONCE, RedisStore, SCRIPT_JOBS, by_tenant};
+use super::slots::Origin;
+use super::store::{CALLS_AT_ONCE, Partition, SCRIPT_JOBS, by_tenant};
 use crate::clock::wait_ms;
 use crate::{Signal, Signals, StoreError};
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -60,7 +62,7 @@ struct Waits {
 impl Signals for RedisStore {
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
         let channels = tenants.iter().flat_map(|tenant| {
-            let keys = self.keys(tenant);
+            let keys = Keys::new(&self.server.prefix, tenant, 0);
             [(keys.wake_channel(), Channel::Wake(tenant.clone())), (keys.done_channel(), Channel::Done(tenant.clone()))]
         });
         self.listen(channels.collect(), None).await
@@ -68,16 +70,16 @@ impl Signals for RedisStore {
 }
 
 impl RedisStore {
-    /// What [`Schedule::wake_ups`](crate::Schedule::wake_ups) promises.
+    /// What [`FindWork::wake_ups`](crate::FindWork::wake_ups) promises.
     pub(super) async fn wake(
         &self,
         worker: &WorkerId,
         topics: &[TopicId],
     ) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        let channel = runner_channel(&self.prefix, worker);
-        let channels = [(channel.clone(), Channel::Runner), (runners_channel(&self.prefix), Channel::Runner)];
+        let channel = runner_channel(&self.server.prefix, worker);
+        let channels = [(channel.clone(), Channel::Runner), (runners_channel(&self.server.prefix), Channel::Runner)];
         // Before the worker waits for the first time, so that a claim of the same moment has it wait again.
-        self.woken.lock().insert(worker.clone());
+        self.server.woken.lock().insert(worker.clone());
         self.listen(channels.into(), Some(Waits { channel, topics: topics.into() })).await
     }
 
@@ -100,7 +102,6 @@ impl Listener {
     /// Ends when the receiver is dropped.
     async fn listen(self, mut line: Line) {
         while self.until_broken(&mut line).await {
-            tracing::warn!(store = %self.store.link.address, "lost the connection for signals; reconnecting");
             let Some(again) = self.reconnect().await else { return };
             line = again;
             if self.signals.send(Signal::Lost).await.is_err() {
@@ -109,7 +110,7 @@ impl Listener {
         }
     }
 
-    /// True: the connection is broken. False: nobody listens any more.
+    /// Waits until there must be another line. Returns `false` if nothing listens any more.
     async fn until_broken(&self, line: &mut Line) -> bool {
         let mut again = interval_at(Instant::now() + WAIT_AGAIN, WAIT_AGAIN);
         loop {
@@ -118,13 +119,18 @@ impl Listener {
                 trouble = line.trouble() => trouble,
                 _ = again.tick() => {
                     if let Err(error) = self.wait().await {
-                        tracing::debug!(store = %self.store.link.address, error = %anyhow::Error::from(error), "not heard to wait");
+                        tracing::debug!(store = %self.store.server.link.address, error = %anyhow::Error::from(error), "not heard to wait");
                     }
                     continue;
                 }
             };
-            if trouble == Trouble::Broken {
-                return true;
+            match trouble {
+                Trouble::Broken => {
+                    tracing::warn!(store = %self.store.server.link.address, "lost the connection for signals; reconnecting");
+                    return true;
+                }
+                Trouble::Moved => return true,
+                Trouble::Overflowed => {}
             }
             // Waits for room; what arrives meanwhile is dropped, and is among what is lost.
             if self.signals.send(Signal::Lost).await.is_err() {
@@ -142,7 +148,7 @@ impl Listener {
                 Ok(line) => return Some(line),
                 Err(error) => {
                     let error = anyhow::Error::from(error);
-                    tracing::debug!(store = %self.store.link.address, "no connection for signals yet: {error:#}");
+                    tracing::debug!(store = %self.store.server.link.address, "no connection for signals yet: {error:#}");
                 }
             }
             tokio::select! {
@@ -156,13 +162,15 @@ impl Listener {
     async fn subscribe(&self) -> Result<Line, StoreError> {
         const DOING: &str = "subscribe to signals";
         let (channels, signals) = (Arc::clone(&self.channels), self.signals.downgrade());
-        let hear = move |channel: &str, message: &[u8]| {
-            let signal = channels.get(channel).and_then(|channel| read(channel, message));
+        let prefix = Arc::clone(&self.store.server.prefix);
+        let hear = move |channel: &str, message: &[u8], origin: &Origin| {
+            let is_first = |tenant: &Name| origin.has(&Keys::new(&prefix, tenant, 0).wake_channel());
+            let signal = channels.get(channel).and_then(|channel| read(channel, message, is_first));
             let (Some(signal), Some(signals)) = (signal, signals.upgrade()) else { return true };
             !matches!(signals.try_send(signal), Err(TrySendError::Full(_)))
         };
-        let line = self.store.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
-        let line = line.map_err(self.store.misread(DOING))?;
+        let line = self.store.server.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
+        let line = line.map_err(self.store.server.misread(DOING))?;
         // Only now: one that waits and does not listen is passed over for good.
         self.wait().await?;
         Ok(line)
@@ -171,25 +179,38 @@ impl Listener {
     /// Has the runner wait for its topics.
     async fn wait(&self) -> Result<(), StoreError> {
         let Some(Waits { channel, topics }) = &self.waits else { return Ok(()) };
+        let map = self.store.map().await?;
+        let waits = self.store.ask_parts(
+            topics,
+            |topic| map.of_topic(topic),
+            |partition, topics| async move { partition.wait_for(channel, &topics).await },
+        );
+        waits.await.into_iter().try_for_each(|part| part.answer)
+    }
+}
+
+impl Partition {
+    /// Has the runner that listens to the channel wait for the topics.
+    async fn wait_for(&self, channel: &str, topics: &[TopicId]) -> Result<(), StoreError> {
         for topics in topics.chunks(SCRIPT_JOBS * CALLS_AT_ONCE) {
             let mut calls = Vec::new();
             for (tenant, group) in by_tenant(topics, |topic| &topic.tenant) {
-                let keys = self.store.keys(tenant);
+                let keys = self.keys(tenant);
                 for group in group.chunks(SCRIPT_JOBS) {
                     let waiters: Vec<String> = group.iter().map(|(_, topic)| keys.waiters(&topic.topic)).collect();
                     let mut call = Call::new(script!("wait_for.lua"), &waiters);
-                    call.arg(self.store.now_argument()).arg(channel).arg(wait_ms(GONE_AFTER));
+                    call.arg(self.now_argument()).arg(channel).arg(wait_ms(GONE_AFTER));
                     calls.push(call);
                 }
             }
-            self.store.link.run("wait for jobs", calls).await?;
+            self.link.run("wait for jobs", calls).await?;
         }
         Ok(())
     }
 }
 
-/// None for what is not ours.
-fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
+/// Returns `None` for what is not ours, and for news of a tenant that another server of a cluster passes on, too.
+fn read(channel: &Channel, message: &[u8], is_first: impl Fn(&Name) -> bool) -> Option<Signal> {
     let message = std::str::from_utf8(message).ok()?;
     match channel {
         Channel::Done(tenant) => Some(Signal::Finished { tenant: tenant.clone(), id: message.parse().ok()? }),
@@ -200,7 +221,8 @@ fn read(channel: &Channel, message: &[u8]) -> Option<Signal> {
         Channel::Runner => {
             let (what, rest) = message.split_once(' ')?;
             let (tenant, of) = rest.split_once(' ')?;
-            read_news(what, tenant.parse().ok()?, of)
+            let tenant = tenant.parse().ok().filter(is_first)?;
+            read_news(what, tenant, of)
         }
     }
 }
@@ -221,6 +243,7 @@ mod tests {
     #[test]
     fn each_kind_of_message_is_recognised() {
         let tenant: Name = "acme".parse().unwrap();
+        let read = |channel: &Channel, message: &[u8]| read(channel, message, |_| true);
         let (wake, done) = (Channel::Wake(tenant.clone()), Channel::Done(tenant.clone()));
         assert_eq!(read(&wake, b"ready mail"), Some(Signal::Ready("acme/mail".parse().unwrap())));
         assert_eq!(

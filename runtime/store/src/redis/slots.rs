@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use redis::{Arg, Cmd, RedisResult, Value, from_redis_value};
+use tokio::sync::watch;
 
 use super::error::unexpected;
 use super::script::Call;
@@ -53,7 +53,7 @@ fn slot_of(command: &Cmd) -> Option<Slot> {
     let key = match words.next()? {
         b"TIME" | b"INFO" | b"DBSIZE" | b"SCAN" | b"CONFIG" => None,
         b"EVALSHA" => words.nth(2),
-        b"MEMORY" => words.nth(1),
+        b"MEMORY" | b"ZDIFF" => words.nth(1),
         _ => words.next(),
     };
     key.map(slot_of_key)
@@ -72,13 +72,30 @@ pub(super) fn slots_of(calls: &[Call], first: Option<Slot>, home: Slot) -> Vec<S
 }
 
 /// The map as it is now. `None` before the first one is read.
-pub(super) type SharedMap = Arc<ArcSwapOption<SlotMap>>;
+pub(super) type SharedMap = Arc<watch::Sender<Option<Arc<SlotMap>>>>;
 
 /// Which server has which slots, as one server said it.
 #[derive(Debug)]
 pub(super) struct SlotMap {
     /// In the order of their slots.
     pub(super) ranges: Vec<SlotRange>,
+}
+
+/// The server that a message came from.
+pub(super) enum Origin {
+    Alone,
+    /// Each of several passes on what is published at any of them.
+    OneOf(Arc<ServerLink>, SharedMap),
+}
+
+impl Origin {
+    /// Whether it is the server that has this key. Of a message that comes from each server, it is so for one.
+    pub(super) fn has(&self, key: &str) -> bool {
+        match self {
+            Self::Alone => true,
+            Self::OneOf(server, map) => map.borrow().as_ref().is_some_and(|map| map.has(server, key)),
+        }
+    }
 }
 
 /// Slots that one server has.
@@ -105,6 +122,25 @@ impl SlotMap {
             }
         }
         servers
+    }
+
+    /// Where to listen to these channels: to one with a hash tag at the server that has its slot, because scripts of that slot publish there. To
+    /// one without at every server: a script learns only of those that listen where it runs, and passes others over.
+    pub(super) fn by_listening(&self, channels: &[String]) -> Vec<(Arc<ServerLink>, Vec<String>)> {
+        let mut parts = Vec::new();
+        for server in self.servers() {
+            let is_here = |channel: &&String| !channel.contains('{') || self.has(server, channel);
+            let here: Vec<String> = channels.iter().filter(is_here).cloned().collect();
+            if !here.is_empty() {
+                parts.push((Arc::clone(server), here));
+            }
+        }
+        parts
+    }
+
+    /// Whether the key is at this server.
+    fn has(&self, server: &Arc<ServerLink>, key: &str) -> bool {
+        self.server(slot_of_key(key.as_bytes())).is_some_and(|owner| Arc::ptr_eq(owner, server))
     }
 
     /// The link to the server at this place, if it is in the map.

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use redis::RedisResult;
+use redis::{RedisResult, pipe};
 
+use super::clock::TimeReply;
 use super::keys::Keys;
 use super::script::{Call, script};
-use super::store::{RedisStore, by_tenant, in_order};
+use super::store::{Partition, by_tenant, in_order};
 use crate::clock::wait_ms;
-use crate::{DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
+use crate::{DeadLimits, IDLE_TOPICS, StoreError, Sweepable};
 use gristmill_core::job::{Name, TopicId};
+use gristmill_core::time::Timestamp;
 
 const DOING: &str = "sweep";
 
 /// How many topics one call of the script may look at: each may have 1,000 jobs to drop.
 const TOPICS: usize = 16;
 
-#[async_trait]
-impl Sweep for RedisStore {
-    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
+impl Partition {
+    pub(super) async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
         let keys = self.keys(tenant);
         let mut call = Call::new(script!("sweepable.lua"), &[keys.perishable(), keys.topics(), keys.paused()]);
         call.arg(self.now_argument()).arg(wait_ms(idle_for)).arg(IDLE_TOPICS);
@@ -36,7 +36,24 @@ impl Sweep for RedisStore {
         Ok(Sweepable { perishable: topics()?, idle: topics()? })
     }
 
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+    /// For each topic whether it was in use within this time.
+    pub(super) async fn in_use(
+        &self,
+        tenant: &Name,
+        topics: &[TopicId],
+        within: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (key, mut look) = (self.keys(tenant).topics(), pipe());
+        look.cmd("TIME")
+            .cmd("ZMSCORE")
+            .arg(key)
+            .arg(topics.iter().map(|topic| topic.topic.as_str()).collect::<Vec<_>>());
+        let (time, used_at): (TimeReply, Vec<Option<u64>>) = self.link.query(DOING, &look).await?;
+        let now = self.now(time);
+        Ok(used_at.into_iter().map(|at| at.is_some_and(|at| now.since(Timestamp::from_millis(at)) < within)).collect())
+    }
+
+    pub(super) async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         let mut answers = Vec::with_capacity(limits.len());
         for (tenant, group) in by_tenant(limits, |line| &line.topic.tenant) {
             let keys = self.keys(tenant);
@@ -52,14 +69,14 @@ impl Sweep for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
         let more = [keys.claims(), keys.failures(), keys.checkpoints()];
         let mut call = Call::new(
             script!("waiting.lua", "insert.lua", "finish.lua", "sweep.lua"),
             &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)),
         );
-        call.arg(self.now_argument());
+        call.arg(self.now_argument()).arg(keys.wake_channel());
         for (_, line) in part {
             call.arg(line.topic.topic.as_str()).arg(line.keep).arg(wait_ms(line.retention));
         }

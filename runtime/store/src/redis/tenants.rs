@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use parking_lot::Mutex;
 use redis::pipe;
 
-use super::keys::tenants_key;
-use super::store::RedisStore;
+use super::keys::{Keys, tenants_key};
+use super::store::Server;
 use crate::StoreError;
 use gristmill_core::job::Name;
 
@@ -17,7 +17,7 @@ const TENANTS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Listed(Mutex<HashSet<Name>>);
 
-impl RedisStore {
+impl Server {
     /// Has these tenants in the SET: one command, if this process has not done so before. To be called before anything of a
     /// tenant is stored: a server that loses the SET's last entries has then lost what was stored after them, too.
     pub(super) async fn list_tenants<'a>(
@@ -45,8 +45,13 @@ impl RedisStore {
         self.link.query::<Vec<u64>>(doing, &add).await.map(drop)
     }
 
-    /// The tenants that have topics. Lists those again that the server has lost since this process listed them.
-    pub(super) async fn listed_tenants(&self, doing: &'static str) -> Result<Vec<Name>, StoreError> {
+    /// The tenants that have topics or schedules, given how many partitions each has. Lists those again that the server has lost since
+    /// this process listed them.
+    pub(super) async fn listed_tenants(
+        &self,
+        doing: &'static str,
+        partitions: impl Fn(&Name) -> u32,
+    ) -> Result<Vec<Name>, StoreError> {
         let (members,): (Vec<String>,) =
             self.link.query(doing, pipe().cmd("SMEMBERS").arg(tenants_key(&self.prefix))).await?;
         let mut tenants: BTreeSet<Name> = members.iter().filter_map(|member| member.parse().ok()).collect();
@@ -58,15 +63,18 @@ impl RedisStore {
         }
         tenants.extend(lost);
 
-        let tenants: Vec<Name> = tenants.into_iter().collect();
-        let mut existing = Vec::with_capacity(tenants.len());
-        for some in tenants.chunks(TENANTS) {
+        let partitions = tenants.iter().flat_map(|tenant| (0..partitions(tenant)).map(move |number| (tenant, number)));
+        let partitions: Vec<(&Name, u32)> = partitions.collect();
+        let mut existing: BTreeSet<&Name> = BTreeSet::new();
+        for some in partitions.chunks(TENANTS) {
             let mut ask = pipe();
-            for tenant in some {
-                ask.cmd("EXISTS").arg(self.keys(tenant).topics());
+            for (tenant, number) in some {
+                let keys = Keys::new(&self.prefix, tenant, *number);
+                ask.cmd("EXISTS").arg(keys.topics()).arg(keys.schedules());
             }
-            existing.extend(self.link.query::<Vec<bool>>(doing, &ask).await?);
+            let exists = self.link.query::<Vec<u64>>(doing, &ask).await?;
+            existing.extend(some.iter().zip(exists).filter(|(_, keys)| *keys > 0).map(|((tenant, _), _)| *tenant));
         }
-        Ok(tenants.into_iter().zip(existing).filter_map(|(tenant, exists)| exists.then_some(tenant)).collect())
+        Ok(existing.into_iter().cloned().collect())
     }
 }

@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 
 use super::clock::TimeReply;
 use super::keys::TokenKeys;
+use super::partitions::RedisStore;
 use super::script::{Call, script};
-use super::store::RedisStore;
+use super::slots::Origin;
 use crate::{FoundToken, StoreError, TokenAdded, TokenLookup, Tokens};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
@@ -42,8 +43,8 @@ struct Record {
 impl Tokens for RedisStore {
     async fn add_token(&self, new: &NewToken) -> Result<TokenAdded, StoreError> {
         const DOING: &str = "add a token";
-        let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-        let token = new.stored_at(self.now(time));
+        let (time,): (TimeReply,) = self.server.link.query(DOING, pipe().cmd("TIME")).await?;
+        let token = new.stored_at(self.server.now(time));
         let record = Record {
             hash: new.hash,
             tenant: token.tenant.clone(),
@@ -59,7 +60,7 @@ impl Tokens for RedisStore {
         call.arg(token.id.as_str()).arg(self.written(DOING, &record)?).arg(self.written(DOING, &token.limits)?);
         call.arg(TOKENS_PER_TENANT).arg(keys.channel()).arg(REQUIRED);
         call.arg(token.made_by.as_ref().map_or("", TokenId::as_str));
-        Ok(match self.link.run(DOING, vec![call]).await?.as_slice() {
+        Ok(match self.server.link.run(DOING, vec![call]).await?.as_slice() {
             [Value::Int(1)] => TokenAdded::Added(token),
             [Value::Int(0)] => TokenAdded::Exists,
             [Value::Int(-2)] => TokenAdded::MakerGone,
@@ -75,7 +76,7 @@ impl Tokens for RedisStore {
             Some(_) => ask.cmd("SMEMBERS").arg(keys.of(tenant)),
             None => ask.cmd("HKEYS").arg(keys.all()),
         };
-        let (ids,): (Vec<String>,) = self.link.query(DOING, &ask).await?;
+        let (ids,): (Vec<String>,) = self.server.link.query(DOING, &ask).await?;
         let ids: Vec<TokenId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
         let mut tokens = Vec::with_capacity(ids.len());
         for ids in ids.chunks(TOKENS_PER_TENANT) {
@@ -95,12 +96,12 @@ impl Tokens for RedisStore {
         while !next.is_empty() {
             let ids: Vec<_> = next.iter().map(TokenId::as_str).collect();
             let (records,): (Vec<Option<String>>,) =
-                self.link.query(DOING, pipe().cmd("HMGET").arg(keys.all()).arg(&ids)).await?;
+                self.server.link.query(DOING, pipe().cmd("HMGET").arg(keys.all()).arg(&ids)).await?;
             let calls = next.iter().zip(records).filter_map(|(id, record)| Some(revoke(&keys, id, &record?))).collect();
-            let replies = self.link.run(DOING, calls).await?;
+            let replies = self.server.link.run(DOING, calls).await?;
             revoked |= replies.contains(&Value::Int(1));
             let (records,): (HashMap<String, String>,) =
-                self.link.query(DOING, pipe().cmd("HGETALL").arg(keys.all())).await?;
+                self.server.link.query(DOING, pipe().cmd("HGETALL").arg(keys.all())).await?;
             next = made_with(&next, &records);
         }
         Ok(revoked)
@@ -111,7 +112,7 @@ impl Tokens for RedisStore {
         let keys = self.token_keys();
         let mut call = Call::new(script!("token_lift.lua"), &[keys.all(), keys.requirement()]);
         call.arg(LIFTED);
-        self.is_one(DOING, call).await
+        self.server.is_one(DOING, call).await
     }
 
     async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
@@ -119,7 +120,7 @@ impl Tokens for RedisStore {
         let keys = self.token_keys();
         let mut call = Call::new(script!("token_limit.lua"), &[keys.all(), keys.limits()]);
         call.arg(id.as_str()).arg(self.written(DOING, &limits)?).arg(keys.channel());
-        self.is_one(DOING, call).await
+        self.server.is_one(DOING, call).await
     }
 }
 
@@ -135,7 +136,7 @@ impl TokenLookup for RedisStore {
         let keys = self.token_keys();
         let mut ask = pipe();
         ask.atomic().cmd("EXISTS").arg(keys.all()).cmd("GET").arg(keys.requirement());
-        let (any, said): (bool, Option<String>) = self.link.query("look for tokens", &ask).await?;
+        let (any, said): (bool, Option<String>) = self.server.link.query("look for tokens", &ask).await?;
         Ok(match said.as_deref() {
             _ if any => TokenRequirement::Required,
             None => TokenRequirement::NeverSet,
@@ -148,13 +149,13 @@ impl TokenLookup for RedisStore {
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         let (changes, receiver) = mpsc::channel(WAITING);
         let heard = changes.downgrade();
-        let hear = move |_: &str, message: &[u8]| {
+        let hear = move |_: &str, message: &[u8], _: &Origin| {
             let id = std::str::from_utf8(message).ok().and_then(|id| id.parse::<TokenId>().ok());
             // Anything else makes whoever listens forget all that it knows, too.
             id.zip(heard.upgrade()).is_some_and(|(id, heard)| heard.try_send(id).is_ok())
         };
-        let line = self.link.subscribe(&[self.token_keys().channel()], hear).await;
-        let mut line = line.map_err(self.misread("subscribe to changes of tokens"))?;
+        let line = self.server.link.subscribe(&[self.token_keys().channel()], hear).await;
+        let mut line = line.map_err(self.server.misread("subscribe to changes of tokens"))?;
         tokio::spawn(async move {
             tokio::select! {
                 () = changes.closed() => {}
@@ -167,7 +168,7 @@ impl TokenLookup for RedisStore {
 
 impl RedisStore {
     fn token_keys(&self) -> TokenKeys {
-        TokenKeys::new(&self.prefix)
+        TokenKeys::new(&self.server.prefix)
     }
 
     /// Those that are there, in the order of their ids, each with its limits; all as of one moment, which is told.
@@ -182,19 +183,19 @@ impl RedisStore {
         ask.atomic().cmd("TIME");
         ask.cmd("HMGET").arg(keys.all()).arg(&names).cmd("HMGET").arg(keys.limits()).arg(&names);
         type Found = (TimeReply, Vec<Option<String>>, Vec<Option<String>>);
-        let (time, records, limits): Found = self.link.query(doing, &ask).await?;
+        let (time, records, limits): Found = self.server.link.query(doing, &ask).await?;
         let mut found = Vec::with_capacity(ids.len());
         for (id, (record, limits)) in ids.iter().zip(records.into_iter().zip(limits)) {
             let Some(record) = record else { continue };
             let read = read(id, &record, limits.as_deref().unwrap_or_default());
             let unreadable = |error| anyhow::Error::from(error).context(format!("token {id} cannot be read"));
-            found.push(read.map_err(|error: serde_json::Error| self.refused(doing, unreadable(error)))?);
+            found.push(read.map_err(|error: serde_json::Error| self.server.refused(doing, unreadable(error)))?);
         }
-        Ok((self.now(time), found))
+        Ok((self.server.now(time), found))
     }
 
     fn written(&self, doing: &'static str, value: &impl Serialize) -> Result<String, StoreError> {
-        serde_json::to_string(value).map_err(|error| self.refused(doing, error))
+        serde_json::to_string(value).map_err(|error| self.server.refused(doing, error))
     }
 }
 

@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::{RedisResult, Value, pipe};
 
 use super::clock::TimeReply;
 use super::envelope;
-use super::inspect::parse_claim;
-use super::keys::Keys;
-use super::push::{held, priority};
+use super::inspect::{parse_claim, read_holders};
+use super::keys::{Keys, all_behind, slots_field};
+use super::push::{held, priority, yes};
 use super::record::{read_failure, write_failure};
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{Numbered, RedisStore, SCRIPT, SCRIPT_JOBS, by_tenant};
+use super::store::{Numbered, Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
 use crate::batch::{Weight, parts as cut};
 use crate::clock::point_ms;
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, Transfer};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
@@ -36,9 +35,8 @@ type Bytes = Option<Vec<u8>>;
 /// Ids with the place that they are in.
 type Placed = Vec<(JobId, StoredPlace)>;
 
-#[async_trait]
-impl Transfer for RedisStore {
-    async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+impl Partition {
+    pub(super) async fn export(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -61,7 +59,7 @@ impl Transfer for RedisStore {
         }
     }
 
-    async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
+    pub(super) async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let groups = by_tenant(jobs, |stored| &stored.job.spec.topic.tenant);
         self.list_tenants(IMPORT, groups.keys().copied()).await?;
         let mut parts = Vec::new();
@@ -79,7 +77,7 @@ impl Transfer for RedisStore {
         Ok(jobs.iter().map(answer).collect())
     }
 
-    async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    pub(super) async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()]);
@@ -89,7 +87,7 @@ impl Transfer for RedisStore {
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(REMOVE, &ask).await?;
             let mut call = Call::new(script!("waiting.lua", "finish.lua", "remove_exported.lua"), &names);
-            call.arg(self.now_argument()).arg(topic.topic.as_str());
+            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
                 let unique = job.and_then(|job| job.spec.unique);
@@ -100,7 +98,7 @@ impl Transfer for RedisStore {
         Ok(answers)
     }
 
-    async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    pub(super) async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         let keys = self.keys(tenant);
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut forget = pipe();
@@ -111,7 +109,7 @@ impl Transfer for RedisStore {
     }
 }
 
-impl RedisStore {
+impl Partition {
     /// Makes jobs of what raw producers wrote, or it would stay behind.
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
         let mut names = keys.with_rows([], [topic]);
@@ -132,10 +130,12 @@ impl RedisStore {
         for key in [keys.delayed(topic), keys.dead(topic)] {
             ask.cmd("ZRANGE").arg(key).arg(0).arg(last - 1).arg("WITHSCORES");
         }
+        let (first_behind, last_behind) = all_behind(topic);
+        ask.cmd("ZRANGEBYLEX").arg(keys.behind()).arg(first_behind).arg(last_behind).arg("LIMIT").arg(0).arg(last);
         // Bytes and not text: what others wrote there may be anything.
         type List = Vec<Vec<u8>>;
         type Scores = Vec<(Vec<u8>, f64)>;
-        let (high, normal, low, delayed, dead): (List, List, List, Scores, Scores) =
+        let (high, normal, low, delayed, dead, behind): (List, List, List, Scores, Scores, List) =
             self.link.query(READ, &ask).await?;
 
         let id = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse::<JobId>().ok();
@@ -148,7 +148,9 @@ impl RedisStore {
             delayed.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Delayed { until: at(score) })));
         let dead = dead.into_iter();
         let dead = dead.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Dead { since: at(score) })));
-        Ok(ready.chain(delayed).chain(dead).take(limit).collect())
+        let behind = behind.into_iter().filter_map(|member| id(member.rsplit(|byte| *byte == b' ').next()?.to_vec()));
+        let behind = behind.map(|id| (id, StoredPlace::Ready));
+        Ok(ready.chain(delayed).chain(dead).chain(behind).take(limit).collect())
     }
 
     async fn read_stored(
@@ -191,10 +193,12 @@ impl RedisStore {
                 deliveries,
                 last_failure,
                 checkpoint,
+                holds_slot: false,
                 unique_for: None,
             });
         }
         self.add_windows(keys, topic, &mut jobs, self.now(time)).await?;
+        self.add_slots(keys, topic, &mut jobs).await?;
         Ok(jobs)
     }
 
@@ -228,6 +232,25 @@ impl RedisStore {
         Ok(())
     }
 
+    /// Which delayed and dead jobs hold a slot of their key.
+    async fn add_slots(&self, keys: &Keys, topic: &TopicId, jobs: &mut [StoredJob]) -> Result<(), StoreError> {
+        let fields = jobs.iter_mut().filter(|stored| stored.place != StoredPlace::Ready).filter_map(|stored| {
+            let field = slots_field(&topic.topic, stored.job.spec.shared_key()?);
+            Some((stored, field))
+        });
+        let (with_keys, fields): (Vec<_>, Vec<_>) = fields.unzip();
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let mut ask = pipe();
+        ask.cmd("HMGET").arg(keys.slots()).arg(fields);
+        let (holders,): (Vec<Option<String>>,) = self.link.query(READ, &ask).await?;
+        for (stored, holders) in with_keys.into_iter().zip(holders) {
+            stored.holds_slot = read_holders(&holders.unwrap_or_default()).contains(&stored.job.spec.id);
+        }
+        Ok(())
+    }
+
     fn import_call(&self, keys: &Keys, part: &[(usize, &StoredJob)]) -> Result<Call, StoreError> {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
@@ -238,7 +261,7 @@ impl RedisStore {
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
         for ((_, stored), topic) in part.iter().zip(numbers) {
-            let StoredJob { job, place, attempts, deliveries, last_failure, checkpoint, .. } = stored;
+            let StoredJob { job, place, attempts, deliveries, last_failure, checkpoint, holds_slot, .. } = stored;
             let (place, at) = match place {
                 StoredPlace::Ready => ("ready", 0),
                 StoredPlace::Delayed { until } => ("delayed", point_ms(*until)),
@@ -250,6 +273,7 @@ impl RedisStore {
             call.arg(priority(&job.spec)).arg(still_held(stored).unwrap_or_default());
             call.arg(if *deliveries == 0 { String::new() } else { format!("{deliveries}:{attempts}:") });
             call.arg(failure.unwrap_or_default()).arg(checkpoint.as_deref().unwrap_or_default());
+            call.arg(job.spec.shared_key().unwrap_or_default()).arg(yes(*holds_slot));
             call.arg(body(stored).map_err(unwritable)?);
         }
         Ok(call)
@@ -269,7 +293,7 @@ fn body(stored: &StoredJob) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     }
 }
 
-/// The unique value that the job brings along, as `insert.lua` takes it. A dead job holds none until it is over.
+/// The unique value that the job brings along, as `import.lua` takes it. A dead job holds none until it is over.
 fn still_held(stored: &StoredJob) -> Option<String> {
     let unique = stored.job.spec.unique.clone()?;
     let window: Option<Duration> = match unique.window {

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::keys::Keys;
 use super::slots::{Slot, slot_of_key};
-use super::store::RedisStore;
-use crate::{StoreError, StoreSize, Usage};
+use super::store::Partition;
+use crate::{StoreError, StoreSize};
 use gristmill_core::job::Name;
 
 const DOING: &str = "count bytes";
@@ -19,29 +18,28 @@ const SAMPLES: usize = 1000;
 /// How many keys of all tenants are looked at, to estimate the size of the results of one: each result has a key of its own.
 const KEYS: usize = 20_000;
 
-#[async_trait]
-impl Usage for RedisStore {
-    async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
+impl Partition {
+    pub(super) async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.perishable());
         // A topic that was forgotten may have unique values that are held for a time.
         let (used, perishable): (Vec<String>, Vec<String>) = self.link.query(DOING, &ask).await?;
         let topics: BTreeSet<Name> = used.iter().chain(&perishable).filter_map(|name| name.parse().ok()).collect();
-        let sized = [keys.jobs(), keys.failures(), keys.checkpoints()];
+        let sized = [keys.jobs(), keys.failures(), keys.checkpoints(), keys.keyed(), keys.slots(), keys.behind()];
         let sized = sized.into_iter().chain(topics.iter().map(|topic| keys.unique(topic)));
         Ok(self.sizes(sized).await? + self.size_of_results(&keys, self.slot(tenant)).await?)
     }
 
     /// Says nothing if the user may not run `INFO`, or the server is unavailable: what the caller does next fails by itself then.
-    async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
+    pub(super) async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
         let info =
             self.link.query_at::<(String,)>(DOING, Some(self.slot(tenant)), pipe().cmd("INFO").arg("memory")).await;
         Ok(info.map(|(info,)| store_size(&info)).unwrap_or_default())
     }
 }
 
-impl RedisStore {
+impl Partition {
     fn slot(&self, tenant: &Name) -> Slot {
         slot_of_key(self.keys(tenant).jobs().as_bytes())
     }

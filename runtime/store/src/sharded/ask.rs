@@ -3,60 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::StoreError;
+use crate::parts::{ask_by_store, if_available};
 use gristmill_core::job::Name;
-
-/// What a shard answered to its part of a batch.
-pub(super) struct Part<A> {
-    pub(super) shard: Arc<Shard>,
-    /// The positions in the batch of what the shard was asked.
-    pub(super) positions: Vec<usize>,
-    pub(super) answer: Result<A, StoreError>,
-}
-
-/// Sends each item to the shard that `choose` names for it and its position, all shards at once. Items for which it names
-/// none are left out.
-pub(super) async fn ask_by_shard<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
-    items: &'a [T],
-    choose: impl Fn(usize, &T) -> Option<Arc<Shard>>,
-    ask: impl Fn(Arc<Shard>, Cow<'a, [T]>) -> F,
-) -> Vec<Part<A>> {
-    let mut groups: Vec<(Arc<Shard>, Vec<usize>)> = Vec::new();
-    for (position, item) in items.iter().enumerate() {
-        let Some(shard) = choose(position, item) else { continue };
-        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &shard)) {
-            Some((_, positions)) => positions.push(position),
-            None => groups.push((shard, vec![position])),
-        }
-    }
-    let ask = &ask;
-    join_all(groups.into_iter().map(|(shard, positions)| async move {
-        let part = if positions.len() == items.len() {
-            Cow::Borrowed(items)
-        } else {
-            positions.iter().filter_map(|position| items.get(*position)).cloned().collect()
-        };
-        let answer = ask(Arc::clone(&shard), part).await;
-        Part { shard, positions, answer }
-    }))
-    .await
-}
-
-impl<A> Part<Vec<A>> {
-    /// Puts one answer for each position into `answers`.
-    pub(super) fn put_into(self, answers: &mut [A]) -> Result<(), StoreError> {
-        for (position, answer) in self.positions.into_iter().zip(self.answer?) {
-            if let Some(slot) = answers.get_mut(position) {
-                *slot = answer;
-            }
-        }
-        Ok(())
-    }
-}
 
 impl ShardedStore {
     /// Asks the tenant's shards one after the other, in the order in which jobs move: none is missed on its way, and one may
@@ -110,13 +61,13 @@ impl ShardedStore {
                 let is_open = answers.get(position) == Some(&unknown);
                 map.of(tenant_of(item)).nth(round).filter(|_| is_open).cloned()
             };
-            let parts = ask_by_shard(items, choose, &ask).await;
+            let parts = ask_by_store(items, choose, &ask).await;
             if parts.is_empty() {
                 break;
             }
             for part in parts {
                 let mut asked = part.positions.iter().filter_map(|position| items.get(*position));
-                let is_required = asked.any(|item| map.of(tenant_of(item)).requires(&part.shard));
+                let is_required = asked.any(|item| map.of(tenant_of(item)).requires(&part.store));
                 match part.put_into(&mut answers) {
                     Err(error) if error.is_unavailable() && !is_required => {}
                     put => put?,
@@ -124,13 +75,5 @@ impl ShardedStore {
             }
         }
         Ok(answers)
-    }
-}
-
-/// Returns `None` if the store is unavailable.
-pub(super) fn if_available<A>(answer: Result<A, StoreError>) -> Result<Option<A>, StoreError> {
-    match answer {
-        Err(error) if error.is_unavailable() => Ok(None),
-        answer => answer.map(Some),
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::ask::{Part, ask_by_shard};
 use super::shard::Shard;
 use super::store::ShardedStore;
+use crate::parts::{Part, ask_by_store};
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, TopicId, WorkerId};
 
@@ -26,7 +26,7 @@ impl Claims for ShardedStore {
                 shard.filter(|shard| round == 0 || shard.has_backlog(&line.topic)).cloned()
             };
             for part in
-                ask_by_shard(&wanted, choose, |shard, lines| async move { shard.claim(worker, &lines).await }).await
+                ask_by_store(&wanted, choose, |shard, lines| async move { shard.claim(worker, &lines).await }).await
             {
                 let asked = part.positions.clone();
                 let (shard, answer) = claimed_part(part, &wanted);
@@ -67,8 +67,8 @@ impl ShardedStore {
 }
 
 /// What a shard answered to its lines of a claim; all of them count as drained if it did not.
-fn claimed_part(part: Part<Claimed>, lines: &[ClaimFrom]) -> (Arc<Shard>, Claimed) {
-    let Part { shard, positions, answer } = part;
+fn claimed_part(part: Part<Arc<Shard>, Claimed>, lines: &[ClaimFrom]) -> (Arc<Shard>, Claimed) {
+    let Part { store: shard, positions, answer } = part;
     let answer = answer.unwrap_or_else(|error| {
         if !error.is_unavailable() {
             tracing::error!(store = %shard.name, "failed to claim: {:#}", anyhow::Error::from(error));

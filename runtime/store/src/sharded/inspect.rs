@@ -1,6 +1,5 @@
 //! Questions about jobs and topics, and changes of waiting and dead jobs: in all shards of a tenant, as if they were one.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,9 +8,8 @@ use futures_util::future::join_all;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{
-    Cancelled, Control, DeadJob, DeadJobs, JobState, JobView, Query, StoreError, StoreSize, TopicCounts, Usage,
-};
+use crate::inspect::{dead_between, dead_until, prefer};
+use crate::{Cancelled, Control, DeadJob, DeadJobs, JobView, Query, StoreError, StoreSize, TopicCounts, Usage};
 use gristmill_core::job::{JobId, Name, TopicId};
 
 #[async_trait]
@@ -40,13 +38,12 @@ impl Query for ShardedStore {
     /// # Errors
     /// No shard knows the job, and one of them does not answer.
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        let is_alive = |view: &JobView| view.state != JobState::Finished;
         let (mut found, mut problem): (Option<JobView>, _) = (None, None);
         let map = self.map();
         for shard in map.placed(tenant)?.0.old_first() {
             match shard.job(tenant, id).await {
-                Ok(Some(view)) if is_alive(&view) || !found.as_ref().is_some_and(is_alive) => found = Some(view),
-                Ok(_) => {}
+                Ok(Some(view)) => found = found.into_iter().chain([view]).reduce(prefer),
+                Ok(None) => {}
                 Err(error) => problem = Some(error),
             }
         }
@@ -54,6 +51,12 @@ impl Query for ShardedStore {
             (None, Some(error)) => Err(error),
             (found, _) => Ok(found),
         }
+    }
+
+    /// The place in the shard where the job is.
+    async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
+        let asked = self.ask_each(&topic.tenant, |shard| async move { shard.jobs_ahead(topic, id).await }).await?;
+        Ok(asked.into_iter().find_map(|(_, ahead)| ahead))
     }
 
     /// Of an unavailable shard: the tenants that are placed there.
@@ -94,23 +97,12 @@ impl DeadJobs for ShardedStore {
             return current.dead(topic, skip, limit).await;
         }
         let end = skip.saturating_add(limit);
-        let (mut dead, mut seen) = (Vec::new(), BTreeSet::new());
         let ask = |shard: Arc<Shard>| async move {
-            let mut all = Vec::new();
-            while all.len() < end {
-                let page = shard.dead(topic, all.len(), end - all.len()).await?;
-                if page.is_empty() {
-                    break;
-                }
-                all.extend(page);
-            }
-            Ok(all)
+            let shard = &shard;
+            dead_until(end, |skip, limit| shard.dead(topic, skip, limit)).await
         };
-        for (_, here) in self.ask_each(&topic.tenant, ask).await? {
-            dead.extend(here.into_iter().filter(|dead| seen.insert(dead.job.spec.id.clone())));
-        }
-        dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));
-        Ok(dead.into_iter().skip(skip).take(limit).collect())
+        let dead = self.ask_each(&topic.tenant, ask).await?;
+        Ok(dead_between(dead.into_iter().flat_map(|(_, dead)| dead), skip, limit))
     }
 
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {

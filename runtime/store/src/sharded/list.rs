@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::ask::if_available;
 use super::shard::Shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
 use crate::list::Stage;
+use crate::parts::if_available;
 use crate::{Cursor, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::TopicId;
 

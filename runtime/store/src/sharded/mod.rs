@@ -18,6 +18,7 @@ mod inspect;
 mod list;
 mod placement;
 mod push;
+mod schedules;
 mod shard;
 mod shard_map;
 mod signals;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use async_trait::async_trait;
 
-use super::ask::if_available;
 use super::shard::Shard;
 use super::store::ShardedStore;
+use crate::parts::if_available;
 use crate::{Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::ask::ask_by_shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
+use crate::parts::ask_by_store;
 use crate::{JobState, Push, Pushed, Query, StoreError};
 use gristmill_core::job::NewJob;
 
@@ -34,7 +34,7 @@ impl Push for ShardedStore {
             map.of(&job.spec.topic.tenant).current().filter(|_| !existing.contains(&position)).cloned()
         };
         let mut answers = vec![Pushed::Exists; jobs.len()];
-        for part in ask_by_shard(jobs, choose, |shard, jobs| async move { shard.push(&jobs).await }).await {
+        for part in ask_by_store(jobs, choose, |shard, jobs| async move { shard.push(&jobs).await }).await {
             part.put_into(&mut answers)?;
         }
         Ok(answers)

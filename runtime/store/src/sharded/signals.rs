@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::{Schedule, Signal, Signals, StoreError};
+use crate::{FindWork, Signal, Signals, StoreError};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
 /// How many signals may wait for the receiver. When it is full, the stores' channels fill up, too.

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::ask::if_available;
 use super::shard::Shard;
 use super::shard_map::{ShardMap, TenantShards};
 use super::store::{REFRESH_EVERY, ShardedStore};
-use crate::{Control, Query, StoreError, TopicMove, Transfer, Unmoved};
+use crate::parts::if_available;
+use crate::{Control, Query, Schedules, StoreError, TopicMove, Transfer, Unmoved, move_schedules};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
 /// For how long one process moves a tenant before it must renew the lock.
@@ -129,6 +129,11 @@ impl TenantMigrator {
             for counts in counts.into_iter().filter(|counts| counts.jobs() > counts.running) {
                 self.move_topic(from, current, shards, &counts.topic).await?;
             }
+            let lock = self.store.change_lock(tenant);
+            let _exclusive = lock.write().await;
+            if self.store.map().of(tenant) == shards {
+                move_schedules(&**from, &**current, tenant, None).await?;
+            }
         }
         if shards.is_moving && !is_anything_left(tenant, shards).await? {
             self.end_move(tenant).await?;
@@ -211,9 +216,12 @@ impl TenantMigrator {
 /// The tenant is moving, and one of these shards does not answer: the move does not end without it.
 async fn is_anything_left(tenant: &Name, shards: &TenantShards) -> Result<bool, StoreError> {
     for shard in shards.left() {
-        let counts = shard.counts(tenant).await;
-        let counts = if shards.is_moving { counts? } else { if_available(counts)?.unwrap_or_default() };
-        if counts.iter().any(|counts| counts.jobs() > 0) {
+        let look = async {
+            let has_jobs = shard.counts(tenant).await?.iter().any(|counts| counts.jobs() > 0);
+            Ok(has_jobs || !shard.schedules(tenant, None).await?.is_empty())
+        };
+        let found = look.await;
+        if if shards.is_moving { found? } else { if_available(found)?.unwrap_or_default() } {
             return Ok(true);
         }
     }

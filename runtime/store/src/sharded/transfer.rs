@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::ask::ask_by_shard;
 use super::store::ShardedStore;
+use crate::parts::ask_by_store;
 use crate::{Imported, StoreError, StoredJob, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 
@@ -25,7 +25,7 @@ impl Transfer for ShardedStore {
         let current = |_, stored: &StoredJob| map.of(&stored.job.spec.topic.tenant).current().cloned();
         // Each job has a current shard, so each answer is replaced.
         let mut answers = vec![Imported::IdTaken; jobs.len()];
-        for part in ask_by_shard(jobs, current, |shard, jobs| async move { shard.import(&jobs).await }).await {
+        for part in ask_by_store(jobs, current, |shard, jobs| async move { shard.import(&jobs).await }).await {
             part.put_into(&mut answers)?;
         }
         Ok(answers)

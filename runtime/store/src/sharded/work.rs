@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
-use super::ask::{ask_by_shard, if_available};
 use super::shard::Shard;
 use super::store::ShardedStore;
+use crate::parts::{ask_by_store, if_available};
 use crate::{
-    DeadLimits, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Schedule, Settle, Settled, Settlement, Signal,
+    DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
     StoreError, Sweep, Sweepable, Workers,
 };
 use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
@@ -94,14 +94,15 @@ impl Workers for ShardedStore {
     }
 
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
-        let (map, mut found) = (self.map(), OverdueJobs::default());
+        let (map, mut found) = (self.map(), OverdueJobs { none_run: true, ..OverdueJobs::default() });
         for round in (0..self.shards().len()).rev() {
             let choose = |_, tenant: &Name| map.of(tenant).nth(round).cloned();
-            let parts = ask_by_shard(tenants, choose, |shard, tenants| async move {
+            let parts = ask_by_store(tenants, choose, |shard, tenants| async move {
                 shard.overdue(&tenants, shard.dead_after(dead_after), limit).await
             });
             for part in parts.await {
-                let OverdueJobs { jobs, refused } = if_available(part.answer)?.unwrap_or_default();
+                let OverdueJobs { jobs, refused, none_run } = if_available(part.answer)?.unwrap_or_default();
+                found.none_run &= none_run;
                 found.jobs.extend(jobs);
                 found.refused.extend(refused);
             }
@@ -112,7 +113,7 @@ impl Workers for ShardedStore {
 }
 
 #[async_trait]
-impl Schedule for ShardedStore {
+impl FindWork for ShardedStore {
     async fn wake_ups(
         &self,
         worker: &WorkerId,
@@ -126,7 +127,7 @@ impl Schedule for ShardedStore {
         let map = self.map();
         for round in 0..self.shards().len() {
             let choose = |_, topic: &TopicId| map.of(&topic.tenant).nth(round).cloned();
-            let parts = ask_by_shard(topics, choose, |shard, topics| async move { shard.pass_on(&topics).await });
+            let parts = ask_by_store(topics, choose, |shard, topics| async move { shard.pass_on(&topics).await });
             for part in parts.await {
                 if_available(part.answer)?;
             }
@@ -135,13 +136,12 @@ impl Schedule for ShardedStore {
     }
 
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
-        let retry = Migrated { moved: 0, next_due_in: Some(RETRY_AFTER) };
+        let retry = Migrated { next_due_in: Some(RETRY_AFTER), ..Migrated::default() };
         let migrate =
             |shard: Arc<Shard>| async move { Ok(if_available(shard.migrate(tenant, limit).await)?.unwrap_or(retry)) };
         let mut total = Migrated::default();
         for (_, migrated) in self.ask_available(tenant, migrate).await? {
-            total.moved += migrated.moved;
-            total.next_due_in = earlier(total.next_due_in, migrated.next_due_in);
+            total.add(migrated);
         }
         Ok(total)
     }
@@ -151,15 +151,15 @@ impl Schedule for ShardedStore {
         let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
         for round in (0..self.shards().len()).rev() {
             let choose = |_, polled: &PollTenant| map.of(&polled.tenant).nth(round).cloned();
-            let parts = ask_by_shard(tenants, choose, |shard, polled| async move { shard.poll_work(&polled).await });
+            let parts = ask_by_store(tenants, choose, |shard, polled| async move { shard.poll_work(&polled).await });
             for part in parts.await {
                 let found = if_available(part.answer)?.unwrap_or_default();
                 for (position, found) in part.positions.into_iter().zip(found) {
                     if let Ok(found) = &found {
-                        self.note_ready(&part.shard, &found.ready);
+                        self.note_ready(&part.store, &found.ready);
                     }
                     if let Some(total) = totals.get_mut(position) {
-                        add(total, found);
+                        PendingWork::add(total, found);
                     }
                 }
             }
@@ -174,13 +174,7 @@ impl Sweep for ShardedStore {
         let ask = |shard: Arc<Shard>| async move { if_available(shard.sweepable(tenant, idle_for).await) };
         let mut found = Sweepable::default();
         for (_, here) in self.ask_available(tenant, ask).await? {
-            let Sweepable { perishable, idle } = here.unwrap_or_default();
-            found.perishable.extend(perishable);
-            found.idle.extend(idle);
-        }
-        for topics in [&mut found.perishable, &mut found.idle] {
-            topics.sort();
-            topics.dedup();
+            found.add(here.unwrap_or_default());
         }
         Ok(found)
     }
@@ -196,7 +190,7 @@ impl Sweep for ShardedStore {
         let mut dropped = vec![0; limits.len()];
         for round in 0..self.shards().len() {
             let choose = |_, limits: &DeadLimits| map.of(&limits.topic.tenant).nth(round).cloned();
-            for part in ask_by_shard(limits, choose, |shard, limits| async move { shard.sweep(&limits).await }).await {
+            for part in ask_by_store(limits, choose, |shard, limits| async move { shard.sweep(&limits).await }).await {
                 for (position, here) in part.positions.iter().zip(if_available(part.answer)?.unwrap_or_default()) {
                     if let Some(total) = dropped.get_mut(*position) {
                         *total += here;
@@ -211,23 +205,4 @@ impl Sweep for ShardedStore {
 /// Succeeds if one call did, or if there was none.
 fn one_success(answers: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
     answers.into_iter().reduce(Result::or).unwrap_or(Ok(()))
-}
-
-/// Adds what a shard found in a tenant to what others found. An error of one shard is the tenant's.
-fn add(total: &mut Result<PendingWork, StoreError>, found: Result<PendingWork, StoreError>) {
-    match (total.as_mut(), found) {
-        (Ok(total), Ok(found)) => {
-            total.ready.extend(found.ready);
-            total.ready.sort();
-            total.ready.dedup();
-            total.cancelled.extend(found.cancelled);
-            total.next_due_in = earlier(total.next_due_in, found.next_due_in);
-        }
-        (Ok(_), Err(error)) => *total = Err(error),
-        (Err(_), _) => {}
-    }
-}
-
-fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    one.into_iter().chain(other).min()
 }

@@ -44,7 +44,7 @@ impl<S: Transfer> TestStore<S> {
     }
 
     pub(crate) async fn claim_as(&self, worker: &WorkerId, of: &str, max: usize) -> Claimed {
-        self.store.claim(worker, &[ClaimFrom { topic: topic(of), max, lease: LEASE }]).await.unwrap()
+        self.store.claim(worker, &[ClaimFrom::new(topic(of), max, LEASE)]).await.unwrap()
     }
 
     /// Pushes one job and claims it.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
+use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
-    ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, Settled, Settlement, StateFilter, StoreError,
-    Transfer,
+    ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement, StateFilter,
+    StoreError, Transfer,
 };
 use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_tests::test_store::{
@@ -25,6 +26,10 @@ const RAW: &str = "raw";
 
 /// A call fails once at most, and the connection is made anew once.
 const TRIES: usize = 5;
+
+fn schedule() -> ScheduleId {
+    ScheduleId { topic: topic("mail"), name: "often".parse().unwrap() }
+}
 
 /// What was acknowledged. A mark is the length of the file's log at that moment; zero where there is none.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +95,7 @@ impl World {
 
     /// Fewer than `max` where a reply was lost: the others are running, and come back when their lease has run out.
     async fn claim(&self, worker: &WorkerId, of: &str, max: usize) -> Vec<Claim> {
-        let from = [ClaimFrom { topic: topic(of), max, lease: LEASE }];
+        let from = [ClaimFrom::new(topic(of), max, LEASE)];
         let claimed = self.ask(async |store| store.claim(worker, &from).await).await;
         assert!(claimed.refused.is_empty(), "{:?}", claimed.refused);
         for claim in &claimed.claims {
@@ -133,6 +138,7 @@ impl World {
         self.attempts().await;
         self.dead_jobs().await;
         self.cancels().await;
+        self.schedules().await;
         self.workers().await;
         self.moves().await;
         self.raw_jobs().await;
@@ -165,6 +171,20 @@ impl World {
         self.ask(async |store| store.poll_work(&polled).await).await;
     }
 
+    /// Of these follow-up jobs of a topic with three partitions, some belong where the job is not that enqueues them. Jobs have keys, so
+    /// that the partitions are the same each time: the slots of `foo` and `hello` are of partition 2, that of `bar` of 0, that of `baz` of 1.
+    pub(super) async fn follow_ups_elsewhere(&mut self) {
+        let with_key = |mut job: NewJob, key: &str| {
+            job.spec.key = Some(key.into());
+            job
+        };
+        self.push(&[with_key(job("mail"), "foo"), with_key(job("mail"), "bar")]).await;
+        for claim in self.claim(&worker(), "mail", 2).await {
+            let follow_ups = ["foo", "bar", "baz", "hello"].map(|key| with_key(job("next"), key)).into_iter();
+            self.ack(&claim, follow_ups.chain([with_key(delayed("next", 3), "bar")]).collect()).await;
+        }
+    }
+
     async fn dead_jobs(&mut self) {
         for claim in self.claim(&worker(), "mail", 2).await {
             self.end(&claim, Verdict::Bury(failure(Reason::Trap))).await;
@@ -194,6 +214,26 @@ impl World {
             self.note_ended(&id);
             self.end(claim, retry(0)).await;
         }
+    }
+
+    /// A schedule has a job for a tick, and one that is run by hand.
+    async fn schedules(&mut self) {
+        let every = Some(Duration::from_secs(1));
+        let put = ScheduleChange::Put(Box::new(Schedule { every, ..Schedule::default() }));
+        self.change_schedule(put).await;
+        let by_hand = JobId::generate();
+        self.change_schedule(ScheduleChange::Run(by_hand.clone())).await;
+        self.note_pushed(vec![by_hand.clone()]);
+        self.pass(Duration::from_secs(1));
+        self.ask(async |store| store.migrate(&tenant(), 100).await).await;
+        let found = self.ask(async |store| store.schedules(&tenant(), Some(&schedule())).await).await;
+        let fired = found[0].record.last_job.clone().filter(|job| *job != by_hand);
+        self.note_pushed(vec![fired.expect("a job for the tick")]);
+        self.change_schedule(ScheduleChange::Remove).await;
+    }
+
+    async fn change_schedule(&self, change: ScheduleChange) {
+        self.ask(async |store| store.change_schedule(&schedule(), &change).await).await;
     }
 
     async fn workers(&mut self) {
@@ -327,12 +367,15 @@ impl World {
         let all = self.acknowledged.clone();
         self.acknowledged.ended.retain(|_, ended| *ended <= mark);
         let mut drained = BTreeSet::new();
-        // A cut may have left it paused.
+        // A cut may have left it paused, and with a schedule.
+        self.change_schedule(ScheduleChange::Remove).await;
         self.ask(async |store| store.set_paused(&topic("mail"), false).await).await;
         loop {
             // Also the longest delay and every lease are over.
             self.pass(Duration::from_secs(120));
             self.ask(async |store| store.migrate(&tenant(), 1000).await).await;
+            let polled = [PollTenant { tenant: tenant(), raw: Vec::new() }];
+            self.ask(async |store| store.poll_work(&polled).await).await;
             let taken_back = self.reap().await;
             let mut found = taken_back;
             for of in TOPICS {

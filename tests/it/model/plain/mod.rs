@@ -1,6 +1,7 @@
 //! What a store is, said as plainly as can be: maps, queues and a clock. No store looks like this inside, and every one
 //! must look like this from outside.
 
+mod keys;
 mod tokens;
 mod transfer;
 
@@ -12,6 +13,7 @@ use gristmill::outcome::{Failure, Verdict};
 use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
+use gristmill::topic::{KeyLimits, OnDead};
 
 /// Ids are known per tenant.
 pub(in crate::model) type Key = (Name, JobId);
@@ -33,11 +35,19 @@ pub(in crate::model) struct TopicState {
     /// Ready jobs in the order in which they became ready: high, normal, low.
     pub(in crate::model) ready: [VecDeque<JobId>; 3],
     turns: usize,
+    /// What the last claim said.
+    per_key: KeyLimits,
+    /// The jobs that hold the slots of each key.
+    pub(in crate::model) slots: BTreeMap<String, Vec<JobId>>,
+    /// Ready jobs that wait for a slot of their key, in the order in which they became ready.
+    pub(in crate::model) behind: BTreeMap<String, VecDeque<JobId>>,
     pub(in crate::model) totals: BTreeMap<String, u64>,
     /// Which job holds which unique value; none: until it is set free.
     pub(in crate::model) unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
     /// Subscribers know that it has ready jobs, and no claim has found it empty since. Never of a paused topic.
     pub(in crate::model) perhaps_ready: bool,
+    /// A claim has left jobs in line because as many ran as might, and no job has ended since.
+    pub(in crate::model) at_limit: bool,
 }
 
 #[derive(Debug, Default)]
@@ -79,12 +89,11 @@ impl Model {
         let ready = due <= self.now;
         let record = self.jobs.get_mut(key).unwrap();
         record.place = if ready { JobState::Ready } else { JobState::Delayed { until: due } };
-        let (topic, priority) = (record.job.spec.topic.clone(), record.job.spec.priority);
-        let topic = self.topic(&topic);
+        let spec = record.job.spec.clone();
+        let topic = self.topic(&spec.topic);
         topic.held_a_job = true;
-        if ready {
-            topic.ready[priority as usize].push_back(key.1.clone());
-            topic.perhaps_ready = !topic.paused;
+        if ready && spec.key.as_ref().is_none_or(|key| topic.take_slot(key, &spec.id)) {
+            topic.line_up(spec.priority, &spec.id);
         }
     }
 
@@ -174,14 +183,22 @@ impl Model {
 
     /// The claims of one line, and whether its topic is drained.
     pub(in crate::model) fn claim(&mut self, worker: &WorkerId, from: &ClaimFrom) -> (Vec<Claim>, bool) {
+        let is_running =
+            |record: &&Record| matches!(record.place, JobState::Running { .. }) && record.job.spec.topic == from.topic;
+        let running = self.jobs.values().filter(is_running).count();
+        let free = from.limits.max_running.map_or(usize::MAX, |most| (most as usize).saturating_sub(running));
+        let max = from.max.min(free);
         let (now, topic) = (self.now, self.topic(&from.topic));
+        if from.max > 0 && from.limits.is_some() {
+            topic.at_limit = false;
+        }
         if topic.paused {
             return (Vec::new(), from.max > 0);
         }
         let mut taken = Vec::new();
         let in_turns =
             !topic.ready[Priority::High as usize].is_empty() || !topic.ready[Priority::Low as usize].is_empty();
-        while taken.len() < from.max {
+        while taken.len() < max {
             let turn = if in_turns { Priority::TURNS[topic.turns % 8] } else { Priority::Normal };
             let highest = Priority::ALL.into_iter().find(|priority| !topic.ready[*priority as usize].is_empty());
             let Some(highest) = highest else { break };
@@ -189,8 +206,13 @@ impl Model {
             taken.extend(topic.ready[whose as usize].pop_front());
             topic.turns += usize::from(in_turns);
         }
+        if !taken.is_empty() {
+            topic.per_key = from.limits.per_key;
+        }
+        let is_held_back = max < from.max && taken.len() == max && topic.ready.iter().any(|line| !line.is_empty());
         let drained = taken.len() < from.max;
-        topic.perhaps_ready &= !drained;
+        topic.at_limit |= is_held_back;
+        topic.perhaps_ready &= !drained || is_held_back;
         let lease_until = now.plus(from.lease);
         let claims = taken.into_iter().map(|id| {
             let record = self.jobs.get_mut(&(from.topic.tenant.clone(), id)).unwrap();
@@ -245,6 +267,7 @@ impl Model {
         {
             return Settled::LeaseLost;
         }
+        self.topic(&lease.topic).at_limit = false;
         if cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
             self.finish(settlement, "cancelled", ResultView::Cancelled);
             return Settled::Cancelled;
@@ -280,6 +303,10 @@ impl Model {
         let record = self.leased(lease).unwrap();
         record.failure = Some(failure.clone());
         record.place = JobState::Dead { since: now };
+        let spec = record.job.spec.clone();
+        if self.topic(&lease.topic).per_key.on_dead == OnDead::Continue {
+            self.free_slot(&spec);
+        }
         self.set_free(&lease.topic, settlement.unique.as_deref(), &lease.job);
         self.count(&lease.topic, &format!("dead-{}", failure.reason));
         self.keep(settlement, ResultView::Dead(failure.clone()));
@@ -287,7 +314,8 @@ impl Model {
 
     fn finish(&mut self, settlement: &Settlement, total: &str, result: ResultView) {
         let lease = &settlement.lease;
-        self.jobs.remove(&(lease.topic.tenant.clone(), lease.job.clone()));
+        let record = self.jobs.remove(&(lease.topic.tenant.clone(), lease.job.clone())).unwrap();
+        self.free_slot(&record.job.spec);
         self.set_free(&lease.topic, settlement.unique.as_deref(), &lease.job);
         self.count(&lease.topic, total);
         self.keep(settlement, result);
@@ -363,6 +391,10 @@ impl Model {
         for ready in &mut self.topic(&record.job.spec.topic).ready {
             ready.retain(|id| *id != key.1);
         }
+        for behind in self.topic(&record.job.spec.topic).behind.values_mut() {
+            behind.retain(|id| *id != key.1);
+        }
+        self.free_slot(&record.job.spec);
         record
     }
 

@@ -19,7 +19,9 @@ use super::registry::{Available, Code, Handler, HandlerRegistry};
 use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
-use gristmill_config::{HandlerSettings, HttpSettings, LineFileSettings, Manifest, Server, StoreSettings};
+use gristmill_config::{
+    HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings,
+};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_metrics::{MetricType, Metrics};
 use gristmill_sandbox::{Sandbox, Version};
@@ -60,6 +62,7 @@ struct Fixed {
     stores: BTreeMap<Name, StoreSettings>,
     residences: BTreeMap<Name, Name>,
     http: HttpSettings,
+    otel: Option<OtelSettings>,
     journal: Option<LineFileSettings>,
     audit: Option<LineFileSettings>,
     handlers: HandlerSettings,
@@ -72,7 +75,8 @@ impl Fixed {
         let (server, store) = (manifest.server.clone(), manifest.store.clone());
         let (journal, audit) = (manifest.journal.clone(), manifest.audit.clone());
         let (stores, residences) = (manifest.stores.clone(), manifest.residences.clone());
-        Self { server, store, stores, residences, http: manifest.http.clone(), journal, audit, handlers }
+        let (http, otel) = (manifest.http.clone(), manifest.otel.clone());
+        Self { server, store, stores, residences, http, otel, journal, audit, handlers }
     }
 }
 
@@ -284,7 +288,7 @@ impl Reloader {
         let fixed = Fixed::of(&manifest);
         if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
             tracing::warn!(
-                "[server], [store], [stores], where tenants live, [http], [journal], [audit], the handlers' folder and the limits of \
+                "[server], [store], [stores], where tenants live, [http], [otel], [journal], [audit], the handlers' folder and the limits of \
                  compiling apply at the next start"
             );
         }

@@ -117,7 +117,7 @@ fn ungranted(entry: &TopicHandler) -> Event {
     let lacking: Vec<&str> = entry.lacking.iter().map(|capability| capability.name()).collect();
     Event {
         handler: Some(entry.topic.handler.clone()),
-        reason: Some(format!("it imports what the topic does not grant: {}", lacking.join(", "))),
+        reason: Some(format!("it needs what the topic does not grant: {}", lacking.join(", "))),
         ..Event::of_topic(metrics::EventKind::HandlerRefused, &entry.topic.id)
     }
 }

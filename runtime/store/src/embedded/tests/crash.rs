@@ -259,7 +259,7 @@ async fn what_a_crash_leaves_is_a_store_that_goes_on() {
         let copy = EmbeddedStore::open(&at, Durability::Process).await.unwrap();
         let fresh = job("fresh");
         copy.push(std::slice::from_ref(&fresh)).await.unwrap();
-        let line = crate::ClaimFrom { topic: topic("fresh"), max: 1, lease: Duration::from_secs(1) };
+        let line = crate::ClaimFrom::new(topic("fresh"), 1, Duration::from_secs(1));
         let claim = copy.claim(&crate::tests::worker(), &[line]).await.unwrap().claims.pop().unwrap();
         copy.settle(&[Settlement::new(claim.lease, Verdict::Ack(None))]).await.unwrap();
         drop(copy);

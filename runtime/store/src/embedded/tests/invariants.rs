@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 /// Each finds what is wrong; the schema's own checks are not repeated.
-const NEVER: [(&str, &str); 15] = [
+const NEVER: [(&str, &str); 18] = [
     (
         "a job without a body, or with two",
         "SELECT id FROM job_rows WHERE (body IS NULL) IS NOT (large IS NOT NULL AND large IN (SELECT number FROM bodies))",
@@ -48,13 +48,27 @@ const NEVER: [(&str, &str); 15] = [
              FROM jobs WHERE topic_number = topics.number)",
     ),
     (
+        "a topic that counts the jobs that wait for their key wrong",
+        "SELECT topic FROM topics WHERE waiting_for_key IS NOT
+             (SELECT count(*) FROM jobs WHERE topic_number = topics.number AND slot = 0)",
+    ),
+    (
+        "a job that waits for a key that has a free slot",
+        "SELECT key FROM jobs WHERE slot IS NOT NULL GROUP BY topic_number, key HAVING max(slot) = 0",
+    ),
+    (
+        "a running job that holds no slot of its key, or a job without a key that holds one",
+        "SELECT id FROM jobs WHERE state IN ('ready', 'running') AND (slot IS NULL) IS NOT (coalesce(key, '') = '')
+             OR slot IS NOT NULL AND coalesce(key, '') = ''",
+    ),
+    (
         "a topic that has a wrong next due time",
         "SELECT topic FROM topics WHERE next_due IS NOT
              (SELECT min(delayed_until) FROM jobs WHERE topic_number = topics.number AND state = 'delayed')",
     ),
     (
         "a topic with ready jobs that nobody is told of",
-        "SELECT topic FROM topics WHERE ready > 0 AND NOT active AND NOT paused",
+        "SELECT topic FROM topics WHERE ready > waiting_for_key AND NOT active AND NOT paused",
     ),
     (
         "a job that was pushed and is nowhere, or is somewhere and was never pushed",

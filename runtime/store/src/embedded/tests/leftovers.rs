@@ -134,7 +134,7 @@ async fn a_damaged_topic_stops_no_other() {
     let large = with("broken", |spec| spec.body.data = vec![7; 100_000]);
     store.push(&[large]).await;
     let store = store.with_page_changed("SELECT rootpage FROM sqlite_schema WHERE name = 'bodies'").await;
-    let lines = ["audit", "broken", "mail"].map(|of| ClaimFrom { topic: topic(of), max: 9, lease: LEASE });
+    let lines = ["audit", "broken", "mail"].map(|of| ClaimFrom::new(topic(of), 9, LEASE));
     let claimed = store.store.claim(&worker(), &lines).await.unwrap();
     let topics: Vec<_> = claimed.claims.iter().map(|claim| &claim.lease.topic).collect();
     assert_eq!(topics, [&topic("audit"), &topic("mail")]);

@@ -64,19 +64,19 @@ local function fields_of(element)
 end
 
 -- The id that the producer gave the job, if it is one and no stored job has it; else one that no stored job has.
-local function adopted_id(jobs, wanted, element, now, nth)
+local function adopted_id(is_used, wanted, element, now, nth)
   if type(wanted) == 'number' and wanted % 1 == 0 and math.abs(wanted) < 1e15 then
     wanted = string.format('%.0f', wanted)
   end
   if type(wanted) == 'string' and #wanted <= 64 and string.find(wanted, '^[%w%-_%.]+$')
-    and redis.call('HEXISTS', jobs, wanted) == 0 then
+    and not is_used(wanted) then
     return wanted
   end
   local id, seed = nil, element
   repeat
     seed = redis.sha1hex(seed .. ' ' .. now .. ' ' .. nth)
     id = 'raw-' .. string.sub(seed, 1, 22)
-  until redis.call('HEXISTS', jobs, id) == 0
+  until not is_used(id)
   return id
 end
 
@@ -86,18 +86,22 @@ local function plausible(seconds, now)
   return ms and ms >= 1e12 and ms <= now and ms or nil
 end
 
--- Makes the `nth` element of a call a job of the topic: its id, and its stamp and envelope.
-local function adopt(jobs, topics, large, topic, element, now, nth)
+-- The job of the topic that the `nth` element of a call describes: its id, and its stamp and envelope. `is_used` says whether another
+-- job has an id.
+local function adopt(is_used, topic, element, now, nth)
   local fields = fields_of(element) or { ['4'] = element }
-  local id = adopted_id(jobs, fields['1'], element, now, nth)
+  local id = adopted_id(is_used, fields['1'], element, now, nth)
   local enqueued = plausible(fields['5'], now) or now
   local delay = type(fields['3']) == 'number' and fields['3'] >= 0 and fields['3'] * 1000 or 0
   local due = math.min(now, enqueued + math.floor(delay))
   local envelope = '\130\1612' .. pack_text(topic) .. '\1614' .. pack_bytes(fields['4'])
-  local body = struct.pack('>I8I8', enqueued, due) .. envelope
+  return id, struct.pack('>I8I8', enqueued, due) .. envelope
+end
+
+-- Stores a job that adopt() has made of an element.
+local function store_adopted(jobs, topics, large, topic, id, body, now)
   note_large(large, id, body)
   redis.call('HSET', jobs, id, body)
   redis.call('ZADD', topics, 'GT', now, topic)
   count(topic, 'adopted')
-  return id, body
 end

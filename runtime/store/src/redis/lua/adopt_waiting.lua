@@ -1,16 +1,17 @@
 -- Adopts what raw producers wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only. Sets elements
 -- without a job aside where no raw producer writes.
 --
--- KEYS  1 to 9: see waiting; 10 to 17: the topic's row; then strays and raw
+-- KEYS  1 to 13: see waiting; 14 to 21: the topic's row; then strays and raw
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 how many elements to look at in each place, at most 1,000
 -- Returns how many elements were adopted.
 local now, up = clock(ARGV[1])
 local at, limit, adopted = partition(now, up, ''), tonumber(ARGV[3]), 0
-local topic = topic_row(ARGV[2], 10)
+local topic = topic_row(ARGV[2], 14)
 despite_full_memory(at.due)
 
 -- Calls `replace` with the place of each element that is no known id, and with the id that it has from now on. Then calls
 -- `remove` with each that gets none.
+local function is_used(id) return redis.call('HEXISTS', at.jobs, id) == 1 end
 local raw = is_raw(KEYS[#KEYS], topic.name, now)
 local function adopt_each(elements, replace, remove)
   if #elements == 0 then return end
@@ -20,7 +21,9 @@ local function adopt_each(elements, replace, remove)
       strays[#strays + 1] = elements[i]
     elseif not body then
       adopted = adopted + 1
-      replace(i, (adopt(at.jobs, at.topics, at.large, topic.name, elements[i], now, adopted)))
+      local id, stored = adopt(is_used, topic.name, elements[i], now, adopted)
+      store_adopted(at.jobs, at.topics, at.large, topic.name, id, stored, now)
+      replace(i, id)
     end
   end
   for _, element in ipairs(strays) do

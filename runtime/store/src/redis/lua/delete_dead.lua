@@ -1,12 +1,20 @@
 -- Deletes dead jobs of one topic.
 --
--- KEYS  1 dead  2 jobs  3 claims  4 failures  5 checkpoints  6 priorities  7 large
--- ARGV  ids
+-- KEYS  1 to 13: see waiting; 14 to 21: the topic's row  22 claims  23 failures  24 checkpoints
+-- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic, then ids
 -- Returns per job: 1 deleted, 0 it was not dead.
-local answers, deleted = {}, {}
-for i, id in ipairs(ARGV) do
-  answers[i] = redis.call('ZREM', KEYS[1], id)
-  if answers[i] == 1 then deleted[#deleted + 1] = id end
+local now, up = clock(ARGV[1])
+local at = partition(now, up, ARGV[2])
+local topic, answers, deleted = topic_row(ARGV[3], 14), {}, {}
+for i = 4, #ARGV do
+  local id = ARGV[i]
+  answers[i - 3] = redis.call('ZREM', topic.dead, id)
+  if answers[i - 3] == 1 then
+    deleted[#deleted + 1] = id
+    forget_key(at, topic, id)
+  end
 end
-if #deleted > 0 then finish({ jobs = KEYS[2], claims = KEYS[3], some = { KEYS[4], KEYS[5], KEYS[6], KEYS[7] } }, {}, deleted) end
+local stored = { jobs = at.jobs, claims = KEYS[22], some = { KEYS[23], KEYS[24], at.priorities, at.large } }
+if #deleted > 0 then finish(stored, {}, deleted) end
+announce(at, topic)
 return answers

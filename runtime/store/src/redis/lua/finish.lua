@@ -12,7 +12,7 @@ local function remove(stored, ids)
   many('HDEL', stored.jobs, ids)
   many('HDEL', stored.claims, ids)
   -- Asking whether there are any at all is cheaper than naming every job once more.
-  if redis.call('EXISTS', unpack(stored.some)) == 0 then return end
+  if #stored.some == 0 or redis.call('EXISTS', unpack(stored.some)) == 0 then return end
   for k, key in ipairs(stored.some) do
     if redis.call('EXISTS', key) == 1 then many(REMOVE[k], key, ids) end
   end

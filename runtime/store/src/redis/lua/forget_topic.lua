@@ -1,11 +1,11 @@
 -- Forgets a topic without jobs. One that has some counts as used now.
 --
--- KEYS  1 to 9: see waiting; 10 to 17: the topic's row; 18 turns  19 strays
+-- KEYS  1 to 13: see waiting; 14 to 21: the topic's row; 22 turns  23 strays  24 limited  25 rates
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
-local topic = topic_row(ARGV[2], 10)
+local topic = topic_row(ARGV[2], 14)
 local counts = KEYS[6]
 despite_full_memory(at.due)
 local running = tonumber(redis.call('HGET', counts, topic.name .. ':running') or 0)
@@ -14,9 +14,11 @@ if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.
   return 0
 end
 for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.name) end
-for _, key in ipairs({ at.topics, at.due }) do redis.call('ZREM', key, topic.name) end
-redis.call('HDEL', KEYS[18], topic.name)
-redis.call('DEL', KEYS[19], topic.waiters)
+for _, key in ipairs({ at.topics, at.due, KEYS[24], KEYS[25] }) do redis.call('ZREM', key, topic.name) end
+redis.call('ZREM', at.due, rate_of(topic.name))
+redis.call('HDEL', KEYS[22], topic.name)
+redis.call('HDEL', at.per_key, topic.name)
+redis.call('DEL', KEYS[23], topic.waiters)
 local totals = { topic.name .. ':running' }
 for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end
 redis.call('HDEL', counts, unpack(totals))

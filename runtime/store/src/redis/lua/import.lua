@@ -1,19 +1,20 @@
 -- Stores jobs of another store as they are, and marks them as moved: id and the time of enqueueing, which begins the stamp.
 -- A job that is marked already, or whose id is known, is left out.
 --
--- KEYS  1 to 9: see waiting; 10 claims  11 failures  12 checkpoints  13 moved; then a row per topic
+-- KEYS  1 to 13: see waiting; 14 claims  15 failures  16 checkpoints  17 moved; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
---       then per job, 10: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
+--       then per job, 12: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
 --         priority ('': normal), unique value ('': none, ':value': until the job is over, 'n:value': for n ms),
---         value of claims or '', failure or '', checkpoint or '', stamp and envelope
+--         value of claims or '', failure or '', checkpoint or '', key or '', '1' if it holds a slot of its key or '', stamp and envelope
 -- Returns per job: 1 stored, 2 marked already, 0 another job has its id.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 6 + 8 * t) end
-for i = 4 + #topics, #ARGV, 10 do
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 10 + 8 * t) end
+for i = 4 + #topics, #ARGV, 12 do
   local topic, place = topics[tonumber(ARGV[i + 1])], ARGV[i + 2]
   if place == 'dead' then expect('ZCARD', topic.dead) else expect_place(topic, place == 'ready' and '' or ARGV[i + 3], ARGV[i + 4]) end
+  if ARGV[i + 9] ~= '' then expect_keys() end
 end
 
 local PLACE = {
@@ -30,28 +31,35 @@ local PLACE = {
   end,
 }
 
-local function import(id, topic, place, ms, priority, unique, claim, failure, checkpoint, body)
+local function import(id, topic, place, ms, priority, unique, claim, failure, checkpoint, key, holds, body)
   local enqueued = string.sub(body, 1, 8)
-  if redis.call('HGET', KEYS[13], id) == enqueued then return 2 end
+  if redis.call('HGET', KEYS[17], id) == enqueued then return 2 end
   if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
-  redis.call('HSET', KEYS[13], id, enqueued)
+  redis.call('HSET', KEYS[17], id, enqueued)
   note_large(at.large, id, body)
   redis.call('HSET', at.jobs, id, body)
-  for key, value in pairs({ [at.priorities] = priority, [KEYS[10]] = claim, [KEYS[11]] = failure, [KEYS[12]] = checkpoint }) do
+  for key, value in pairs({ [at.priorities] = priority, [KEYS[14]] = claim, [KEYS[15]] = failure, [KEYS[16]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end
   end
-  if priority ~= '' then at.mixed = true end
+  if priority ~= '' or key ~= '' then at.special = true end
+  if key ~= '' then
+    redis.call('HSET', at.keyed, id, '0 ' .. key)
+    if holds ~= '' then hold_slot(at, topic, id, key) end
+  end
   if unique ~= '' then
     local window, value = string.match(unique, '^(%d*):(.*)$')
-    if not holder_of(at, topic, value) then hold(at, topic, id, value, window) end
+    if not holder_of(at, topic, value, redis.call('HGET', topic.unique, value)) then hold(at, topic, id, value, window) end
   end
   PLACE[place](topic, id, tonumber(ms))
   return 1
 end
 
 local answers = {}
-for i = 4 + #topics, #ARGV, 10 do
-  answers[#answers + 1] = import(ARGV[i], topics[tonumber(ARGV[i + 1])], unpack(ARGV, i + 2, i + 9))
+for i = 4 + #topics, #ARGV, 12 do
+  answers[#answers + 1] = import(ARGV[i], topics[tonumber(ARGV[i + 1])], unpack(ARGV, i + 2, i + 11))
 end
-for _, topic in ipairs(topics) do announce(at, topic) end
+for _, topic in ipairs(topics) do
+  save_holders(at, topic)
+  announce(at, topic)
+end
 return answers

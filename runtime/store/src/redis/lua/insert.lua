@@ -1,35 +1,53 @@
--- Put, after waiting, in front of the scripts that store jobs or know of unique values: push, settle, respawn, sweep,
--- import.
+-- Put, after waiting, in front of the scripts that store jobs or know of unique values: push, schedule, settle, respawn,
+-- sweep, import. Reads new jobs from ARGV: see read_new. The last of KEYS is the outbox, if some of them are for another partition.
 
 -- The job that holds a unique value of the topic, if one does: until it is gone, or until a window of time has passed.
-local function holder_of(at, topic, value)
-  local holder = redis.call('HGET', topic.unique, value)
-  if not holder then return nil end
-  local id, expiry = string.match(holder, '^(%S+) (%d+)$')
+-- `stored`: what `unique` says of the value.
+local function holder_of(at, topic, value, stored)
+  local noted = topic.noted and topic.noted[value]
+  if noted or not stored then return noted end
+  local id, expiry = string.match(stored, '^(%S+) (%d+)$')
   if id then return tonumber(expiry) > at.now and id or nil end
-  return redis.call('HEXISTS', at.jobs, holder) == 1 and holder or nil
+  return redis.call('HEXISTS', at.jobs, stored) == 1 and stored or nil
 end
 
 -- Forgets at most so many windows of the topic that have passed.
 local function purge_windows(at, topic, limit)
-  for _, value in ipairs(redis.call('ZRANGEBYSCORE', topic.windows, '-inf', at.now, 'LIMIT', 0, limit)) do
-    redis.call('HDEL', topic.unique, value)
-    redis.call('ZREM', topic.windows, value)
-  end
+  local passed = redis.call('ZRANGEBYSCORE', topic.windows, '-inf', at.now, 'LIMIT', 0, limit)
+  many('HDEL', topic.unique, passed)
+  many('ZREM', topic.windows, passed)
 end
 
--- Gives the job the value until it is over, or for a window of so many ms ('': until it is over).
+-- Notes that the job gets the value until it is over, or for a window of so many ms ('': until it is over); save_holders() carries
+-- it out.
 local function hold(at, topic, id, value, window)
+  if not topic.noted then topic.noted, topic.holders, topic.open, topic.ends = {}, {}, {}, {} end
+  local holder, n = id, #topic.holders
+  topic.noted[value] = id
   if window == '' then
-    if redis.call('HSET', topic.unique, value, id) == 0 then redis.call('ZREM', topic.windows, value) end
+    topic.open[#topic.open + 1] = value
   else
-    -- Each new one makes room for itself and more: what has passed cannot pile up.
-    purge_windows(at, topic, 4)
-    local expiry = string.format('%.0f', at.up + tonumber(window))
-    redis.call('HSET', topic.unique, value, id .. ' ' .. expiry)
-    redis.call('ZADD', topic.windows, expiry, value)
+    local expiry, last = string.format('%.0f', at.up + tonumber(window)), #topic.ends
+    holder = id .. ' ' .. expiry
+    -- A window of no time is over for the next job already.
+    if tonumber(expiry) <= at.now then topic.noted[value] = nil end
+    topic.ends[last + 1], topic.ends[last + 2] = expiry, value
+  end
+  topic.holders[n + 1], topic.holders[n + 2] = value, holder
+end
+
+-- Carries out what hold() noted.
+local function save_holders(at, topic)
+  if not topic.noted then return end
+  -- Each new window makes room for itself and more: what has passed cannot pile up.
+  if #topic.ends > 0 then purge_windows(at, topic, 2 * #topic.ends) end
+  many('HSET', topic.unique, topic.holders)
+  if #topic.open > 0 and redis.call('EXISTS', topic.windows) == 1 then many('ZREM', topic.windows, topic.open) end
+  if #topic.ends > 0 then
+    many('ZADD', topic.windows, topic.ends)
     redis.call('SADD', at.perishable, topic.name)
   end
+  topic.noted = nil
 end
 
 -- When a job is due, in ms: '' is now, '+n' is n ms from now, 'n' is that point in time or now if it is past.
@@ -39,30 +57,97 @@ local function due_time(at, due)
   return math.max(at.now, tonumber(due))
 end
 
--- Stores a new job: 1. Or 0: the id is known. Or the id of the job that holds the same unique value.
--- `priority`: '' is normal. `unique`: '' is none, ':value' is held until the job is over, 'n:value' for n ms.
-local function insert(at, topic, id, due, priority, unique, body)
-  if unique ~= '' then
-    if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
-    local window, value = string.match(unique, '^(%d*):(.*)$')
-    local holder = holder_of(at, topic, value)
-    if holder then
-      count(topic.name, 'duplicate')
-      return holder
+-- Reads the new jobs that end ARGV, from `first` on, in runs of jobs that are alike:
+--   index of their topic (0: another partition is to have them, they go to the outbox, the last of KEYS), due ('': now, '+n': in n ms, 'n': at n ms), priority ('': normal), for how long they hold a unique value
+--   ('-': they have none, '': until the job is over, n: for n ms), '1' if they have keys or '', how many they are
+--   then per job: id, envelope, its unique value if they have one, its key if they have one, and if they follow settlements the position of its own
+-- Each place that they are put in is looked at: see expect.
+local function read_new(topics, first, follow)
+  local new, ids, n = { runs = {}, ids = {} }, nil, 0
+  ids = new.ids
+  while first < #ARGV do
+    local run = { topic = topics[tonumber(ARGV[first])], due = ARGV[first + 1], priority = ARGV[first + 2],
+                  window = ARGV[first + 3] ~= '-' and ARGV[first + 3] or nil, begin = n + 1, values = {} }
+    local width = 2
+    if run.window then width = width + 1 end
+    if ARGV[first + 4] ~= '' then
+      width = width + 1
+      run.key_at = width - 1
     end
-    hold(at, topic, id, value, window)
+    if follow then width = width + 1 end
+    run.width, run.first = width, first + 6
+    first = run.first + width * tonumber(ARGV[first + 5])
+    for i = run.first, first - 1, width do
+      n = n + 1
+      ids[n] = ARGV[i]
+      if run.window then run.values[n - run.begin + 1] = ARGV[i + 2] end
+    end
+    run.last, new.runs[#new.runs + 1] = n, run
+    if run.topic then expect_place(run.topic, run.due, run.priority) else expect('HLEN', KEYS[#KEYS]) end
+    if run.topic and run.window then expect('HLEN', run.topic.unique) end
+    if run.topic and run.key_at then expect_keys() end
   end
-  due = due_time(at, due)
-  body = struct.pack('>I8I8', at.now, due) .. body
-  if redis.call('HSETNX', at.jobs, id, body) == 0 then return 0 end
-  note_large(at.large, id, body)
-  if priority == '' then
-    priority = 'normal'
-  else
-    redis.call('HSET', at.priorities, id, priority)
-    at.mixed = true
+  return new
+end
+
+-- By position, whether the id of a job is known. What is stored of known jobs is read for it: but not of large ones.
+local function read_known(at, ids)
+  local large = redis.call('EXISTS', at.large) == 1 and ask('SMISMEMBER', at.large, ids)
+  if not large then return ask('HMGET', at.jobs, ids) end
+  local small = {}
+  -- No job has an empty id.
+  for i, id in ipairs(ids) do small[i] = large[i] == 1 and '' or id end
+  local known = ask('HMGET', at.jobs, small)
+  for i = 1, #ids do known[i] = known[i] or large[i] == 1 end
+  return known
+end
+
+-- Stores new jobs as read_new() has read them, but for those that follow a settlement in `dropped`. announce() is left to the caller.
+-- Returns for each that is not stored: its position, and 0 if its id is known, or the id of the job that holds the same unique value.
+local function insert(at, new, dropped)
+  local ids, refused = new.ids, {}
+  if #ids == 0 then return refused end
+  local known, bodies, priorities, seen, last = read_known(at, ids), {}, {}, {}, 0
+  for _, run in ipairs(new.runs) do
+    local topic, due, priority, i = run.topic, due_time(at, run.due), run.priority, run.first
+    local stamp, before = struct.pack('>I8I8', at.now, due), last
+    local holders = topic and run.window and ask('HMGET', topic.unique, run.values)
+    for n = run.begin, run.last do
+      local id, value, holder = ids[n], nil, nil
+      if holders then
+        value = ARGV[i + 2]
+        holder = holder_of(at, topic, value, holders[n - run.begin + 1])
+      end
+      if dropped and dropped[tonumber(ARGV[i + run.width - 1])] then
+        -- It does not appear.
+      elseif not topic then
+        redis.call('HSET', KEYS[#KEYS], id, stamp .. ARGV[i + 1])
+      elseif known[n] or seen[id] then
+        refused[#refused + 1], refused[#refused + 2] = n, 0
+      elseif holder then
+        count(topic.name, 'duplicate')
+        refused[#refused + 1], refused[#refused + 2] = n, holder
+      else
+        local body = stamp .. ARGV[i + 1]
+        seen[id], bodies[last + 1], bodies[last + 2], last = true, id, body, last + 2
+        note_large(at.large, id, body)
+        if value then hold(at, topic, id, value, run.window) end
+        if priority ~= '' then priorities[#priorities + 1], priorities[#priorities + 2] = id, priority end
+        local key = run.key_at and ARGV[i + run.key_at] or false
+        if key then
+          at.special = true
+          redis.call('HSET', at.keyed, id, '0 ' .. key)
+        end
+        wait(at, topic, id, due, priority == '' and 'normal' or priority, key)
+      end
+      i = i + run.width
+    end
+    if topic then count(topic.name, 'pushed', (last - before) / 2) end
   end
-  wait(at, topic, id, due, priority)
-  count(topic.name, 'pushed')
-  return 1
+  many('HSET', at.jobs, bodies)
+  many('HSET', at.priorities, priorities)
+  for _, run in ipairs(new.runs) do
+    if run.topic then save_holders(at, run.topic) end
+  end
+  return refused
 end

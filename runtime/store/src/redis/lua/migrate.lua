@@ -1,33 +1,51 @@
--- Moves due jobs of one partition from delayed to ready, at most so many, so that a burst cannot block the server.
+-- Moves due jobs of one partition from delayed to ready, at most so many, so that a burst cannot block the server. And has topics claimed from
+-- whose rate allows more.
 --
--- KEYS  1 to 9: see waiting; then a row per topic
+-- KEYS  1 to 13: see waiting; 14 limited; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 how many at most, up to 1,000
---       4 '1': the topics are guessed, move nothing if another one is due; then the topics' names, at most 64
--- Returns { how many were moved, -1 if the guess was wrong }
+--       4 '1': the topics are guessed, move nothing if another one is due; then members of `due`, at most 64: the topics'
+--         names, with '@' where it is their rate that allows more
+-- Returns { how many jobs were moved and topics may be claimed from again, -1 if the guess was wrong }
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local left, names = tonumber(ARGV[3]), #ARGV - 4
-local moved = 0
+local moved, limited = 0, KEYS[14]
+
+-- A topic whose rate allows more by now: 1, or 0 if a claim has found out otherwise since.
+local function end_wait(topic)
+  local member = rate_of(topic.name)
+  if tonumber(redis.call('ZSCORE', at.due, member) or 'inf') > now then return 0 end
+  redis.call('ZREM', at.due, member)
+  unlimit(limited, at.active, at.wake, topic.waiters, topic.name)
+  return 1
+end
+
+-- Moves at most so many due jobs of a topic: how many.
+local function move(topic, share)
+  local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)
+  if #due > 0 then
+    for _, id in ipairs(due) do wait(at, topic, id, now) end
+    announce(at, topic)
+    many('ZREM', topic.delayed, due)
+  end
+  mend_due(at, topic)
+  return #due
+end
+
 despite_full_memory(at.due)
 if ARGV[4] == '1' then
   local guessed = {}
   for t = 1, names do guessed[ARGV[4 + t]] = true end
   -- Or that one would not get its share.
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', at.due, '-inf', now, 'LIMIT', 0, 64)) do
-    if not guessed[name] then return { -1 } end
+    if not guessed[name] and name ~= SCHEDULES then return { -1 } end
   end
 end
 for t = 1, names do
-  local topic = topic_row(ARGV[4 + t], 2 + 8 * t)
+  local name = string.match(ARGV[4 + t], '^(.*)@$')
+  local topic = topic_row(name or ARGV[4 + t], 7 + 8 * t)
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
   local share = math.ceil((left - moved) / (names - t + 1))
-  local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)
-  if #due > 0 then
-    for _, id in ipairs(due) do wait(at, topic, id, now) end
-    announce(at, topic)
-    many('ZREM', topic.delayed, due)
-    moved = moved + #due
-  end
-  mend_due(at, topic)
+  moved = moved + (name and end_wait(topic) or move(topic, share))
 end
 return { moved }

@@ -1,4 +1,5 @@
--- Finds running jobs of one partition whose lease ran out, or that dead workers hold. Changes nothing of them.
+-- Finds running jobs of one partition whose lease ran out, or that dead workers hold. Changes nothing of them. Takes off the lists
+-- what a claim or a settlement has left there that was stopped in its midst.
 --
 -- KEYS  1 leases  2 jobs  3 claims  4 failures  5 checkpoints  6 extended
 --       then the processing lists of claims whose lease may have run out, and of dead workers
@@ -10,8 +11,8 @@
 local now, left, room = clock(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local found, seen = {}, {}
 
-local function add(id, died)
-  local claim = redis.call('HGET', KEYS[3], id)
+-- `claim`: what `claims` says of the job.
+local function add(id, died, claim)
   local deliveries, attempts, holder = parse_claim(claim)
   local size = redis.call('HSTRLEN', KEYS[2], id)
   if left == 0 or seen[id] or size == 0 or holder == '' then return end
@@ -28,18 +29,37 @@ local function add(id, died)
   end
 end
 
+-- Whether a job on the list of a claim is one that this claim runs. If not, its place is elsewhere, or it is gone.
+local function is_held(id, claim, holder)
+  local _, _, by = parse_claim(claim)
+  if by ~= holder then return false end
+  if redis.call('HEXISTS', KEYS[2], id) == 1 then return true end
+  redis.call('HDEL', KEYS[3], id)
+  return false
+end
+
 local function look_at(list, holder, died)
   local lease = tonumber(redis.call('ZSCORE', KEYS[1], holder) or 0)
   if died == 0 and lease > now then return end
   local ids, next_end = redis.call('LRANGE', list, 0, -1), math.huge
+  local history = #ids > 0 and redis.call('HMGET', KEYS[3], unpack(ids))
   for i = #ids, 1, -1 do
-    local own = tonumber(redis.call('ZSCORE', KEYS[6], ids[i]) or lease)
-    if died == 1 or own <= now then add(ids[i], died) end
-    if left <= 0 then return end
-    next_end = math.min(next_end, own)
+    local id = ids[i]
+    if is_held(id, history[i], holder) then
+      local own = tonumber(redis.call('ZSCORE', KEYS[6], id) or lease)
+      if died == 1 or own <= now then add(id, died, history[i]) end
+      if left <= 0 then return end
+      next_end = math.min(next_end, own)
+    else
+      redis.call('LREM', list, 0, id)
+    end
   end
-  -- All of its jobs have leases of their own by now: the claim need not be looked at before the first of these ends.
-  if #ids > 0 and lease <= now and next_end > now then redis.pcall('ZADD', KEYS[1], 'XX', next_end, holder) end
+  if redis.call('EXISTS', list) == 0 then
+    redis.call('ZREM', KEYS[1], holder)
+  elseif lease <= now and next_end > now then
+    -- All of its jobs have leases of their own by now: the claim need not be looked at before the first of these ends.
+    redis.pcall('ZADD', KEYS[1], 'XX', next_end, holder)
+  end
 end
 
 for i = 4, #ARGV, 2 do
@@ -47,6 +67,8 @@ for i = 4, #ARGV, 2 do
   look_at(KEYS[6 + (i - 2) / 2], ARGV[i], tonumber(ARGV[i + 1]))
 end
 if left > 0 then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))) do add(id, 0) end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))) do
+    add(id, 0, redis.call('HGET', KEYS[3], id))
+  end
 end
 return { now, found }

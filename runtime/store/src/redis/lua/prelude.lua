@@ -55,6 +55,39 @@ local function wake_one(waiters, message)
   if woken then redis.call('ZREM', waiters, woken) end
 end
 
+-- The channel that all runners hear: what the name of the partition's own begins with, and `wake`.
+local function all_runners(wake)
+  return string.match(wake, '^[^{]*') .. 'wake'
+end
+
+-- Publishes when the first thing in `due_times` is due, unless another one is by then. One runner that waits for the topic is to
+-- migrate, or, if none waits, whichever is first.
+local function publish_due(due_times, due, wake, waiters)
+  if redis.call('ZCOUNT', due_times, '-inf', due) > 1 then return end
+  local wait_ms = string.format('%.3f', math.max(0, due - exact))
+  publish(wake, 'due ' .. wait_ms)
+  local message = 'due ' .. tenant_of(due_times) .. ' ' .. wait_ms
+  if not call_first(waiters, message) then publish(all_runners(wake), message) end
+end
+
+-- The member of `due` for a topic of which a rate keeps jobs in line.
+local function rate_of(topic)
+  return topic .. '@'
+end
+
+-- Has a topic claimed from again of which a limit kept jobs in line, if it still has some. It was in `active` all the time.
+local function unlimit(limited, active, wake, waiters, topic)
+  redis.call('ZREM', limited, topic)
+  if redis.call('SISMEMBER', active, topic) == 0 then return end
+  publish(wake, 'ready ' .. topic)
+  wake_one(waiters, ready_message(active, topic))
+end
+
+-- The same where a running job has ended, if it was the number of running jobs that kept the others in line.
+local function unlimit_after_end(limited, active, wake, waiters, topic)
+  if redis.call('ZSCORE', limited, topic) == 'inf' then unlimit(limited, active, wake, waiters, topic) end
+end
+
 -- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
 -- even number so that pairs stay together.
 local function many(command, key, list)
@@ -63,10 +96,24 @@ local function many(command, key, list)
   end
 end
 
+-- The same for commands that answer with one value for each argument. Returns all of these.
+local function ask(command, key, list)
+  if #list <= 4000 then return redis.call(command, key, unpack(list)) end
+  local answers = {}
+  for first = 1, #list, 4000 do
+    local some = redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
+    for i = 1, #some do answers[first + i - 1] = some[i] end
+  end
+  return answers
+end
+
 -- Notes in `large` a job whose stamp and envelope have more than 4 KiB: scripts that read many jobs at once read these apart.
 local function note_large(large, id, body)
   if #body > 4096 then redis.call('SADD', large, id) end
 end
+
+-- The member of `due` that stands for the partition's schedules. No topic has such a name.
+local SCHEDULES = '@schedules'
 
 -- For how long raw producers count as writing to a topic after a runner looked at it whose manifest says so, ms.
 local RAW_FOR = 24 * 3600 * 1000

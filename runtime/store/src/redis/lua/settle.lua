@@ -1,130 +1,255 @@
--- Ends attempts with any verdict: the job's new place, its result, its follow-up jobs and the counts in one step.
+-- Ends attempts with any verdict: each job's new place, its result, its follow-up jobs and the counts in one step. Settlements that
+-- are alike are a group: what a group has in common costs it one command.
 --
 -- In order:
---   0. make a write that changes nothing, so that a full server takes the rest; read where jobs are put
---   1. for each settlement, of which none may be of a lost lease: put the job back, bury it, or note that it is gone, and write its
---      result; then store its follow-up jobs, but first remove what is noted where one of them may need its place
---   2. once: remove jobs that are gone; set unique values free; take the jobs off the lists of their claims; announce what waits;
---      write the counts and the record of this call
+--   0. read where jobs are put; make a write that changes nothing, so that a full server takes the rest
+--   1. see which leases are not lost, and which jobs are marked as cancelled
+--   2. for each group: note where its jobs wait next, or bury them, or write their results
+--   3. once: remove jobs that are gone; set unique values free; store follow-up jobs; have topics claimed from that may run more jobs again; announce what
+--      waits; note what is known of jobs that stay; take the jobs off the lists of their claims; write the counts and the record of this call
 --
--- KEYS  1 to 9: see waiting; 10 claims  11 leases  12 failures  13 checkpoints  14 cancelled
---       15 extended  16 record of this call, then the processing lists of claims; then a row per topic; then the result keys
+-- KEYS  1 to 13: see waiting; 14 claims  15 leases  16 failures  17 checkpoints  18 cancelled
+--       19 extended  20 record of this call  21 limited, then the processing lists of claims; then a row per topic that has one; then
+--       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs;
+--       last, if a follow-up job goes there: outbox
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
---       5 number of claims, then their holders in order; number of topics, then their names in order
---       then per settlement, 14: id, delivery, index of its claim, index of topic, verdict (ack retry snooze release bury
---         expire), wait in ms, failure or '', reason or '', unique value or '', index in KEYS of the result key or '',
---         result or '', keep it for ms, notify of the end ('1' or ''), guard ('': none, 'lease': only if the lease ran out)
---       then number of follow-ups; per follow-up, 6: as in push
--- Returns per settlement: 1 done, 2 the job was cancelled meanwhile and is gone, 0 the lease is lost and nothing was changed.
-local now, up = clock(ARGV[1])
-local at = partition(now, up, ARGV[2])
-local claims, leases, failures, checkpoints, cancelled = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local stored = { jobs = at.jobs, claims = claims, some = { failures, checkpoints, at.priorities, at.large } }
-local extended = KEYS[15]
-despite_full_memory(leases)
-local some_cancelled, some_extended = redis.call('EXISTS', cancelled) == 1, redis.call('EXISTS', extended) == 1
+--       5 number of claims, then their holders in order
+--       number of topics with rows, number of topics, then their names in order, those with rows first. A topic needs a row if one of
+--         its jobs waits again, is buried, has a unique value, may have a key, is settled under a guard or is a follow-up job
+--       number of settlements, then their ids in the order of the groups
+--       number of groups, then per group, 11: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
+--         expire), reason or '', keep the results for ms ('': keep none), notify of the ends ('1' or ''), guard ('': none, 'lease':
+--         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys or '', number of its settlements
+--         then per settlement, one kind after the other: the wait in ms (retry snooze release); the failure (retry bury); the unique
+--         value; the result ('' if the verdict does not end the job), if the group keeps them
+--       then the follow-up jobs: see read_new
+-- Returns per settlement that is not simply done: its position, counted from 1; 2 if the job was cancelled meanwhile and is gone, 0
+-- if the lease is lost and nothing was changed.
+local claims, leases, failures, checkpoints, cancelled, extended = unpack(KEYS, 14, 19)
+local limited = KEYS[21]
+
+local PUT_BACK = { retry = 'retried', snooze = 'snoozed', release = 'released' }
+local GONE = { ack = 'acked', expire = 'expired' }
 
 local cursor = 4
 local function take()
   cursor = cursor + 1
   return ARGV[cursor]
 end
-local holders, topics = {}, {}
-for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[16 + c], done = {} } end
-for t = 1, tonumber(take()) do topics[t] = topic_row(take(), 9 + #holders + 8 * t) end
-
--- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
-local COUNTED = { retry = 'retried', snooze = 'snoozed', release = 'released' }
-local function put_back(s, attempts)
-  if s.verdict ~= 'retry' then attempts = attempts - 1 end
-  redis.call('HSET', claims, s.id, s.delivery .. ':' .. attempts .. ':')
-  if s.failure ~= '' then redis.call('HSET', failures, s.id, s.failure) end
-  wait(at, s.topic, s.id, s.after > 0 and up + s.after or now)
-  count(s.topic.name, COUNTED[s.verdict])
+-- Passes over a value for each settlement of a group, if there is one. Returns what is to be added to a settlement's position.
+local function column(group, there_is)
+  if not there_is then return nil end
+  local before = cursor + 1 - group.first
+  cursor = cursor + group.last + 1 - group.first
+  return before
 end
 
--- To the dead. What is known about the job stays with it, its count of deliveries too: a respawned job is fenced by it.
-local function bury(s, attempts)
-  redis.call('HSET', claims, s.id, s.delivery .. ':' .. attempts .. ':')
-  redis.call('HSET', failures, s.id, s.failure)
-  redis.call('ZADD', s.topic.dead, now, s.id)
-  note_used(at, s.topic)
-  redis.call('SADD', at.perishable, s.topic.name)
+local holders, topics, groups = {}, {}, {}
+for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[21 + c], done = {} } end
+local rows = tonumber(take())
+local others = 21 + #holders + 8 * rows
+for t = 1, tonumber(take()) do
+  local name = take()
+  topics[t] = t <= rows and topic_row(name, 14 + #holders + 8 * t) or { name = name, waiters = KEYS[others + t - rows] }
 end
-
--- What ended jobs leave behind is removed from many of them at once: at the end, or before a follow-up job that may need its place.
-local gone, is_gone, held = {}, {}, {}
-local function remove_gone()
-  if #gone > 0 then remove(stored, gone) end
-  for key, of in pairs(held) do set_free(key, of.values, of.ids) end
-  gone, is_gone, held = {}, {}, {}
-end
-
-local GONE = { ack = 'acked', expire = 'expired', cancelled = 'cancelled' }
-local function end_job(s, attempts)
-  if s.verdict == 'bury' then
-    bury(s, attempts)
-  else
-    gone[#gone + 1], is_gone[s.id] = s.id, true
+local settlements = tonumber(take())
+local ids = { unpack(ARGV, cursor + 1, cursor + settlements) }
+cursor = cursor + settlements
+local next_job, result_keys = 1, others + #topics - rows
+for g = 1, tonumber(take()) do
+  local claim, topic, delivery, verdict, reason, keep, notify, guard, holds, keyed, jobs = unpack(ARGV, cursor + 1, cursor + 11)
+  cursor = cursor + 11
+  local group = { claim = holders[tonumber(claim)], topic = topics[tonumber(topic)], delivery = delivery, verdict = verdict,
+                  reason = reason, keep = keep, notify = notify, guard = guard, holds = holds ~= '', is_keyed = keyed ~= '', done = ARGV[3],
+                  result_key = '', first = next_job, ours = {} }
+  next_job = next_job + tonumber(jobs)
+  group.last, groups[g] = next_job - 1, group
+  local is_put_back = PUT_BACK[group.verdict]
+  group.waits = column(group, is_put_back)
+  group.failures = column(group, group.verdict == 'retry' or group.verdict == 'bury')
+  group.values = column(group, group.holds)
+  group.results = column(group, group.keep ~= '')
+  if group.results then
+    group.keys = result_keys + 1 - group.first
+    result_keys = group.keys + group.last
   end
-  if s.unique ~= '' then
-    local of = held[s.topic.unique] or { values = {}, ids = {} }
-    held[s.topic.unique], of.values[#of.values + 1], of.ids[#of.ids + 1] = of, s.unique, s.id
+  for i = group.first, is_put_back and group.last or 0 do
+    local wait_ms = ARGV[group.waits + i]
+    expect_place(group.topic, wait_ms ~= '0' and wait_ms or '')
   end
-  local as = GONE[s.verdict] or 'dead-' .. s.reason
-  count(s.topic.name, as)
-  s.attempts, s.done = attempts, ARGV[3]
-  report_end(s.id, as, s)
-end
-
--- The mark of a cancelled job ends with the delivery. Only an ack and an expiry keep their own verdict.
-local function settle(s, attempts)
-  s.claim.done[#s.claim.done + 1] = s.id
-  if some_extended then redis.call('ZREM', extended, s.id) end
-  count(s.topic.name, 'running', -1)
-  local marked = some_cancelled and redis.call('SREM', cancelled, s.id) == 1
-  if marked and s.verdict ~= 'ack' and s.verdict ~= 'expire' then s.verdict = 'cancelled' end
-  if COUNTED[s.verdict] then put_back(s, attempts) else end_job(s, attempts) end
-  return s.verdict == 'cancelled' and 2 or 1
-end
-
-local settlements, ids = {}, {}
-while cursor < #ARGV do
-  local s = { id = take(), delivery = take(), claim = holders[tonumber(take())], topic = topics[tonumber(take())],
-              verdict = take(), after = tonumber(take()), failure = take(), reason = take(), unique = take(),
-              result_key = take(), result = take(), keep = take(), notify = take(), guard = take() }
-  if s.result_key ~= '' then s.result_key = KEYS[tonumber(s.result_key)] end
-  s.follow_ups = tonumber(take())
-  s.first = cursor
-  if COUNTED[s.verdict] then expect_place(s.topic, s.after > 0 and s.after or '') end
-  if s.verdict == 'bury' then expect('ZCARD', s.topic.dead) end
-  for _ = 1, s.follow_ups do
-    expect_place(topics[tonumber(ARGV[cursor + 1])], ARGV[cursor + 3], ARGV[cursor + 4])
-    cursor = cursor + 6
+  if group.verdict == 'bury' then expect('ZCARD', group.topic.dead) end
+  if group.holds then expect('HLEN', group.topic.unique) end
+  if group.is_keyed then
+    expect_keys()
+    expect_place(group.topic, '')
   end
-  settlements[#settlements + 1], ids[#ids + 1] = s, s.id
+end
+local follow_ups = read_new(topics, cursor + 1, true)
+-- Most attempts end as plain acks. A call with nothing else needs neither the time nor a place where jobs wait, and its first write needs no
+-- memory.
+local is_plain = rows == 0 and #follow_ups.ids == 0 and result_keys == others + #topics
+local now, up, at
+if not is_plain then
+  now, up = clock(ARGV[1])
+  at = partition(now, up, ARGV[2])
+  despite_full_memory(leases)
 end
 local history = redis.call('HMGET', claims, unpack(ids))
 
-local answers, ended = {}, {}
-for i, s in ipairs(settlements) do
-  local claim = not ended[s.id] and history[i]
-  local ours, attempts = is_running(claim, s.delivery, s.claim.holder)
-  if ours and s.guard == 'lease' then ours = tonumber(lease_end(leases, extended, s.id, claim) or 0) <= now end
-  if ours then ended[s.id] = true end
-  answers[i] = ours and settle(s, attempts) or 0
-  cursor = s.first
-  for _ = 1, s.follow_ups do
-    local topic, id, due, priority, unique, body = topics[tonumber(take())], take(), take(), take(), take(), take()
-    if answers[i] == 1 then
-      if unique ~= '' or is_gone[id] then remove_gone() end
-      insert(at, topic, id, due, priority, unique, body)
+-- Finds what is settled here. `answers` is what this script returns, `dropped` has the positions whose follow-ups do not appear.
+local ended, answers, dropped = {}, {}, {}
+local function answer(i, with)
+  answers[#answers + 1], answers[#answers + 2], dropped[i] = i, with, true
+end
+for _, group in ipairs(groups) do
+  local holder, done, ours, n = group.claim.holder, group.claim.done, group.ours, 0
+  -- What is known of a job that was never given back: comparing is cheaper than taking each apart.
+  local usual, before = group.delivery .. ':' .. group.delivery .. ':' .. holder, #done
+  for i = group.first, group.last do
+    local id, claim = ids[i], history[i]
+    local is_ours = not ended[id] and (claim == usual or is_running(claim, group.delivery, holder))
+    if is_ours and group.guard == 'lease' then
+      is_ours = tonumber(lease_end(leases, extended, id, claim) or 0) <= now
+    end
+    if is_ours then
+      n = n + 1
+      ended[id], ours[n], done[before + n] = true, i, id
+    else
+      answer(i, 0)
     end
   end
 end
-remove_gone()
+if not next(ended) then return answers end
+
+-- What only some jobs have: one question tells that none has any of it. The mark of a cancelled job ends with the delivery.
+local marked, some = {}, { failures, checkpoints, KEYS[2], KEYS[9] }
+local some_cancelled, some_extended, some_limited = false, false, false
+if redis.call('EXISTS', cancelled, extended, limited, unpack(some)) > 0 then
+  some_cancelled, some_extended = redis.call('EXISTS', cancelled) == 1, redis.call('EXISTS', extended) == 1
+  some_limited = redis.call('EXISTS', limited) == 1
+else
+  some = {}
+end
+for _, claim in ipairs(holders) do
+  if some_cancelled and #claim.done > 0 then
+    for i, mark in ipairs(redis.call('SMISMEMBER', cancelled, unpack(claim.done))) do
+      if mark == 1 then marked[claim.done[i]] = true end
+    end
+    many('SREM', cancelled, claim.done)
+  end
+  if some_extended then many('ZREM', extended, claim.done) end
+end
+
+local gone, held, known, failed = {}, {}, {}, {}
+
+-- Notes what stays known of a job: its deliveries and attempts, and its failure if it has one.
+local function note(group, i, attempts)
+  known[#known + 1], known[#known + 2] = ids[i], group.delivery .. ':' .. attempts .. ':'
+  if group.failures then failed[#failed + 1], failed[#failed + 2] = ids[i], ARGV[group.failures + i] end
+end
+
+-- Ends jobs of a group: as `as`, which is the total that they are added to. Dead ones stay.
+local function end_jobs(group, ours, as, is_dead)
+  if #ours == 0 then return end
+  count(group.topic.name, as, #ours)
+  if group.holds then
+    local of = held[group.topic.unique] or { values = {}, ids = {} }
+    held[group.topic.unique] = of
+    for _, i in ipairs(ours) do
+      of.values[#of.values + 1], of.ids[#of.ids + 1] = ARGV[group.values + i], ids[i]
+    end
+  end
+  for _, i in ipairs(group.is_keyed and ours or {}) do
+    if not is_dead then
+      forget_key(at, group.topic, ids[i])
+    elseif not select(2, key_limits(at, group.topic)) then
+      local key = key_of(at, ids[i])
+      if key then free_slot(at, group.topic, ids[i], key) end
+    end
+  end
+  if not group.results and group.notify == '' then return end
+  for _, i in ipairs(ours) do
+    if group.results then
+      group.result_key, group.result = KEYS[group.keys + i], ARGV[group.results + i]
+      local _, attempts = parse_claim(as == 'cancelled' and history[i])
+      group.attempts = attempts
+    end
+    report_end(ids[i], as, group)
+  end
+end
+
+local function remove_later(ours)
+  local n = #gone
+  for k, i in ipairs(ours) do gone[n + k] = ids[i] end
+end
+
+-- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
+local function put_back(group, ours)
+  count(group.topic.name, PUT_BACK[group.verdict], #ours)
+  for _, i in ipairs(ours) do
+    local _, attempts = parse_claim(history[i])
+    if group.verdict ~= 'retry' then attempts = attempts - 1 end
+    note(group, i, attempts)
+    local after = tonumber(ARGV[group.waits + i])
+    -- It holds a slot of its key all the time.
+    wait(at, group.topic, ids[i], after > 0 and up + after or now, nil, false)
+  end
+end
+
+-- To the dead. What is known about the job stays with it, its count of deliveries too: a respawned job is fenced by it.
+local function bury(group, ours)
+  local dead = {}
+  for _, i in ipairs(ours) do
+    local _, attempts = parse_claim(history[i])
+    note(group, i, attempts)
+    dead[#dead + 1], dead[#dead + 2] = now, ids[i]
+  end
+  many('ZADD', group.topic.dead, dead)
+  note_used(at, group.topic)
+  redis.call('SADD', at.perishable, group.topic.name)
+  end_jobs(group, ours, 'dead-' .. group.reason, true)
+end
+
+-- Takes the jobs out that have been cancelled. Only an ack and an expiry keep their own verdict.
+local function without_cancelled(group)
+  if not next(marked) or GONE[group.verdict] then return group.ours end
+  local ours, gone_now = {}, {}
+  for _, i in ipairs(group.ours) do
+    local to = marked[ids[i]] and gone_now or ours
+    to[#to + 1] = i
+  end
+  for _, i in ipairs(gone_now) do answer(i, 2) end
+  end_jobs(group, gone_now, 'cancelled')
+  remove_later(gone_now)
+  return ours
+end
+
+for _, group in ipairs(groups) do
+  count(group.topic.name, 'running', -#group.ours)
+  local ours = without_cancelled(group)
+  if #ours == 0 then
+    -- All are lost or cancelled.
+  elseif PUT_BACK[group.verdict] then
+    put_back(group, ours)
+  elseif group.verdict == 'bury' then
+    bury(group, ours)
+  else
+    end_jobs(group, ours, GONE[group.verdict])
+    remove_later(ours)
+  end
+end
+if #gone > 0 then
+  remove({ jobs = KEYS[1], claims = claims, some = some }, gone)
+end
+for key, of in pairs(held) do set_free(key, of.values, of.ids) end
+if not is_plain then insert(at, follow_ups, next(dropped) and dropped) end
+for _, group in ipairs(some_limited and groups or {}) do
+  if #group.ours > 0 then unlimit_after_end(limited, KEYS[3], ARGV[2], group.topic.waiters, group.topic.name) end
+end
+for t = 1, rows do announce(at, topics[t]) end
+many('HSET', claims, known)
+many('HSET', failures, failed)
 for _, claim in ipairs(holders) do leave(leases, claim.list, claim.holder, claim.done) end
-for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
-if next(ended) then keep_answers(KEYS[16], ARGV[4], answers) end
+keep_answers(KEYS[20], ARGV[4], answers)
 return answers

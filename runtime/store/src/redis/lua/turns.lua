@@ -1,10 +1,12 @@
--- Put in front of claim, whose KEYS and ARGV it reads: which ready jobs are taken, up to a bound in bytes.
+-- Put in front of claim, whose KEYS and ARGV it reads: which ready jobs are taken, up to a bound in bytes. Only reads.
 
 local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS, WAITERS = 1, 2, 3, 4, 5, 6, 7
-local function key(t, which) return KEYS[6 + 7 * t + which] end
+local function key(t, which) return KEYS[10 + 7 * t + which] end
 
--- What was taken: the index of its topic, its stamp and envelope or false, and what `claims` says or false.
-local ids, topic_of, bodies, history = {}, {}, {}, {}
+-- What is taken, and how much of it: the ids, their stamps and envelopes or false, and what `claims` says or false.
+local ids, bodies, history, taken = {}, {}, {}, 0
+-- By key, how many elements are taken from a List. By name, whose turn it is next in a topic with several priorities.
+local taken_of, turn_of = {}, {}
 -- By index: why a topic's Lists are refused, and whether jobs were left in line because there was no room for them.
 local refused, is_cut = {}, {}
 local room = tonumber(ARGV[4])
@@ -15,15 +17,16 @@ local FIRST_READ, ID_MAX = 16, 64
 local read_next = FIRST_READ
 
 -- Where all jobs are normal and small, and nothing is paused, this is all that there is to ask.
-local mixed, pauses, some_large = redis.call('EXISTS', KEYS[9], KEYS[10], KEYS[13]) > 0, nil, nil
+local mixed, pauses, some_large, some_per_key = redis.call('EXISTS', KEYS[9], KEYS[10], KEYS[13], KEYS[17]) > 0, nil, nil, nil
 if mixed then
+  some_per_key = redis.call('EXISTS', KEYS[17]) == 1
   mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1
   some_large = redis.call('EXISTS', KEYS[13]) == 1
 end
 
 -- A ready List of which at most `max` jobs are taken, oldest first: `ids[at]` is the next one.
 local function line_of(t, priority, max)
-  return { topic = t, key = key(t, priority), max = max, taken = 0, ids = {}, at = 0,
+  return { topic = t, key = key(t, priority), max = max, taken = 0, before = taken_of[key(t, priority)] or 0, ids = {}, at = 0,
            is_read = not mixed and priority ~= NORMAL }
 end
 
@@ -43,8 +46,8 @@ end
 -- would end the script after it has taken jobs of others.
 local function peek(line)
   if line.at == 0 and not line.is_read then
-    local asked = math.min(read_next, line.max - line.taken)
-    local read = redis.pcall('LRANGE', line.key, -line.taken - asked, -line.taken - 1)
+    local asked, last = math.min(read_next, line.max - line.taken), -line.before - line.taken - 1
+    local read = redis.pcall('LRANGE', line.key, last + 1 - asked, last)
     if read.err then refused[line.topic], read = read.err, {} end
     line.ids, line.at, line.is_read = read, #read, #read < asked
     if #read > 0 then look_up(line) end
@@ -55,44 +58,45 @@ end
 
 -- Notes that the next job of a line is taken. False: there is no room for it. The first job of a call always has room.
 local function take(line)
-  local n, at = #ids, line.at
+  local at = line.at
   local id, body, claim = line.ids[at], line.bodies[at], line.history[at]
   local is_large = line.large and line.large[at] == 1
   local size = #id + (is_large and redis.call('HSTRLEN', KEYS[2], id) or #(body or ''))
   if claim then size = size + redis.call('HSTRLEN', KEYS[6], id) + redis.call('HSTRLEN', KEYS[7], id) end
-  if size > room and n > 0 then return false end
+  if size > room and taken > 0 then return false end
   if is_large then body = redis.call('HGET', KEYS[2], id) end
   if #id > ID_MAX then read_next = FIRST_READ end
-  room = room - size
-  ids[n + 1], topic_of[n + 1], bodies[n + 1], history[n + 1] = id, line.topic, body, claim
+  room, taken = room - size, taken + 1
+  ids[taken], bodies[taken], history[taken] = id, body, claim
   line.at, line.taken = at - 1, line.taken + 1
   return true
 end
 
+local function is_paused(name)
+  return pauses and redis.call('SISMEMBER', KEYS[10], name) == 1
+end
+
 -- Takes at most `max` jobs of a topic: by turns where some have another priority than normal.
-local function take_line(t, name, max, now)
-  if pauses and redis.call('SISMEMBER', KEYS[10], name) == 1 then return end
-  local lines, turns, turn, before = { line_of(t, HIGH, max), line_of(t, NORMAL, max), line_of(t, LOW, max) }, ARGV[3], nil, #ids
-  if peek(lines[HIGH]) or peek(lines[LOW]) then turn = tonumber(redis.call('HGET', KEYS[11], name) or 0) end
-  while #ids - before < max do
+local function take_line(t, name, max)
+  if is_paused(name) then return end
+  local lines, turns, turn, before = { line_of(t, HIGH, max), line_of(t, NORMAL, max), line_of(t, LOW, max) }, ARGV[3], nil, taken
+  if peek(lines[HIGH]) or peek(lines[LOW]) then turn = turn_of[name] or tonumber(redis.call('HGET', KEYS[11], name) or 0) end
+  while taken - before < max do
     local priority = turn and tonumber(string.sub(turns, turn + 1, turn + 1)) or NORMAL
     if turn and not peek(lines[priority]) then
       priority = peek(lines[HIGH]) and HIGH or peek(lines[NORMAL]) and NORMAL or LOW
     end
-    if not peek(lines[priority]) then break end
-    if not take(lines[priority]) then
+    local line = lines[priority]
+    if not line.ids[line.at] and not peek(line) then break end
+    if not take(line) then
       is_cut[t] = true
       break
     end
     turn = turn and (turn + 1) % #turns
   end
-  if #ids == before then return end
-  -- Before the first job is taken: whatever stops this script, they come back when the lease ends.
-  if before == 0 then redis.call('ZADD', KEYS[4], now + tonumber(ARGV[5]), ARGV[2]) end
-  -- RPOPLPUSH for all of them at once: a script is one step, so this is as safe.
-  redis.call('LPUSH', KEYS[1], unpack(ids, before + 1))
+  if taken == before then return end
+  if turn then turn_of[name] = turn end
   for _, line in ipairs(lines) do
-    if line.taken > 0 then redis.call('LTRIM', line.key, 0, -line.taken - 1) end
+    if line.taken > 0 then taken_of[line.key] = line.before + line.taken end
   end
-  if turn then redis.call('HSET', KEYS[11], name, turn) end
 end

@@ -1,13 +1,15 @@
--- Put in front of the scripts that make jobs wait or no longer wait: push, settle, migrate, respawn, cancel, pause,
--- sweep, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
+-- Put in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, pause,
+-- sweep, delete_dead, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
+--   10 keyed  11 slots  12 behind  13 per-key
 --
 -- and name for each topic a row of eight: ready of high, normal and low priority, delayed, unique, windows, dead, waiters.
 
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
-           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9], walked = 0 }
+           topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9],
+           keyed = KEYS[10], slots = KEYS[11], behind = KEYS[12], per_key = KEYS[13], walked = 0 }
 end
 
 -- The topic whose row begins at KEYS[first]. `arrived` and `later` gather what announce() carries out.
@@ -35,33 +37,138 @@ local function expect_place(topic, due, priority)
   end
 end
 
+-- The same for where jobs with keys are noted.
+local function expect_keys()
+  expect('HLEN', KEYS[10])
+  expect('HLEN', KEYS[11])
+  expect('ZCARD', KEYS[12])
+end
+
 -- Notes when the topic was last seen in use. A topic that is not in use is forgotten after a time.
 local function note_used(at, topic)
   redis.call('ZADD', at.topics, 'GT', at.now, topic.name)
 end
 
--- The priority of a stored job. Where all are normal, one question per script is all it costs.
-local function priority_of(at, id)
-  if at.mixed == nil then at.mixed = redis.call('EXISTS', at.priorities) == 1 end
-  return at.mixed and redis.call('HGET', at.priorities, id) or 'normal'
+-- Whether some jobs have another priority than normal, or a key. Where none has, one question per script is all it costs.
+local function some_special(at)
+  if at.special == nil then at.special = redis.call('EXISTS', at.priorities, at.keyed) > 0 end
+  return at.special
 end
 
--- Notes that the job waits until `due`; announce() carries it out.
-local function wait(at, topic, id, due, priority)
+-- The priority of a stored job.
+local function priority_of(at, id)
+  return some_special(at) and redis.call('HGET', at.priorities, id) or 'normal'
+end
+
+-- Notes that the job goes to the tail of its line; announce() carries it out.
+local function line_up(at, topic, id, priority)
+  priority = priority or priority_of(at, id)
+  local arrived = topic.arrived[priority]
+  if arrived then arrived[#arrived + 1] = id else topic.arrived[priority] = { id } end
+end
+
+-- The key of a stored job, and the place in `behind` where it waits for that: 0 if it does not. Nothing if it has no key.
+local function key_of(at, id)
+  local stored = some_special(at) and redis.call('HGET', at.keyed, id)
+  if not stored then return nil end
+  local place, key = string.match(stored, '^(%d+) (.*)$')
+  return key, tonumber(place)
+end
+
+-- A member of `behind`, or what the members of a key begin with. Members are in the order of their bytes: those of a key are together, in
+-- the order of their places, and no key begins with another.
+local function behind_member(topic, key, place, id)
+  local before = topic.name .. ' ' .. #key .. ':' .. key .. ' '
+  return place and before .. string.format('%016.0f', place) .. ' ' .. id or before
+end
+
+-- The first member of a key in `behind`, or nil.
+local function first_behind(at, topic, key)
+  local before = behind_member(topic, key)
+  return redis.call('ZRANGEBYLEX', at.behind, '[' .. before, '(' .. before .. '~', 'LIMIT', 0, 1)[1]
+end
+
+-- How many slots a key of the topic has, and whether a dead job keeps its own.
+local function key_limits(at, topic)
+  if not topic.slots then
+    local slots, on_dead = string.match(redis.call('HGET', at.per_key, topic.name) or '', '^(%d+):(.*)$')
+    topic.slots, topic.halts = tonumber(slots) or 1, on_dead == 'halt'
+  end
+  return topic.slots, topic.halts
+end
+
+-- The ids of the jobs that hold the key's slots, and the field of `slots` that has them.
+local function holders_of(at, topic, key)
+  local field, holders = topic.name .. ' ' .. key, {}
+  for id in string.gmatch(redis.call('HGET', at.slots, field) or '', '%S+') do holders[#holders + 1] = id end
+  return holders, field
+end
+
+-- Gives the job a slot of its key, however many are held.
+local function hold_slot(at, topic, id, key)
+  local holders, field = holders_of(at, topic, key)
+  holders[#holders + 1] = id
+  redis.call('HSET', at.slots, field, table.concat(holders, ' '))
+end
+
+-- Gives the job, which is due, a slot of its key, and returns true. If there is none, or other jobs have waited for longer, it waits behind
+-- them: false.
+local function take_slot(at, topic, id, key)
+  local holders, field = holders_of(at, topic, key)
+  for _, holder in ipairs(holders) do
+    if holder == id then return true end
+  end
+  if #holders == 0 or #holders < key_limits(at, topic) and not first_behind(at, topic, key) then
+    holders[#holders + 1] = id
+    redis.call('HSET', at.slots, field, table.concat(holders, ' '))
+    return true
+  end
+  local place = redis.call('HINCRBY', at.slots, '', 1)
+  redis.call('HSET', at.keyed, id, place .. ' ' .. key)
+  redis.call('ZADD', at.behind, 0, behind_member(topic, key, place, id))
+  note_used(at, topic)
+  return false
+end
+
+-- The job is gone, or dead: if it held a slot of its key, those that have waited for the longest line up. announce() is left to the caller.
+local function free_slot(at, topic, id, key)
+  local holders, field = holders_of(at, topic, key)
+  local others = {}
+  for _, holder in ipairs(holders) do
+    if holder ~= id then others[#others + 1] = holder end
+  end
+  if #others == #holders then return end
+  while #others < key_limits(at, topic) do
+    local member = first_behind(at, topic, key)
+    if not member then break end
+    local next_id = string.match(member, '%S+$')
+    redis.call('ZREM', at.behind, member)
+    redis.call('HSET', at.keyed, next_id, '0 ' .. key)
+    others[#others + 1] = next_id
+    line_up(at, topic, next_id)
+  end
+  if #others == 0 then redis.call('HDEL', at.slots, field) else redis.call('HSET', at.slots, field, table.concat(others, ' ')) end
+end
+
+-- The same of a job that is removed, whether or not it has a key.
+local function forget_key(at, topic, id)
+  local key = key_of(at, id)
+  if not key then return end
+  redis.call('HDEL', at.keyed, id)
+  free_slot(at, topic, id, key)
+end
+
+-- Notes that the job waits until `due`; announce() carries it out. `key`: false if it has none or holds a slot of it, nil if that is not
+-- known.
+local function wait(at, topic, id, due, priority, key)
   if due <= at.now then
-    priority = priority or priority_of(at, id)
-    local arrived = topic.arrived[priority]
-    if arrived then arrived[#arrived + 1] = id else topic.arrived[priority] = { id } end
+    if key == nil then key = key_of(at, id) end
+    if not key or take_slot(at, topic, id, key) then line_up(at, topic, id, priority) end
   else
     topic.later[#topic.later + 1] = due
     topic.later[#topic.later + 1] = id
     topic.next = math.min(topic.next or due, due)
   end
-end
-
--- The channel that all runners hear: what the name of the partition's own begins with, and `wake`.
-local function all_runners(at)
-  return string.match(at.wake, '^[^{]*') .. 'wake'
 end
 
 -- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes, and wakes one
@@ -77,27 +184,31 @@ local function wake(at, topic)
   end
 end
 
--- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then. One runner that waits
--- for the topic is to move the job, or, if none waits, whichever is first.
+-- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then.
 local function alarm(at, topic, due)
   if redis.call('ZADD', at.due, 'LT', 'CH', due, topic.name) == 0 then return end
   note_used(at, topic)
-  if redis.call('ZCOUNT', at.due, '-inf', due) == 1 then
-    local wait_ms = string.format('%.3f', math.max(0, due - exact))
-    publish(at.wake, 'due ' .. wait_ms)
-    local message = 'due ' .. tenant_of(at.jobs) .. ' ' .. wait_ms
-    if not call_first(topic.waiters, message) then publish(all_runners(at), message) end
+  publish_due(at.due, due, at.wake, topic.waiters)
+end
+
+-- Puts jobs that go to the tail of their line there. The caller wakes the topic.
+local function place(topic)
+  for priority, ids in pairs(topic.arrived) do
+    many('LPUSH', topic.ready[priority], ids)
+    topic.placed = true
   end
+  topic.arrived = {}
 end
 
 -- Carries out what wait() noted. Topics are added to `topics` at just these moments.
 local function announce(at, topic)
-  for priority, ids in pairs(topic.arrived) do many('LPUSH', topic.ready[priority], ids) end
-  if next(topic.arrived) then wake(at, topic) end
+  place(topic)
+  if topic.placed then wake(at, topic) end
   if #topic.later > 0 then
     many('ZADD', topic.delayed, topic.later)
     alarm(at, topic, topic.next)
   end
+  topic.placed, topic.later, topic.next = nil, {}, nil
 end
 
 -- A score as a time in whole ms that can be kept. Others may have written any score.
@@ -122,15 +233,24 @@ local function has_ready(topic)
 end
 
 -- Takes a waiting job out of its place: whether it was there. The end of a List that is claimed from is looked at first.
--- `walked` counts how many entries were walked through for it, at most.
+-- `walked` counts how many entries were walked through for it, at most. after_leaving() is left to the caller.
 local function take_out(at, topic, id)
   if redis.call('ZREM', topic.delayed, id) == 1 then
     mend_due(at, topic)
     return true
   end
+  local key, place = key_of(at, id)
+  if key and place > 0 then return redis.call('ZREM', at.behind, behind_member(topic, key, place, id)) == 1 end
   local ready = topic.ready[priority_of(at, id)]
   at.walked = at.walked + redis.call('LLEN', ready)
-  if redis.call('LREM', ready, -1, id) == 0 then return false end
-  if not has_ready(topic) then redis.call('SREM', at.active, topic.name) end
-  return true
+  return redis.call('LREM', ready, -1, id) == 1
+end
+
+-- Jobs were taken out of their places, and others have perhaps got the slots of their keys.
+local function after_leaving(at, topic)
+  if not has_ready(topic) then
+    redis.call('SREM', at.active, topic.name)
+  elseif topic.placed then
+    wake(at, topic)
+  end
 end

@@ -14,7 +14,7 @@ use gristmill_core::job::{Claim, Lease, WorkerId};
 use gristmill_core::outcome::Verdict;
 
 async fn list(store: &TestRedis, claim: &Claim) -> Vec<String> {
-    let list = store.store.keys(&tenant()).processing(Holder::of(&claim.lease));
+    let list = store.store.first().keys(&tenant()).processing(Holder::of(&claim.lease));
     redis::from_redis_value(store.raw(cmd("LRANGE").arg(list).arg(0).arg(-1)).await).unwrap()
 }
 
@@ -51,7 +51,7 @@ async fn the_jobs_of_a_claim_stand_in_its_own_list_until_they_are_settled() {
 async fn jobs_with_leases_of_two_lengths_are_of_two_claims() {
     let store = TestRedis::new().await;
     store.push(&[job("mail"), job("audit"), job("report")]).await;
-    let line = |of: &str, lease| ClaimFrom { topic: topic(of), max: 1, lease };
+    let line = |of: &str, lease| ClaimFrom::new(topic(of), 1, lease);
     let lines = [line("mail", LEASE), line("audit", 2 * LEASE), line("report", LEASE)];
     let claims = store.store.claim(&worker(), &lines).await.unwrap().claims;
     let batch = |of: &str| claims.iter().find(|claim| claim.lease.topic == topic(of)).unwrap().lease.batch;
@@ -100,10 +100,10 @@ async fn a_number_that_is_in_use_is_refused_and_nothing_is_claimed() {
     let store = TestRedis::new().await;
     store.push(&[job("mail")]).await;
     // Higher than any that the clock gives.
-    let next = u64::MAX / 2;
-    let taken = store.store.keys(&tenant()).processing(Holder { worker: &worker(), batch: next });
+    let next = u64::MAX / 256 * 128;
+    let taken = store.store.first().keys(&tenant()).processing(Holder { worker: &worker(), batch: next });
     store.raw(cmd("LPUSH").arg(&taken).arg("x")).await;
-    store.store.last_batch.store(next - 1, Ordering::Relaxed);
+    store.store.first().last_batch.store(next - 128, Ordering::Relaxed);
     let claimed = store.claim_as(&worker(), "mail", 1).await;
     let [(refused, error)] = claimed.refused.as_slice() else { panic!("{claimed:?}") };
     assert_eq!((refused, claimed.claims.len()), (&topic("mail"), 0));
@@ -123,13 +123,15 @@ async fn a_claim_whose_jobs_were_all_extended_is_looked_at_when_the_first_of_the
     store.pass(LEASE.as_millis() as u64 - 1500);
     let found = store.store.overdue(&[tenant()], Duration::from_secs(7), 9).await.unwrap();
     assert!(found.jobs.is_empty() && found.refused.is_empty());
-    let head = store.raw(cmd("ZRANGE").arg(store.store.keys(&tenant()).leases()).arg(0).arg(0).arg("WITHSCORES")).await;
+    let head = store
+        .raw(cmd("ZRANGE").arg(store.store.first().keys(&tenant()).leases()).arg(0).arg(0).arg("WITHSCORES"))
+        .await;
     let head: Vec<(String, u64)> = redis::from_redis_value(head).unwrap();
     assert_eq!(head[0].1, store.now().as_millis() + 500);
     store.settle(&claims[0], Verdict::Ack(None)).await;
     store.settle(&claims[1], Verdict::Release(Duration::ZERO)).await;
     store.claim(1).await;
-    assert_eq!(store.raw(cmd("EXISTS").arg(store.store.keys(&tenant()).extended())).await, Value::Int(0));
+    assert_eq!(store.raw(cmd("EXISTS").arg(store.store.first().keys(&tenant()).extended())).await, Value::Int(0));
 }
 
 #[tokio::test]
@@ -156,11 +158,29 @@ async fn of_a_large_claim_one_job_is_overdue_another_was_extended_and_the_others
     assert_eq!(store.settle(&store.claim(1).await[0], Verdict::Ack(None)).await, Settled::Done);
     // It is the only one left, so the lease is that of the claim again.
     assert_eq!(store.store.extend(std::slice::from_ref(&extended.lease), LEASE).await.unwrap(), [true]);
-    assert_eq!(store.raw(cmd("EXISTS").arg(store.store.keys(&tenant()).extended())).await, Value::Int(0));
+    assert_eq!(store.raw(cmd("EXISTS").arg(store.store.first().keys(&tenant()).extended())).await, Value::Int(0));
     store.pass(LEASE.as_millis() as u64 - 1);
     assert!(store.store.overdue(&[tenant()], DEAD_AFTER, 9).await.unwrap().jobs.is_empty());
     store.pass(1);
     assert_eq!(store.store.overdue(&[tenant()], DEAD_AFTER, 9).await.unwrap().jobs.len(), 1);
     assert_eq!(store.settle(&extended, Verdict::Ack(None)).await, Settled::Done);
     assert_eq!(keys_left(&store).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn all_claims_of_a_dead_worker_are_looked_at_in_one_round() {
+    const CLAIMS: usize = 1200;
+    const SOON: Duration = Duration::from_secs(7);
+    let store = TestRedis::new().await;
+    store.push(&(0..CLAIMS).map(|_| job("mail")).collect::<Vec<_>>()).await;
+    for _ in 0..CLAIMS {
+        assert_eq!(store.claim(1).await.len(), 1);
+    }
+    store.pass(LEASE.as_millis() as u64);
+    let found = store.store.overdue(&[tenant()], SOON, 1000).await.unwrap().jobs;
+    assert_eq!(found.len(), 1000, "five hundred of each call of the script");
+    let ends: Vec<_> =
+        found.into_iter().map(|found| Settlement::new(found.claim.lease, Verdict::Release(Duration::ZERO))).collect();
+    assert!(store.store.settle(&ends).await.unwrap().iter().all(|settled| *settled == Settled::Done));
+    assert_eq!(store.store.overdue(&[tenant()], SOON, 1000).await.unwrap().jobs.len(), CLAIMS - 1000);
 }

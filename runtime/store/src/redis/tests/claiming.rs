@@ -1,12 +1,14 @@
 //! What pushes and claims read, and in how many commands.
 
+use std::time::Duration;
+
 use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use crate::prelude::*;
-use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, with, worker};
-use crate::{Cancelled, ClaimFrom, PollTenant, Pushed};
-use gristmill_core::job::{Name, NewJob, Priority, TopicId};
+use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, unique, with, worker};
+use crate::{Cancelled, ClaimFrom, PollTenant, Pushed, Settled, Settlement};
+use gristmill_core::job::{Claim, Name, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
 fn of_bytes(bytes: usize) -> NewJob {
@@ -37,14 +39,14 @@ async fn large_jobs_are_claimed_in_their_order_and_nothing_is_left_of_them() {
     let sizes = [10, 5_000, 20, 4_000, 70_000, 30];
     let jobs: Vec<NewJob> = sizes.into_iter().map(of_bytes).collect();
     store.push(&jobs).await;
-    let large = store.store.keys(&tenant()).large();
+    let large = store.store.first().keys(&tenant()).large();
     assert_eq!(store.raw(cmd("SCARD").arg(&large)).await, Value::Int(2));
     let claims = store.claim(10).await;
     assert_eq!(
         claims.iter().map(|claim| &claim.job.spec).collect::<Vec<_>>(),
         jobs.iter().map(|job| &job.spec).collect::<Vec<_>>()
     );
-    store.settle(&claims[1], Verdict::Release(std::time::Duration::ZERO)).await;
+    store.settle(&claims[1], Verdict::Release(Duration::ZERO)).await;
     assert_eq!(store.raw(cmd("SCARD").arg(&large)).await, Value::Int(2));
     let again = store.claim(10).await;
     assert_eq!(again[0].job, claims[1].job);
@@ -56,7 +58,7 @@ async fn large_jobs_are_claimed_in_their_order_and_nothing_is_left_of_them() {
 #[tokio::test]
 async fn long_elements_of_raw_producers_are_read_few_at_a_time() {
     let store = TestRedis::new().await;
-    let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("mail").topic);
+    let ready = store.store.first().keys(&tenant()).ready(Priority::Normal, &topic("mail").topic);
     store.poll(&[topic("mail").topic]).await;
     for n in 0..100_u8 {
         store.raw(cmd("LPUSH").arg(&ready).arg(vec![n; 1000])).await;
@@ -89,12 +91,38 @@ async fn a_push_of_many_plain_jobs_takes_few_commands() {
 }
 
 #[tokio::test]
+async fn ends_that_are_alike_take_few_commands() {
+    let store = TestRedis::new().await;
+    store.push(&(0..200).map(|n| unique("mail", &n.to_string(), None)).collect::<Vec<_>>()).await;
+    let claims = store.claim(200).await;
+    let ack = |claim: &Claim| Settlement {
+        follow_ups: vec![job("next")],
+        ..Settlement::of(claim, Verdict::Ack(None), Duration::from_secs(60))
+    };
+    let settlements: Vec<_> = claims.iter().map(ack).collect();
+    const COMMANDS: [&str; 7] = ["hmget", "hget", "hexists", "hdel", "hset", "lpush", "set"];
+    let mut before = Vec::new();
+    for command in COMMANDS {
+        before.push(calls(&store, command).await);
+    }
+    assert_eq!(store.store.settle(&settlements).await.unwrap(), vec![Settled::Done; 200]);
+    let mut took = Vec::new();
+    for (command, before) in COMMANDS.into_iter().zip(before) {
+        took.push(calls(&store, command).await - before);
+    }
+    // HMGET of what is known of the jobs, of the unique values and of the ids of follow-up jobs; HDEL of jobs, what is known of them, and
+    // unique values; a SET for each result and one for the record of the call.
+    assert_eq!(took, [3, 0, 0, 3, 1, 1, 201]);
+}
+
+#[tokio::test]
 async fn tenants_without_jobs_are_polled_together() {
     let store = TestRedis::new().await;
     let tenants: Vec<Name> = (0..300).map(|number| format!("t{number}").parse().unwrap()).collect();
     let polls: Vec<PollTenant> =
         tenants.iter().map(|tenant| PollTenant { tenant: tenant.clone(), raw: Vec::new() }).collect();
-    let count = async || [calls(&store, "exists").await, calls(&store, "smembers").await];
+    let count =
+        async || [calls(&store, "exists").await, calls(&store, "smembers").await + calls(&store, "zdiff").await];
     let poll = async || {
         let before = count().await;
         let found = store.store.poll_work(&polls).await.unwrap();
@@ -108,7 +136,7 @@ async fn tenants_without_jobs_are_polled_together() {
     // The tenants that were asked together with it.
     assert_eq!(poll().await, (vec![topic.clone()], [2, 2 * 44]));
     assert_eq!(poll().await, (vec![topic.clone()], [2, 2]));
-    let from = [ClaimFrom { topic, max: 2, lease: LEASE }];
+    let from = [ClaimFrom::new(topic, 2, LEASE)];
     let claimed = store.store.claim(&worker(), &from).await.unwrap();
     assert_eq!(poll().await, (vec![], [2, 2]));
     assert_eq!(poll().await, (vec![], [2, 0]));

@@ -1,20 +1,20 @@
 //! Servers of a cluster: found, asked each for its tenants, and followed when slots move or a replica takes over.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant};
 
 use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings};
 use gristmill_test_servers::cluster::Cluster;
 use gristmill_test_servers::redis::Redis;
-use parking_lot::Mutex;
 
+use super::ledger::{Ledger, ServerFailure, rounds};
 use super::server::until;
+use super::waking::next;
 use crate::prelude::*;
 use crate::redis::RedisStore;
 use crate::tests::{LEASE, job, tenant, topic, worker};
-use crate::{ClaimFrom, Settled, Settlement, Signal, StoreError};
-use gristmill_core::job::{JobId, JobSpec, Name, NewJob, Payload, TopicId};
+use crate::{ClaimFrom, PollTenant, Settled, Settlement, Signal, StoreError};
+use gristmill_core::job::{JobSpec, Name, NewJob, Payload, TopicId};
 use gristmill_core::outcome::Verdict;
 
 async fn open(cluster: &Cluster, settings: &RedisSettings) -> RedisStore {
@@ -56,7 +56,7 @@ async fn each_tenant_is_at_the_server_of_its_slot() {
             woken.insert(topic);
         }
     }
-    let lines: Vec<_> = topics.iter().map(|topic| ClaimFrom { topic: topic.clone(), max: 5, lease: LEASE }).collect();
+    let lines: Vec<_> = topics.iter().map(|topic| ClaimFrom::new(topic.clone(), 5, LEASE)).collect();
     let claims = store.claim(&worker(), &lines).await.unwrap().claims;
     assert_eq!(claims.len(), topics.len());
     let settlements: Vec<_> =
@@ -77,67 +77,6 @@ async fn a_wrong_kind_of_address_is_refused_with_the_right_one() {
     assert!(none.contains("in no cluster") && none.contains("`redis://`"), "{none}");
 }
 
-/// What became of the jobs of a test's producers.
-#[derive(Default)]
-struct Ledger {
-    acknowledged: Mutex<Vec<JobId>>,
-    done: Mutex<HashSet<JobId>>,
-    ends: AtomicBool,
-}
-
-impl Ledger {
-    fn acknowledged(&self) -> usize {
-        self.acknowledged.lock().len()
-    }
-
-    async fn produce(&self, store: &RedisStore) {
-        while !self.ends.load(Ordering::SeqCst) {
-            let jobs = [job("mail"), job("mail")];
-            match store.push(&jobs).await {
-                Ok(_) => self.acknowledged.lock().extend(jobs.map(|job| job.spec.id)),
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    }
-
-    /// Claims and acks until the producers have ended, and nothing is left.
-    async fn consume(&self, store: &RedisStore) {
-        loop {
-            let is_last = self.ends.load(Ordering::SeqCst);
-            let claimed = store.claim(&worker(), &[ClaimFrom { topic: topic("mail"), max: 50, lease: LEASE }]).await;
-            let Some(claimed) = claimed.ok().filter(|claimed| claimed.refused.is_empty()) else {
-                tokio::task::yield_now().await;
-                continue;
-            };
-            if claimed.claims.is_empty() && is_last {
-                return;
-            }
-            for claim in claimed.claims {
-                let settlements = [Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO)];
-                until("the job is settled", async || match store.settle(&settlements).await {
-                    Ok(settled) if settled == [Settled::Done] => {
-                        assert!(self.done.lock().insert(claim.job.spec.id.clone()), "a job is done twice");
-                        true
-                    }
-                    Ok(settled) => panic!("{settled:?}"),
-                    Err(_) => false,
-                })
-                .await;
-            }
-        }
-    }
-
-    async fn until_more(&self) {
-        let before = self.acknowledged();
-        until("pushes are acknowledged", async || self.acknowledged() > before + 200).await;
-    }
-}
-
-/// Few, or as many as `scripts/failovers.sh` says.
-fn rounds() -> usize {
-    std::env::var("GRISTMILL_FAILOVERS").map_or(2, |count| count.parse().unwrap())
-}
-
 #[tokio::test]
 async fn slots_that_move_under_load_lose_no_job_and_repeat_none() {
     let cluster = Cluster::start(3, 0).await;
@@ -151,15 +90,12 @@ async fn slots_that_move_under_load_lose_no_job_and_repeat_none() {
             cluster.move_slot(slot, to).await;
         }
         ledger.until_more().await;
-        ledger.ends.store(true, Ordering::SeqCst);
+        ledger.end();
     };
     tokio::join!(moves, ledger.consume(&store), ledger.produce(&store), ledger.produce(&store));
     // Pushed behind the consumer's last look.
     ledger.consume(&store).await;
-    let (acknowledged, done) = (ledger.acknowledged.into_inner(), ledger.done.into_inner());
-    println!("{} pushed jobs were acknowledged, {} done", acknowledged.len(), done.len());
-    let lost = acknowledged.iter().filter(|id| !done.contains(*id)).count();
-    assert_eq!(lost, 0, "of {} acknowledged", acknowledged.len());
+    ledger.assert_done();
 }
 
 #[tokio::test]
@@ -173,23 +109,138 @@ async fn a_replica_that_takes_over_in_a_cluster_has_every_acknowledged_push() {
     until("the replica confirms", async || store.push(&[job("mail")]).await.is_ok()).await;
     let ledger = Ledger::default();
     let failovers = async {
-        for _ in 0..rounds() {
+        for round in 0..rounds() {
             ledger.until_more().await;
-            cluster.servers[primary].kill();
+            let failure = ServerFailure::of(round);
+            failure.begin(&mut cluster.servers[primary]);
             cluster.order(replica, &["FAILOVER", "TAKEOVER"]).await;
             // It finds out that it is a replica now.
-            cluster.servers[primary].resume().await;
+            failure.end(&mut cluster.servers[primary]).await;
             (primary, replica) = (replica, primary);
             ledger.until_more().await;
         }
-        ledger.ends.store(true, Ordering::SeqCst);
+        ledger.end();
     };
     tokio::join!(failovers, ledger.produce(&store), ledger.produce(&store));
-    let acknowledged = ledger.acknowledged.into_inner();
-    println!("{} pushed jobs were acknowledged", acknowledged.len());
-    let mut lost = 0;
-    for id in &acknowledged {
-        lost += usize::from(store.job(&tenant(), id).await.unwrap().is_none());
+    ledger.assert_stored(&store).await;
+}
+
+/// How often the servers have carried out this command.
+async fn calls(cluster: &Cluster, command: &str) -> u64 {
+    let mut sum = 0;
+    for server in &cluster.servers {
+        let stats: String = server.ask("INFO", &["commandstats"]).await.unwrap();
+        let calls = stats.split_once(&format!("cmdstat_{command}:calls=")).and_then(|(_, rest)| rest.split_once(','));
+        sum += calls.map_or(0, |(calls, _)| calls.parse::<u64>().unwrap());
     }
-    assert_eq!(lost, 0, "of {} acknowledged", acknowledged.len());
+    sum
+}
+
+#[tokio::test]
+async fn a_tenant_without_jobs_costs_one_command_a_poll() {
+    let cluster = Cluster::start(3, 0).await;
+    let store = open(&cluster, &RedisSettings::default()).await;
+    let tenants: Vec<Name> = (0..12).map(|number| format!("tenant-{number}").parse().unwrap()).collect();
+    let polls: Vec<_> = tenants.iter().map(|tenant| PollTenant { tenant: tenant.clone(), raw: Vec::new() }).collect();
+    let before = calls(&cluster, "exists").await;
+    assert!(store.poll_work(&polls).await.unwrap().into_iter().all(|found| found.unwrap().ready.is_empty()));
+    let overdue = store.overdue(&tenants, Duration::from_secs(7), 9).await.unwrap();
+    assert!(overdue.jobs.is_empty() && overdue.none_run);
+    assert_eq!(calls(&cluster, "exists").await - before, 24);
+    assert_eq!([calls(&cluster, "smembers").await, calls(&cluster, "zrange").await], [0, 0]);
+
+    let topic = TopicId { tenant: tenants[5].clone(), topic: "mail".parse().unwrap() };
+    let spec = JobSpec::new(topic.clone(), Payload::default());
+    store.push(&[NewJob { spec, ..job("mail") }]).await.unwrap();
+    let found = store.poll_work(&polls).await.unwrap();
+    let ready: Vec<_> = found.into_iter().flat_map(|found| found.unwrap().ready).collect();
+    assert_eq!(ready, std::slice::from_ref(&topic));
+    store.claim(&worker(), &[ClaimFrom::new(topic, 1, LEASE)]).await.unwrap();
+    assert!(!store.overdue(&tenants, Duration::from_secs(7), 9).await.unwrap().none_run);
+}
+
+#[tokio::test]
+async fn a_runner_hears_once_what_each_server_passes_on() {
+    let cluster = Cluster::start(3, 0).await;
+    let store = open(&cluster, &RedisSettings::default()).await;
+    let mut signals = store.wake_ups(&worker(), &[tenant()], &[topic("mail")]).await.unwrap();
+    store.push(&[job("mail")]).await.unwrap();
+    let owner = cluster.owner(cluster.slot(&format!("{{{}/0}}", tenant())).await).await;
+    let (mut woken, mut missing) = (0, HashSet::new());
+    for round in 0..20 {
+        // Published where the job is, and passed on by each server: each of these tenants is heard from another one.
+        for tenant in ["gamma", "elsewhere", "third"] {
+            let message = format!("cancel {tenant} {round}");
+            cluster.servers[owner].ask::<u64>("PUBLISH", &["gm:wake", &message]).await.unwrap();
+            missing.insert(message);
+        }
+        while !missing.is_empty() {
+            match next(&mut signals).await {
+                Signal::Ready(_) => woken += 1,
+                Signal::Cancelled { tenant, id } => {
+                    let message = format!("cancel {tenant} {id}");
+                    assert!(missing.remove(&message), "{message:?} is heard again in round {round}");
+                }
+                signal => panic!("{signal:?}"),
+            }
+        }
+    }
+    assert_eq!(woken, 1);
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_over_in_order_wakes_runners() {
+    let cluster = Cluster::start(3, 1).await;
+    let slot = cluster.slot(&format!("{{{}/0}}", tenant())).await;
+    let (primary, replica) = (cluster.owner(slot).await, 3);
+    cluster.order(replica, &["REPLICATE", &cluster.id(primary).await]).await;
+    until("the replica has it all", async || {
+        let info: Option<String> = cluster.servers[primary].ask("INFO", &["replication"]).await;
+        info.is_some_and(|info| info.contains("state=online"))
+    })
+    .await;
+    let store = open(&cluster, &RedisSettings::default()).await;
+    let mut signals = store.wake_ups(&worker(), &[tenant()], &[topic("mail")]).await.unwrap();
+    let mut ordered: Option<Instant> = None;
+    until("the replica takes over", async || {
+        // Refused until the other servers know it as a replica. An order that is given again begins anew; the server gives one up
+        // after five seconds.
+        if ordered.is_none_or(|at| at.elapsed() > Duration::from_secs(6)) {
+            let accepted = cluster.servers[replica].ask::<String>("CLUSTER", &["FAILOVER"]).await;
+            ordered = accepted.map(|_| Instant::now());
+        }
+        cluster.owner(slot).await == replica
+    })
+    .await;
+    // The last primary serves on, as a replica: no connection breaks.
+    store.push(&[job("mail")]).await.unwrap();
+    while next(&mut signals).await != Signal::Lost {}
+    let from = [ClaimFrom::new(topic("mail"), 9, LEASE)];
+    assert_eq!(store.claim(&worker(), &from).await.unwrap().claims.len(), 1);
+    store.push(&[job("mail")]).await.unwrap();
+    assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
+}
+
+#[tokio::test]
+async fn the_partitions_of_a_topic_are_at_several_servers() {
+    let cluster = Cluster::start(3, 0).await;
+    let store = open(&cluster, &RedisSettings::default()).await;
+    store.spread_after(&BTreeMap::from([(topic("mail"), 8)]), Duration::ZERO).await.unwrap();
+    let jobs: Vec<_> = (0..100).map(|_| job("mail")).collect();
+    store.push(&jobs).await.unwrap();
+    let mut servers: BTreeMap<usize, u64> = BTreeMap::new();
+    for number in 0..9 {
+        let counts = store.partition(number).counts(&tenant()).await.unwrap();
+        let owner = cluster.owner(cluster.slot(&format!("{{{}/{number}}}", tenant())).await).await;
+        *servers.entry(owner).or_default() += counts.iter().map(|counts| counts.ready).sum::<u64>();
+    }
+    assert_eq!(servers.values().sum::<u64>(), 100);
+    assert!(servers.len() == 3 && servers.values().all(|ready| *ready > 5), "{servers:?}");
+    let mut claims = Vec::new();
+    while claims.len() < 100 {
+        let line = ClaimFrom::new(topic("mail"), 30, LEASE);
+        claims.extend(store.claim(&worker(), &[line]).await.unwrap().claims);
+    }
+    let acks: Vec<_> = claims.iter().map(|claim| Settlement::of(claim, Verdict::Ack(None), Duration::ZERO)).collect();
+    assert_eq!(store.settle(&acks).await.unwrap(), vec![Settled::Done; 100]);
 }

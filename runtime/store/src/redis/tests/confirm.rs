@@ -1,12 +1,12 @@
 //! Pushes that wait for replicas or disks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings};
 use gristmill_test_servers::redis::{Redis, Settings};
 use gristmill_test_servers::sentinels::Watched;
 
+use super::ledger::{Ledger, ServerFailure, rounds};
 use super::server::until;
 use crate::prelude::*;
 use crate::redis::RedisStore;
@@ -130,50 +130,28 @@ async fn a_server_that_cannot_wait_for_its_disk_is_refused() {
     assert!(error.contains("`acknowledged-by`") && error.contains("`appendonly yes`"), "{error}");
 }
 
-/// One, or as many as `scripts/failovers.sh` says.
-fn failovers() -> usize {
-    std::env::var("GRISTMILL_FAILOVERS").map_or(1, |count| count.parse().unwrap())
-}
-
 #[tokio::test]
 async fn a_failover_under_load_loses_no_acknowledged_push() {
     let mut watched = Watched::start(1).await;
     let store = open(&watched.url(), &settings(AcknowledgedBy::Replicas, 1, PATIENT)).await;
     until("the replica confirms", async || store.push(&[job("mail")]).await.is_ok()).await;
-    let (acknowledged, ends) = (parking_lot::Mutex::new(Vec::new()), AtomicBool::new(false));
-    let produce = async || {
-        while !ends.load(Ordering::SeqCst) {
-            let jobs = [job("mail"), job("mail")];
-            match store.push(&jobs).await {
-                Ok(_) => acknowledged.lock().extend(jobs.map(|job| job.spec.id)),
-                // As a runner does before it asks an unavailable store again.
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    };
-    let fail_over = async {
-        let count = || acknowledged.lock().len();
-        for _ in 0..failovers() {
-            let before = count();
-            until("pushes are acknowledged", async || count() > before + 200).await;
+    let ledger = Ledger::default();
+    let failovers = async {
+        for round in 0..rounds() {
+            ledger.until_more().await;
             let old = watched.primary().await;
-            watched.servers[old].kill();
+            let failure = ServerFailure::of(round);
+            failure.begin(&mut watched.servers[old]);
             let new = watched.fail_over().await;
             // It has no replica yet: it acknowledges nothing until the old one has come back as one.
-            watched.servers[old].resume().await;
+            failure.end(&mut watched.servers[old]).await;
             let port = watched.servers[new].port().to_string();
             watched.servers[old].ask::<String>("REPLICAOF", &["127.0.0.1", &port]).await.unwrap();
-            let before = count();
-            until("pushes are acknowledged again", async || count() > before + 200).await;
+            ledger.until_more().await;
         }
-        ends.store(true, Ordering::SeqCst);
+        ledger.end();
     };
-    tokio::join!(fail_over, futures_util::future::join_all([produce(), produce(), produce(), produce()]));
-    let acknowledged = acknowledged.into_inner();
-    println!("{} pushed jobs were acknowledged", acknowledged.len());
-    let mut lost = 0;
-    for id in &acknowledged {
-        lost += usize::from(store.job(&tenant(), id).await.unwrap().is_none());
-    }
-    assert_eq!(lost, 0, "of {} acknowledged", acknowledged.len());
+    let produce = || ledger.produce(&store);
+    tokio::join!(failovers, produce(), produce(), produce(), produce());
+    ledger.assert_stored(&store).await;
 }

@@ -16,7 +16,7 @@ async fn damage(store: &TestRedis, key: String) {
 }
 
 async fn claim(store: &TestRedis, topics: &[&TopicId]) -> Claimed {
-    let lines = topics.iter().map(|topic| ClaimFrom { topic: TopicId::clone(topic), max: 10, lease: LEASE });
+    let lines = topics.iter().map(|topic| ClaimFrom::new(TopicId::clone(topic), 10, LEASE));
     store.store.claim(&worker(), &lines.collect::<Vec<_>>()).await.unwrap()
 }
 
@@ -32,7 +32,7 @@ async fn a_ready_list_of_the_wrong_type_stops_no_other_topic() {
         store.push(&[job("audit"), job("mail"), other_tenants()]).await;
         // Only with more than one priority in use does a claim look at all three Lists.
         store.push(&[crate::tests::with("audit", |spec| spec.priority = Priority::High)]).await;
-        damage(&store, store.store.keys(&tenant()).ready(priority, &topic("damaged").topic)).await;
+        damage(&store, store.store.first().keys(&tenant()).ready(priority, &topic("damaged").topic)).await;
         let other = other_tenants().spec.topic;
         let claimed = claim(&store, &[&topic("audit"), &topic("damaged"), &topic("mail"), &other]).await;
         let mut topics: Vec<_> = claimed.claims.iter().map(|claim| claim.lease.topic.to_string()).collect();
@@ -53,7 +53,7 @@ async fn a_ready_list_of_the_wrong_type_stops_no_other_topic() {
 async fn a_damaged_tenant_stops_no_other() {
     let store = TestRedis::new().await;
     store.push(&[job("mail"), other_tenants()]).await;
-    damage(&store, store.store.keys(&tenant()).jobs()).await;
+    damage(&store, store.store.first().keys(&tenant()).jobs()).await;
     let other = other_tenants().spec.topic;
     let claimed = claim(&store, &[&topic("mail"), &topic("audit"), &other]).await;
     assert_eq!(claimed.claims.iter().map(|claim| &claim.lease.topic).collect::<Vec<_>>(), [&other]);
@@ -64,7 +64,7 @@ async fn a_damaged_tenant_stops_no_other() {
 #[tokio::test]
 async fn other_damaged_keys_of_a_topic_do_not_stop_its_ready_jobs() {
     let store = TestRedis::new().await;
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     let mail = topic("mail").topic;
     for key in [keys.delayed(&mail), keys.dead(&mail), keys.strays(&mail)] {
         let first = store.running().await;
@@ -78,7 +78,7 @@ async fn other_damaged_keys_of_a_topic_do_not_stop_its_ready_jobs() {
 
 /// Has an operation refused while the ready List of the topic `damaged` is of a wrong type. Then the operation finds everything as before.
 async fn refused<T: std::fmt::Debug>(store: &TestRedis, operation: impl AsyncFn() -> Result<T, StoreError>) -> T {
-    let ready = store.store.keys(&tenant()).ready(Priority::Normal, &topic("damaged").topic);
+    let ready = store.store.first().keys(&tenant()).ready(Priority::Normal, &topic("damaged").topic);
     damage(store, ready.clone()).await;
     let error = operation().await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
@@ -104,7 +104,7 @@ async fn what_would_put_a_job_into_a_list_of_the_wrong_type_changes_nothing() {
 async fn a_damaged_tenant_fails_only_its_own_part_of_a_poll() {
     let store = TestRedis::new().await;
     store.push(&[job("mail"), other_tenants()]).await;
-    damage(&store, store.store.keys(&tenant()).due()).await;
+    damage(&store, store.store.first().keys(&tenant()).due()).await;
     let other = other_tenants().spec.topic;
     let polls = [tenant(), other.tenant.clone()].map(|tenant| PollTenant { tenant, raw: Vec::new() });
     let polled = store.store.poll_work(&polls).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_damaged_tenant_stops_no_reaping_of_others() {
     let other = other_tenants().spec.topic;
     assert_eq!(claim(&store, &[&topic("mail"), &other]).await.claims.len(), 2);
     store.pass(30_000);
-    damage(&store, store.store.keys(&tenant()).leases()).await;
+    damage(&store, store.store.first().keys(&tenant()).leases()).await;
     let tenants = [tenant(), other.tenant.clone()];
     let found = store.store.overdue(&tenants, DEAD_AFTER, 10).await.unwrap();
     assert_eq!(found.jobs.iter().map(|overdue| &overdue.claim.lease.topic).collect::<Vec<_>>(), [&other]);

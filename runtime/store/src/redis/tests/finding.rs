@@ -28,7 +28,7 @@ async fn a_job_named_twice_runs_once_and_the_second_is_set_aside() {
     let claims = store.claim(2).await;
     let (running, dead) = (&claims[0].lease.job, &claims[1].lease.job);
     store.settle(&claims[1], Verdict::Bury(failure(Reason::Trap))).await;
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     let ready = keys.ready(Priority::Normal, &topic("mail").topic);
     for id in [running, dead, &later.spec.id] {
         store.raw(redis::cmd("LPUSH").arg(&ready).arg(id.as_str())).await;
@@ -48,7 +48,7 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     let store = TestRedis::new().await;
     let jobs = [job("mail"), job("mail")];
     store.push(&jobs).await;
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     store.raw(redis::cmd("HSET").arg(keys.jobs()).arg(jobs[0].spec.id.as_str()).arg("garbage")).await;
     let claims = store.claim(10).await;
     assert_eq!(claims.len(), 1);

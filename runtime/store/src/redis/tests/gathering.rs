@@ -32,7 +32,7 @@ async fn a_hundred_single_pushes_at_once_are_a_few_scripts() {
 #[tokio::test]
 async fn a_push_that_is_refused_is_no_other_ones_matter() {
     let store = TestRedis::new().await;
-    let broken = store.store.keys(&tenant()).ready(Priority::Normal, &topic("broken").topic);
+    let broken = store.store.first().keys(&tenant()).ready(Priority::Normal, &topic("broken").topic);
     store.raw(cmd("SET").arg(broken).arg("no list")).await;
     let topics = ["mail", "mail", "mail", "broken", "mail"];
     let pushed = join_all(topics.map(|topic| push(&store, job(topic)))).await;

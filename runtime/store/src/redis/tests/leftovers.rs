@@ -29,7 +29,7 @@ async fn nothing_is_left_of_a_priority_when_its_jobs_are_gone() {
     let last = of_priority(Priority::High);
     store.push(std::slice::from_ref(&last)).await;
     store.store.cancel(&tenant(), &[last.spec.id]).await.unwrap();
-    let left = store.raw(redis::cmd("HLEN").arg(store.store.keys(&tenant()).priorities())).await;
+    let left = store.raw(redis::cmd("HLEN").arg(store.store.first().keys(&tenant()).priorities())).await;
     assert_eq!(left, redis::Value::Int(1), "the running one's");
 }
 
@@ -44,7 +44,7 @@ async fn whatever_belongs_to_a_dropped_job_goes_with_it_but_its_result() {
     store.settle_with(Settlement { keep_result: Duration::from_secs(60), ..bury }).await;
     assert_eq!(store.store.sweep(&[limits(0)]).await.unwrap(), [1]);
     assert_eq!(store.state(&claim.job.spec).await, Some(JobState::Finished));
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     let mut exists = redis::cmd("EXISTS");
     for key in [keys.jobs(), keys.claims(), keys.failures(), keys.checkpoints(), keys.perishable()] {
         exists.arg(key);
@@ -57,7 +57,7 @@ async fn an_unreadable_job_sets_its_unique_value_free() {
     let store = TestRedis::new().await;
     let jobs = [unique("mail", "a", None), unique("mail", "b", None)];
     store.push(&jobs).await;
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     store.raw(redis::cmd("HSET").arg(keys.jobs()).arg(jobs[0].spec.id.as_str()).arg("garbage")).await;
     assert_eq!(store.claim(2).await.len(), 1);
     let again = [unique("mail", "a", None), unique("mail", "b", None)];
@@ -72,7 +72,7 @@ async fn windows_that_have_passed_do_not_pile_up() {
         store.push(&[unique("mail", &format!("u{n}"), Some(1))]).await;
         store.pass(1);
     }
-    let keys = store.store.keys(&tenant());
+    let keys = store.store.first().keys(&tenant());
     for (command, key) in [("HLEN", keys.unique(&topic("mail").topic)), ("ZCARD", keys.windows(&topic("mail").topic))] {
         assert_eq!(store.raw(redis::cmd(command).arg(key)).await, redis::Value::Int(1));
     }
@@ -87,7 +87,7 @@ async fn the_server_forgets_a_result_by_itself() {
     let claim = store.running().await;
     let ack = Settlement::new(claim.lease.clone(), Verdict::Ack(None));
     store.settle_with(Settlement { keep_result: Duration::from_secs(60), ..ack }).await;
-    let key = store.store.keys(&tenant()).result(&claim.lease.job);
+    let key = store.store.first().keys(&tenant()).result(&claim.lease.job);
     let left = store.raw(redis::cmd("PTTL").arg(key)).await;
     assert!(matches!(left, redis::Value::Int(1..=60_000)), "{left:?}");
 }
@@ -98,7 +98,7 @@ async fn an_ack_takes_the_checkpoint_with_it() {
     let first = store.running().await;
     assert!(store.store.checkpoint(&first.lease, b"step 1").await.unwrap());
     store.settle(&first, Verdict::Ack(None)).await;
-    let left = store.raw(redis::cmd("EXISTS").arg(store.store.keys(&tenant()).checkpoints())).await;
+    let left = store.raw(redis::cmd("EXISTS").arg(store.store.first().keys(&tenant()).checkpoints())).await;
     assert_eq!(left, redis::Value::Int(0));
 }
 
@@ -110,6 +110,6 @@ async fn no_mark_is_left_of_a_move_that_is_over() {
     let ids: Vec<JobId> = jobs.iter().map(|stored| stored.job.spec.id.clone()).collect();
     to.store.import(&jobs).await.unwrap();
     to.store.clear_move_marks(&tenant(), &ids).await.unwrap();
-    let marks = to.raw(redis::cmd("EXISTS").arg(to.store.keys(&tenant()).moved())).await;
+    let marks = to.raw(redis::cmd("EXISTS").arg(to.store.first().keys(&tenant()).moved())).await;
     assert_eq!(marks, redis::Value::Int(0));
 }

@@ -14,7 +14,7 @@ use gristmill_core::job::{Claim, Name, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
 
 fn keys() -> Keys {
-    Keys::new("gm", &tenant())
+    Keys::new("gm", &tenant(), 0)
 }
 
 fn mail() -> Name {

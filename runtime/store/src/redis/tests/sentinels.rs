@@ -33,7 +33,7 @@ async fn a_failover_is_an_outage_after_which_the_new_primary_is_found() {
     assert_ne!(primary, 0);
     until("the new primary is found", async || store.heartbeat(&worker()).await.is_ok()).await;
     assert_eq!(store.push(&[job("mail")]).await.unwrap(), [Pushed::Stored]);
-    let claimed = store.claim(&worker(), &[ClaimFrom { topic: topic("mail"), max: 9, lease: LEASE }]).await.unwrap();
+    let claimed = store.claim(&worker(), &[ClaimFrom::new(topic("mail"), 9, LEASE)]).await.unwrap();
     assert_eq!(claimed.claims.len(), 2, "what had reached the replica is there, and what came after");
 
     // One sentinel less.

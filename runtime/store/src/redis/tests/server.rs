@@ -55,6 +55,6 @@ impl TestRedis {
     pub(super) async fn raw(&self, command: &mut redis::Cmd) -> redis::Value {
         let mut commands = redis::pipe();
         commands.add_command(std::mem::take(command));
-        self.inner.store.link.query::<Vec<redis::Value>>("test", &commands).await.unwrap().pop().unwrap()
+        self.inner.store.server.link.query::<Vec<redis::Value>>("test", &commands).await.unwrap().pop().unwrap()
     }
 }

@@ -1,17 +1,21 @@
 //! TLS to real servers: what is trusted, and what a person reads who set it up wrong.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gristmill_config::{RedisSettings, RedisTls, TlsSettings};
+use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
+use gristmill_core::outcome::Verdict;
 use gristmill_test_servers::certificates::Certificates;
+use gristmill_test_servers::cluster::Cluster;
 use gristmill_test_servers::redis::{Redis, Settings};
 
 use super::server::until;
 use super::waking::next;
 use crate::prelude::*;
 use crate::redis::RedisStore;
-use crate::tests::{job, tenant, topic};
-use crate::{Signal, StoreError};
+use crate::tests::{LEASE, job, tenant, topic, worker};
+use crate::{ClaimFrom, Settled, Settlement, Signal, StoreError};
 
 fn trusting(ca: PathBuf) -> RedisSettings {
     RedisSettings { tls: RedisTls { ca: Some(ca), client: None }, ..RedisSettings::default() }
@@ -67,6 +71,27 @@ async fn jobs_and_signals_go_over_tls() {
         store.push(&[job("mail")]).await.unwrap();
         assert_eq!(next(&mut signals).await, Signal::Ready(topic("mail")));
     }
+}
+
+#[tokio::test]
+async fn jobs_of_all_servers_of_a_cluster_go_over_tls() {
+    let certificates = Certificates::new();
+    certificates.issue("server", &["127.0.0.1"]);
+    let cluster = Cluster::start_with(Settings::default().tls(&certificates, "server", false), 3, 0).await;
+    assert!(cluster.url().starts_with("rediss+cluster://"), "{}", cluster.url());
+    let store = open(&cluster.url(), &trusting(certificates.path("ca.pem"))).await;
+    // The second and the third are at other servers than the first.
+    let topics: Vec<TopicId> = ["acme/mail", "other/mail", "beside/mail"].map(|topic| topic.parse().unwrap()).into();
+    let jobs: Vec<_> = topics
+        .iter()
+        .map(|topic| NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now })
+        .collect();
+    assert_eq!(store.push(&jobs).await.unwrap().len(), 3);
+    let lines: Vec<_> = topics.iter().map(|topic| ClaimFrom::new(topic.clone(), 1, LEASE)).collect();
+    let claims = store.claim(&worker(), &lines).await.unwrap().claims;
+    let settlements: Vec<_> =
+        claims.iter().map(|claim| Settlement::of(claim, Verdict::Ack(None), Duration::ZERO)).collect();
+    assert_eq!(store.settle(&settlements).await.unwrap(), [Settled::Done; 3]);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
 async fn listening_ends_with_the_receiver() {
     let store = TestRedis::new().await;
     let signals = store.store.signals(&[tenant()]).await.unwrap();
-    let wake = store.store.keys(&tenant()).wake_channel();
+    let wake = store.store.first().keys(&tenant()).wake_channel();
     let listeners = async || store.raw(cmd("PUBSUB").arg("NUMSUB").arg(&wake)).await;
     let count = |n| Value::Array(vec![Value::BulkString(wake.clone().into()), Value::Int(n)]);
     assert_eq!(listeners().await, count(1));

@@ -1,0 +1,90 @@
+//! `rate`, `burst`, `max-running` and `per-key` of a topic: what all runners may do together.
+
+use super::ranges;
+use super::read::Section;
+use super::units::COUNT;
+use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate};
+
+const MUST: &str = "a number of jobs in a unit of time such as \"100/s\"";
+const UNITS: &str = "units: s, m, h, d";
+
+pub(super) fn fleet_limits(section: &mut Section<'_>) -> FleetLimits {
+    let max_running = section.limit(&ranges::MAX_RUNNING);
+    let written = section.has("rate");
+    let mut rate = rate(section);
+    let place = section.value(ranges::BURST.key);
+    let burst: Option<u32> = section.limit(&ranges::BURST);
+    match (&mut rate, place) {
+        (Some(rate), _) => rate.burst = burst.unwrap_or(rate.burst),
+        (None, Some(place)) if !written => {
+            let title = format!("`burst` in {} needs a `rate`", section.title());
+            let help = "it says how many jobs of the rate may start at once: add rate = \"100/s\", or remove it";
+            section.problems().report(place.span(), title, help);
+        }
+        (None, _) => {}
+    }
+    FleetLimits { max_running, rate, per_key: per_key(section) }
+}
+
+fn per_key(section: &mut Section<'_>) -> KeyLimits {
+    let mut limits = KeyLimits::DEFAULT;
+    if let Some(mut section) = section.section("per-key") {
+        section.quantity(&ranges::RUNNING_PER_KEY, &mut limits.max_running);
+        section.choice("on-dead", &[("continue", OnDead::Continue), ("halt", OnDead::Halt)], &mut limits.on_dead);
+        section.finish();
+    }
+    limits
+}
+
+fn rate(section: &mut Section<'_>) -> Option<Rate> {
+    let value = section.value("rate")?;
+    let text = section.string("rate", value, MUST)?;
+    match parse(text) {
+        Ok(rate) => Some(rate),
+        Err(problem) => {
+            let title = format!("`rate` in {} is not {MUST}", section.title());
+            let problem = section.problems().at(value.span(), title).label(problem);
+            let help = format!("write {MUST}, from 1 to {} ({UNITS})", COUNT.show(Rate::MAX.into()));
+            section.problems().add(problem.help(help));
+            None
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Rate, String> {
+    let (jobs, unit) = text.split_once('/').ok_or("it has no `/`")?;
+    let per = Rate::UNITS.iter().find(|(name, _)| *name == unit.trim());
+    let (_, per) = per.ok_or_else(|| format!("`{}` is no unit", unit.trim()))?;
+    match COUNT.parse(jobs.trim()).map_err(|bad| bad.problem)?.try_into() {
+        Ok(0) => Err("at a rate of zero no job would ever start: pause the topic instead".into()),
+        Ok(jobs @ 1..=Rate::MAX) => Ok(Rate::new(jobs, *per)),
+        _ => Err("it is too large".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::parse;
+    use super::*;
+
+    fn limits(text: &str) -> FleetLimits {
+        let manifest = parse(&format!("[topics.a]\n{text}"));
+        manifest.topics.values().next().map(|topic| topic.fleet).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_topic_has_the_limits_that_it_names() {
+        assert_eq!(limits(""), FleetLimits::NONE);
+        assert_eq!(limits("max-running = 7"), FleetLimits { max_running: Some(7), ..FleetLimits::NONE });
+        let rate = |jobs, per_s, burst| Some(Rate { jobs, per: Duration::from_secs(per_s), burst });
+        assert_eq!(limits("rate = \"100/s\"").rate, rate(100, 1, 10));
+        assert_eq!(limits("rate = \"5k/h\"").rate, rate(5000, 3600, 1));
+        assert_eq!(limits("burst = 50\nrate = \"2 / m\"").rate, rate(2, 60, 50));
+        assert_eq!(limits("rate = \"1M/d\"").rate, rate(1_000_000, 86_400, 1));
+        assert_eq!(limits("[topics.a.per-key]").per_key, KeyLimits::DEFAULT);
+        let per_key = KeyLimits { max_running: 3, on_dead: OnDead::Halt };
+        assert_eq!(limits("per-key = { max-running = 3, on-dead = \"halt\" }").per_key, per_key);
+    }
+}

@@ -1,0 +1,267 @@
+//! Ticks: against the calendar, against the clocks of places that change them, and against another implementation.
+
+use std::time::Duration;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::{
+    BODY_BYTES, Due, HEADER_BYTES, LONGEST_INTERVAL, LONGEST_JITTER, Missed, SHORTEST_INTERVAL, Schedule, Ticks,
+};
+use crate::job::Payload;
+use crate::time::Timestamp;
+
+fn cron(text: &str, zone: &str) -> Ticks {
+    Ticks::cron(text, Some(zone)).unwrap()
+}
+
+fn named(cron: &str) -> Schedule {
+    Schedule { cron: Some(cron.into()), ..Schedule::default() }
+}
+
+/// A local time, as a point in time: the first of two.
+fn local(zone: &str, text: &str) -> Timestamp {
+    let at: DateTime = text.parse().unwrap();
+    let at = at.to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp().as_millisecond();
+    Timestamp::from_millis(at.try_into().unwrap())
+}
+
+/// The next ticks in UTC.
+fn next(ticks: &Ticks, after: Timestamp, n: usize) -> Vec<String> {
+    let mut at = after;
+    let mut found = Vec::new();
+    for _ in 0..n {
+        let Some(tick) = ticks.next_after(at) else { break };
+        assert!(tick > at);
+        found.push(tick.to_string()[..16].to_owned());
+        at = tick;
+    }
+    found
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    let every = |every| Schedule { every: Some(every), ..Schedule::default() };
+    let refused = |schedule: &Schedule| schedule.ticks().unwrap_err().to_string();
+    assert!(refused(&Schedule::default()).contains("needs `cron`"));
+    assert!(refused(&Schedule { cron: named("@daily").cron, ..every(SHORTEST_INTERVAL) }).contains("exclude"));
+    assert!(refused(&every(Duration::from_millis(999))).contains("999 ms"));
+    assert!(refused(&every(LONGEST_INTERVAL + Duration::from_secs(1))).contains("366 days"));
+    for bad in ["", "* * * *", "60 * * * *", "* * * * * *", "0 0 * * FRY", "@reboot", "0 0 1 1 * 2027"] {
+        assert!(refused(&named(bad)).contains("no cron expression"), "{bad}");
+    }
+    assert!(refused(&named("0 0 30 2 *")).contains("no month has such a day"));
+    let zone = |zone: &str| Schedule { timezone: Some(zone.into()), ..named("0 3 * * *") };
+    assert!(refused(&zone("Europe/Berlim")).contains("did you mean `Europe/Berlin`?"));
+    assert!(!refused(&zone("the moon")).contains("did you mean"));
+    assert!(refused(&Schedule { cron: None, ..zone("UTC") }).contains("needs `cron`"));
+    let zoned = Schedule { timezone: Some("UTC".into()), ..every(SHORTEST_INTERVAL) };
+    assert!(refused(&zoned).contains("belongs to `cron`"));
+    let body = Payload { data: vec![0; BODY_BYTES + 1], content_type: None };
+    assert!(refused(&Schedule { body, ..named("@daily") }).contains("16384"));
+    let metadata = vec![("x".into(), "y".repeat(HEADER_BYTES))];
+    assert!(refused(&Schedule { metadata, ..named("@daily") }).contains("16385"));
+    let jitter = LONGEST_JITTER + Duration::from_millis(1);
+    assert!(refused(&Schedule { jitter, ..named("@daily") }).contains("up to a day"));
+}
+
+#[test]
+fn ticks_follow_the_calendar() {
+    let utc = |text: &str, after: &str, n| next(&cron(text, "UTC"), local("UTC", after), n);
+    assert_eq!(utc("0 3 * * *", "2026-11-23T03:00", 2), ["2026-11-24T03:00", "2026-11-25T03:00"]);
+    assert_eq!(utc("0 0 29 2 *", "2026-01-01T00:00", 3), ["2028-02-29T00:00", "2032-02-29T00:00", "2036-02-29T00:00"]);
+    assert_eq!(utc("0 0 29 2 *", "2096-03-01T00:00", 1), ["2104-02-29T00:00"], "2100 is no leap year");
+    assert_eq!(utc("0 0 31 * *", "2026-03-31T00:00", 2), ["2026-05-31T00:00", "2026-07-31T00:00"]);
+    assert_eq!(
+        utc("30 8 1,15 * MON", "2026-11-01T09:00", 4),
+        ["2026-11-02T08:30", "2026-11-09T08:30", "2026-11-15T08:30", "2026-11-16T08:30"]
+    );
+    assert_eq!(utc("0 12 L * *", "2028-02-01T00:00", 1), ["2028-02-29T12:00"]);
+    assert_eq!(utc("59 23 31 12 *", "2026-01-01T00:00", 1), ["2026-12-31T23:59"]);
+    let second_before = Timestamp::from_millis(local("UTC", "2026-11-23T02:59").as_millis() + 59_999);
+    assert_eq!(next(&cron("0 3 * * *", "UTC"), second_before, 1), ["2026-11-23T03:00"]);
+}
+
+#[test]
+fn a_fixed_time_that_clocks_leave_out_comes_right_after_and_one_that_comes_twice_comes_once() {
+    let daily = cron("30 2 * * *", "Europe/Berlin");
+    let spring = local("Europe/Berlin", "2026-03-28T02:30");
+    assert_eq!(next(&daily, spring, 2), ["2026-03-29T01:00", "2026-03-30T00:30"]);
+    let autumn = local("Europe/Berlin", "2026-10-24T02:30");
+    assert_eq!(next(&daily, autumn, 2), ["2026-10-25T00:30", "2026-10-26T01:30"]);
+    let new_york = cron("30 1 * * *", "America/New_York");
+    assert_eq!(
+        next(&new_york, local("America/New_York", "2026-10-31T01:30"), 2),
+        ["2026-11-01T05:30", "2026-11-02T06:30"]
+    );
+    // Half an hour: there are such places.
+    let lord_howe = cron("15 2 * * *", "Australia/Lord_Howe");
+    assert_eq!(
+        next(&lord_howe, local("Australia/Lord_Howe", "2026-10-03T02:15"), 2),
+        ["2026-10-03T15:30", "2026-10-04T15:15"]
+    );
+}
+
+#[test]
+fn a_time_that_returns_follows_the_clock_on_the_wall() {
+    let quarters = cron("*/30 * * * *", "Europe/Berlin");
+    assert_eq!(
+        next(&quarters, local("Europe/Berlin", "2026-03-29T01:30"), 2),
+        ["2026-03-29T01:00", "2026-03-29T01:30"]
+    );
+    let autumn = local("Europe/Berlin", "2026-10-25T01:30");
+    assert_eq!(
+        next(&quarters, autumn, 5),
+        ["2026-10-25T00:00", "2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30", "2026-10-25T02:00"]
+    );
+}
+
+#[test]
+fn intervals_are_counted_from_1970() {
+    let quarter = Ticks::every(Duration::from_secs(900)).unwrap();
+    assert_eq!(next(&quarter, local("UTC", "2026-11-23T03:00"), 2), ["2026-11-23T03:15", "2026-11-23T03:30"]);
+    assert_eq!(quarter.next_after(Timestamp::from_millis(u64::MAX)), None);
+}
+
+#[test]
+fn the_tick_between_two_others_is_found_from_every_moment_between_them() {
+    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"];
+    let mut random = fastrand::Rng::with_seed(15);
+    for n in 0..600 {
+        let (text, zone) = (expression(&mut random), zones[n % zones.len()]);
+        let Ok(ticks) = Ticks::cron(&text, Some(zone)) else { continue };
+        let start = Timestamp::from_millis(random.u64(1_700_000_000_000..1_900_000_000_000));
+        let Some(tick) = ticks.next_after(start) else { continue };
+        for _ in 0..5 {
+            let between = Timestamp::from_millis(random.u64(start.as_millis()..tick.as_millis()));
+            assert_eq!(ticks.next_after(between), Some(tick), "`{text}` in {zone} after {between}");
+        }
+    }
+}
+
+#[test]
+fn missed_ticks_are_skipped_or_made_up_for() {
+    let minutely = cron("* * * * *", "UTC");
+    let (first, now) = (local("UTC", "2026-11-23T03:00"), local("UTC", "2026-11-23T09:00"));
+    let shown = |ticks: &[Timestamp]| ticks.iter().map(|tick| tick.to_string()[11..16].to_owned()).collect::<Vec<_>>();
+    let due = minutely.due(first, now, Missed::Skip);
+    assert_eq!((shown(&due.ticks), due.missed.is_some()), (vec!["08:59".to_owned(), "09:00".to_owned()], true));
+    assert_eq!(due.next, Some(local("UTC", "2026-11-23T09:01")));
+
+    let nightly = cron("0 3 * * *", "UTC");
+    let (first, now) = (local("UTC", "2026-11-20T03:00"), local("UTC", "2026-11-23T09:00"));
+    let next = Some(local("UTC", "2026-11-24T03:00"));
+    let latest = local("UTC", "2026-11-23T03:00");
+    assert_eq!(nightly.due(first, now, Missed::Skip), Due { ticks: vec![], missed: Some(latest), next });
+    let one = nightly.due(first, now, Missed::One);
+    assert_eq!((one.ticks, one.next), (vec![latest], next));
+    assert_eq!(nightly.due(first, now, Missed::All).ticks.len(), 4);
+    let in_time = nightly.due(first, local("UTC", "2026-11-23T03:01"), Missed::One);
+    assert_eq!(in_time.ticks, [latest], "those that were missed have none if one comes in time");
+    assert!(nightly.due(first, first, Missed::Skip).missed.is_none());
+}
+
+#[test]
+fn what_is_made_up_for_is_bounded_in_a_step_and_in_all() {
+    let secondly = Ticks::every(Duration::from_secs(1)).unwrap();
+    let year = 365 * 24 * 3_600_000;
+    let (mut first, now) =
+        (Timestamp::from_millis(1_800_000_000_000), Timestamp::from_millis(1_800_000_000_000 + year));
+    let (mut jobs, mut steps) = (0, 0);
+    while first <= now {
+        let due = secondly.due(first, now, Missed::All);
+        assert!(due.ticks.len() <= 100 && due.ticks.is_sorted());
+        (jobs, steps, first) = (jobs + due.ticks.len(), steps + 1, due.next.unwrap());
+    }
+    assert_eq!((jobs, steps), (1000, 10));
+    let late = secondly.due(Timestamp::from_millis(1_800_000_000_000), now, Missed::Skip);
+    assert_eq!(late.ticks.len(), 61, "a minute late is not missed");
+}
+
+#[test]
+fn schedules_are_shown_in_words() {
+    let words = |schedule: Schedule| schedule.ticks().unwrap().in_words();
+    let every = |secs| Schedule { every: Some(Duration::from_secs(secs)), ..Schedule::default() };
+    assert_eq!(
+        [900, 86_400, 90, 7200].map(|secs| words(every(secs))),
+        ["every 15m", "every 1d", "every 90s", "every 2h"]
+    );
+    let cron = |cron: &str| Schedule { cron: Some(cron.into()), ..Schedule::default() };
+    assert_eq!(words(cron("0 3 * * *")), "At 03:00");
+    let berlin = Schedule { timezone: Some("Europe/Berlin".into()), ..cron("0 3 * * *") };
+    assert_eq!(berlin.ticks().unwrap().local(local("UTC", "2026-11-23T02:00")), "Mon 2026-11-23 03:00 CET");
+}
+
+/// An expression of numbers, ranges, lists and steps.
+fn expression(random: &mut fastrand::Rng) -> String {
+    let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
+    let fields = bounds.map(|(least, most)| {
+        let entry = |random: &mut fastrand::Rng| {
+            let (a, b) = (random.u32(least..=most), random.u32(least..=most));
+            let range = format!("{}-{}", a.min(b), a.max(b));
+            match random.u8(0..4) {
+                0 => range,
+                1 => format!("{range}/{}", random.u32(1..=(most - least) / 2)),
+                _ => a.to_string(),
+            }
+        };
+        match random.u8(0..5) {
+            0 | 1 => "*".to_owned(),
+            2 => format!("*/{}", random.u32(1..=(most - least) / 2)),
+            _ => (0..random.usize(1..4)).map(|_| entry(random)).collect::<Vec<_>>().join(","),
+        }
+    });
+    fields.join(" ")
+}
+
+/// The same expression for `jiff-cron`, which counts seconds too, numbers the days of the week from 1 (Sunday) on, and asks for both
+/// days where both are limited; Vixie cron, and so this crate, asks for either. Hence one or two. (A field `*/2` limits the day here; for
+/// Vixie cron it begins with `*`, and does not.)
+fn for_the_other(text: &str) -> Vec<String> {
+    let fields: Vec<&str> = text.split(' ').collect();
+    let [minute, hour, day, month, weekday] = fields[..] else { panic!("five fields") };
+    let renumbered = |weekday: &str| {
+        let numbers = |part: &str| {
+            let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
+            let range =
+                range.split('-').map(|n| (n.parse::<u32>().unwrap() + 1).to_string()).collect::<Vec<_>>().join("-");
+            step.map_or(range.clone(), |step| format!("{range}/{step}"))
+        };
+        if weekday.starts_with('*') {
+            weekday.to_owned()
+        } else {
+            weekday.split(',').map(numbers).collect::<Vec<_>>().join(",")
+        }
+    };
+    let weekday = renumbered(weekday);
+    if day == "*" || weekday == "*" {
+        return vec![format!("0 {minute} {hour} {day} {month} {weekday}")];
+    }
+    vec![format!("0 {minute} {hour} {day} {month} *"), format!("0 {minute} {hour} * {month} {weekday}")]
+}
+
+#[test]
+fn ten_thousand_expressions_have_the_ticks_that_another_implementation_finds() {
+    let mut random = fastrand::Rng::with_seed(2026);
+    let mut compared = 0;
+    for _ in 0..10_000 {
+        let text = expression(&mut random);
+        let start = random.i64(1_600_000_000..2_000_000_000);
+        let ours = Ticks::cron(&text, Some("UTC"));
+        let from = jiff::Timestamp::from_second(start).unwrap().to_zoned(TimeZone::UTC);
+        // It looks no further than a few decades, and this crate no further than the year 5000.
+        let theirs = for_the_other(&text).into_iter().filter_map(|text| {
+            let schedule: jiff_cron::Schedule = text.parse().unwrap_or_else(|error| panic!("`{text}`: {error}"));
+            schedule.after(from.clone()).next().map(|next| next.timestamp().as_second())
+        });
+        let Some(theirs) = theirs.min() else {
+            assert!(ours.is_err(), "`{text}` has ticks");
+            continue;
+        };
+        let ours = ours.unwrap_or_else(|error| panic!("`{text}`: {error}"));
+        let tick = ours.next_after(Timestamp::from_millis(u64::try_from(start).unwrap() * 1000)).unwrap();
+        assert_eq!(tick.as_millis() / 1000, u64::try_from(theirs).unwrap(), "`{text}` after {start}");
+        compared += 1;
+    }
+    assert!(compared > 9000, "{compared}");
+}

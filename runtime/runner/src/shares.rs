@@ -1,0 +1,162 @@
+//! What each tenant has used of this runner, and which tenants the free slots go to: those that have used the least for their
+//! weight.
+//!
+//! Each tenant has a virtual time, which grows by what its attempts cost, divided by its weight; a slot goes to the earliest one
+//! (start-time fair queueing: Goyal, Vin, Cheng 1996). An attempt costs the larger part of what it takes of two things: computing
+//! and slots (dominant resource fairness: Ghodsi et al. 2011).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Of an attempt that uses no fuel: a fresh instance, and its part of claim and settlement.
+const LEAST_NS: u64 = 10_000;
+/// What a guest uses in a nanosecond: compiled code does some 2 to 10 units, by what it does.
+const FUEL_PER_NS: u64 = 4;
+/// What an attempt is taken to cost until one of the tenant's has ended.
+const UNKNOWN_NS: u64 = 1_000_000;
+/// How much a new cost counts in the mean: one part in so many.
+const MEMORY: u64 = 16;
+/// So that weights divide without loss.
+const SCALE: i128 = 1000;
+
+/// A point in virtual time: thousandths of nanoseconds of a guest thread, at weight 1.
+pub(super) type VirtualTime = i128;
+
+/// What a tenant has used since this runner began. Guest threads write, the claimer reads.
+#[derive(Debug)]
+pub(super) struct TenantUse {
+    used_ns: AtomicU64,
+    running: AtomicUsize,
+    mean_ns: AtomicU64,
+}
+
+impl Default for TenantUse {
+    fn default() -> Self {
+        Self { used_ns: AtomicU64::new(0), running: AtomicUsize::new(0), mean_ns: AtomicU64::new(UNKNOWN_NS) }
+    }
+}
+
+impl TenantUse {
+    pub(super) fn begin(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts an attempt that used so much fuel, and was so long in a slot that is worth this part of a thread.
+    pub(super) fn charge(&self, fuel: u64, duration: Duration, thread_per_slot: f64) {
+        let in_slot = (duration.as_nanos() as f64 * thread_per_slot) as u64;
+        let cost = in_slot.max(LEAST_NS + fuel / FUEL_PER_NS);
+        self.used_ns.fetch_add(cost, Ordering::Relaxed);
+        // Two threads at once may lose one of two costs from the mean, which is an estimate.
+        let mean = self.mean_ns.load(Ordering::Relaxed);
+        let mean = if mean == UNKNOWN_NS { cost } else { mean - mean / MEMORY + cost / MEMORY };
+        self.mean_ns.store(mean.max(LEAST_NS), Ordering::Relaxed);
+    }
+
+    /// How far the tenant's virtual time has come at this weight: with what runs as if it had ended.
+    pub(super) fn virtual_time(&self, weight: u32) -> VirtualTime {
+        let running = self.running.load(Ordering::Relaxed) as u64;
+        let used = self.used_ns.load(Ordering::Relaxed).saturating_add(running.saturating_mul(self.mean()));
+        i128::from(used) * SCALE / i128::from(weight.max(1))
+    }
+
+    /// How far one more attempt will bring it.
+    fn step(&self, weight: u32) -> VirtualTime {
+        i128::from(self.mean()) * SCALE / i128::from(weight.max(1))
+    }
+
+    fn mean(&self) -> u64 {
+        self.mean_ns.load(Ordering::Relaxed)
+    }
+}
+
+/// A tenant that wants slots.
+#[derive(Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) usage: &'a TenantUse,
+    pub(super) weight: u32,
+    /// Where its virtual time stands.
+    pub(super) at: VirtualTime,
+    /// The most slots that it can use.
+    pub(super) room: usize,
+}
+
+/// How many of the free slots go to each: one at a time to the one that is behind the others.
+pub(super) fn share_out(free: usize, wishes: &[Wish<'_>]) -> Vec<usize> {
+    let mut given = vec![0; wishes.len()];
+    if let ([one], [all]) = (wishes, given.as_mut_slice()) {
+        *all = one.room.min(free);
+        return given;
+    }
+    let mut line: BinaryHeap<_> = wishes.iter().enumerate().map(|(place, wish)| Reverse((wish.at, place))).collect();
+    for _ in 0..free {
+        let next = loop {
+            let Some(Reverse((at, place))) = line.pop() else { return given };
+            match (wishes.get(place), given.get_mut(place)) {
+                (Some(wish), Some(slots)) if *slots < wish.room => {
+                    *slots += 1;
+                    break Reverse((at + wish.usage.step(wish.weight), place));
+                }
+                _ => {}
+            }
+        };
+        line.push(next);
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(fuel: u64, attempts: u32) -> TenantUse {
+        let usage = TenantUse::default();
+        (0..attempts).for_each(|_| usage.charge(fuel, Duration::ZERO, 1.0));
+        usage
+    }
+
+    fn wish(usage: &TenantUse, weight: u32, room: usize) -> Wish<'_> {
+        Wish { usage, weight, at: usage.virtual_time(weight), room }
+    }
+
+    #[test]
+    fn slots_go_to_the_tenant_that_has_used_the_least_for_its_weight() {
+        let (busy, quiet) = (used(4_000_000, 10), used(4_000_000, 0));
+        assert_eq!(
+            share_out(5, &[wish(&busy, 1, 9), wish(&quiet, 1, 2)]),
+            [3, 2],
+            "what one cannot use the other gets"
+        );
+        assert_eq!(share_out(5, &[wish(&busy, 1, 9), wish(&quiet, 1, 9)]), [0, 5]);
+        let (light, heavy) = (used(4_000_000, 1), used(4_000_000, 1));
+        assert_eq!(share_out(8, &[wish(&light, 1, 9), wish(&heavy, 3, 9)]), [2, 6]);
+        assert_eq!(share_out(8, &[]), [0; 0]);
+    }
+
+    #[test]
+    fn an_attempt_costs_what_it_uses_most_of() {
+        let cost = |fuel, ms| {
+            let usage = TenantUse::default();
+            usage.charge(fuel, Duration::from_millis(ms), 0.125);
+            usage.virtual_time(1) / SCALE
+        };
+        assert_eq!(cost(0, 0), i128::from(LEAST_NS));
+        assert_eq!(cost(400_000_000, 8), i128::from(LEAST_NS) + 100_000_000);
+        assert_eq!(cost(0, 8), 1_000_000, "a slot for 8 ms is an eighth of a thread for as long");
+    }
+
+    #[test]
+    fn what_runs_counts_before_it_ends() {
+        let usage = used(4_000_000, 1);
+        let before = usage.virtual_time(1);
+        usage.begin();
+        assert_eq!(usage.virtual_time(1), before * 2);
+        usage.end();
+        assert_eq!(usage.virtual_time(1), before);
+    }
+}

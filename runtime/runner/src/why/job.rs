@@ -1,0 +1,326 @@
+//! Why a job is not running.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::serving::{Idle, IdleReason, Serving, idle};
+use gristmill_config::units;
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::outcome::Failure;
+use gristmill_core::time::{Timestamp, whole_millis};
+use gristmill_store::{AHEAD, BehindKey, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts};
+
+/// How often the store is asked again if the job changes its place between the questions.
+const TRIES: usize = 3;
+
+/// Why a job is not running, as of one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Why {
+    /// The job.
+    pub id: JobId,
+    /// Its topic. `None` if only its result is left.
+    pub topic: Option<TopicId>,
+    /// For programs.
+    pub reason: WhyReason,
+    /// For people: one sentence, beginning with the job's state.
+    pub detail: String,
+    /// When it is due, or when its lease ends unless it is extended, in milliseconds since 1970.
+    #[serde(rename = "until_ms")]
+    pub until: Option<Timestamp>,
+    /// How many ready jobs of the topic stand before it. `None` if it is not ready, or more than 10,000 do.
+    pub ahead: Option<u64>,
+    /// How long it will take at the pace of the last minute until it begins, in milliseconds. `None` if there is no pace to go by.
+    #[serde(rename = "expected_in_ms")]
+    pub expected_in: Option<u64>,
+    /// The jobs of its key that it waits for. `None` if it waits for none.
+    pub behind: Option<BehindKey>,
+    /// Why its topic begins no job at the moment, which holds for this one as soon as it is ready. `None` if the topic does.
+    pub idle: Option<Idle>,
+}
+
+/// Why a job is not running, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhyReason {
+    /// It is running.
+    Running,
+    /// It is running, and has been cancelled.
+    Stopping,
+    /// It has ended.
+    Finished,
+    /// It was given up.
+    Dead,
+    /// An attempt failed; it waits for the next one.
+    Retry,
+    /// It is not due yet.
+    Delayed,
+    /// Its topic begins no job: `idle` says why.
+    TopicIdle,
+    /// It waits for other jobs of its key: `behind` says which.
+    BehindKey,
+    /// It waits for those before it, or for a free runner.
+    InLine,
+}
+
+/// Asks the store why a job is not running. `pace` is how many jobs leave the topic's line in a second.
+///
+/// Returns `None` if the job is unknown.
+///
+/// # Errors
+/// The store is unavailable.
+pub async fn why(
+    store: &(impl Inspect + ?Sized),
+    tenant: &Name,
+    id: &JobId,
+    serving: impl Fn(&TopicId) -> Serving,
+    pace: impl Fn(&TopicCounts) -> Option<f64>,
+) -> Result<Option<Why>, StoreError> {
+    let mut found = store.job(tenant, id).await?;
+    for _ in 0..TRIES {
+        let Some(view) = &found else { return Ok(None) };
+        let Some(topic) = view.job.as_ref().map(|job| job.spec.topic.clone()) else { break };
+        let counts = store.counts(tenant).await?.into_iter().find(|counts| counts.topic == topic);
+        let ahead = match view.state {
+            JobState::Ready if view.behind.is_none() => store.jobs_ahead(&topic, id).await?,
+            _ => None,
+        };
+        let holder = match view.behind.as_ref().and_then(|behind| behind.holders.first()) {
+            Some(holder) => store.job(tenant, holder).await?,
+            None => None,
+        };
+        let again = store.job(tenant, id).await?;
+        if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
+            let idle = counts.as_ref().and_then(|counts| idle(counts, &serving(&topic)));
+            let pace = counts.as_ref().and_then(&pace);
+            let why = explain(view, topic, ahead, idle, pace, Timestamp::now());
+            return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref())));
+        }
+        found = again;
+    }
+    // It ended, or it changes its place faster than it can be looked at.
+    Ok(found.map(|view| {
+        let (reason, detail, until) = by_state(&view, Timestamp::now());
+        let topic = view.job.map(|job| job.spec.topic);
+        Why { id: view.id, topic, reason, detail, until, ahead: None, expected_in: None, behind: None, idle: None }
+    }))
+}
+
+/// The same of a job that waits for others of its key. `holder`: the first of these, if it is still there.
+fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>) -> Why {
+    let Some(behind) = behind else { return why };
+    let others = match behind.ahead {
+        0 => "it is the next one of its key".into(),
+        1 => "one job of its key stands before it".into(),
+        ahead => format!("{ahead} jobs of its key stand before it"),
+    };
+    let holder = match holder {
+        Some(view) => {
+            let (reason, state, _) = by_state(view, Timestamp::now());
+            let remedy = if reason == WhyReason::Dead { ", or delete it, and its key goes on" } else { "" };
+            format!("{}, which has its key's slot, is {state}{remedy}", view.id)
+        }
+        None => "the job that had its key's slot has just ended".into(),
+    };
+    let detail = format!("ready: {others}, and {holder}");
+    Why { reason: WhyReason::BehindKey, detail, behind: Some(behind.clone()), expected_in: None, idle: None, ..why }
+}
+
+fn explain(
+    view: &JobView,
+    topic: TopicId,
+    ahead: Option<u64>,
+    idle: Option<Idle>,
+    pace: Option<f64>,
+    now: Timestamp,
+) -> Why {
+    let (mut reason, mut detail, until) = by_state(view, now);
+    // That no job is ready, or that all places are taken, keeps no job that is not due.
+    let stops = |idle: &Idle| !matches!(idle.reason, IdleReason::Empty | IdleReason::ConcurrencyReached);
+    let idle = idle.filter(|idle| stops(idle) || reason == WhyReason::InLine && idle.reason != IdleReason::Empty);
+    let mut expected_in = None;
+    if reason == WhyReason::InLine {
+        if idle.as_ref().is_some_and(stops) {
+            reason = WhyReason::TopicIdle;
+        } else {
+            expected_in = ahead.zip(pace).and_then(|(ahead, pace)| expected_after(ahead, pace));
+        }
+        detail = in_line(ahead, idle.as_ref(), expected_in);
+    } else if let Some(idle) = &idle
+        && matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::Dead)
+    {
+        detail = format!("{detail}; then it waits on: {}", about_topic(idle));
+    }
+    let expected_in = expected_in.map(whole_millis);
+    Why { id: view.id.clone(), topic: Some(topic), reason, detail, until, ahead, expected_in, behind: None, idle }
+}
+
+/// What the state alone says.
+fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timestamp>) {
+    let failure = || view.last_failure.as_ref().map_or_else(|| "its reason is not known".into(), about_failure);
+    match &view.state {
+        JobState::Ready => (WhyReason::InLine, "ready".into(), None),
+        JobState::Running { worker, cancelled: false, lease_until, .. } => {
+            let detail = format!("running: attempt {} is with {worker}", view.attempts);
+            (WhyReason::Running, detail, Some(*lease_until))
+        }
+        JobState::Running { worker, lease_until, .. } => {
+            let detail = format!("running: it is cancelled, and {worker} has not ended it yet");
+            (WhyReason::Stopping, detail, Some(*lease_until))
+        }
+        JobState::Delayed { until } if view.last_failure.is_some() => {
+            let (wait, attempt) = (about_wait(*until, now), view.attempts);
+            let detail = format!("delayed: attempt {attempt} failed ({}), and the next one is due {wait}", failure());
+            (WhyReason::Retry, detail, Some(*until))
+        }
+        JobState::Delayed { until } => {
+            (WhyReason::Delayed, format!("delayed: it is due {}", about_wait(*until, now)), Some(*until))
+        }
+        JobState::Dead { since } => {
+            let detail = format!("dead since {since}, after {} attempts ({}): respawn it", view.attempts, failure());
+            (WhyReason::Dead, detail, None)
+        }
+        JobState::Finished => {
+            let end = match &view.result {
+                Some(ResultView::Complete(_)) | None => "it was completed".into(),
+                Some(ResultView::Dead(failure)) => format!("it was given up ({})", about_failure(failure)),
+                Some(ResultView::Expired) => "it expired before it could start".into(),
+                Some(ResultView::Cancelled) => "it was cancelled".into(),
+            };
+            (WhyReason::Finished, format!("finished: {end}"), None)
+        }
+    }
+}
+
+fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected_in: Option<Duration>) -> String {
+    let place = match ahead {
+        Some(0) => "it is the first in line".into(),
+        Some(1) => "one job of its topic stands before it".into(),
+        Some(ahead) => format!("{ahead} jobs of its topic stand before it"),
+        None => format!("more than {AHEAD} jobs of its topic stand before it"),
+    };
+    let waits = match idle {
+        Some(idle) => about_topic(idle),
+        None => "it begins as soon as a runner that serves its topic has room".into(),
+    };
+    let expected =
+        expected_in.map(|wait| format!("; at the pace of the last minute in {}", units::about_duration(wait)));
+    format!("ready: {place}, and {waits}{}", expected.unwrap_or_default())
+}
+
+/// Why the topic begins no job, as a part of a sentence.
+fn about_topic(idle: &Idle) -> String {
+    match idle.reason {
+        IdleReason::Paused => "its topic is paused: resume it".into(),
+        IdleReason::ConcurrencyReached => format!("its topic has no room: {}", idle.detail),
+        _ => format!("its topic has no handler: {}", idle.detail),
+    }
+}
+
+fn about_failure(failure: &Failure) -> String {
+    let message = failure.detail.message.lines().next().unwrap_or_default();
+    if message.is_empty() { failure.reason.to_string() } else { format!("{}: {message}", failure.reason) }
+}
+
+fn about_wait(until: Timestamp, now: Timestamp) -> String {
+    if until <= now {
+        return "now: a runner makes it ready".into();
+    }
+    format!("at {until}, in {}", units::about_duration(until.since(now)))
+}
+
+/// How long it takes until the job's turn comes. `None` if nothing moves.
+fn expected_after(ahead: u64, pace: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64((ahead + 1) as f64 / pace).ok().filter(|_| pace > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::job::{Job, JobSpec, Payload};
+    use gristmill_core::outcome::{FailureDetail, Reason};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn view(state: JobState) -> JobView {
+        let topic: TopicId = "acme/mail".parse().unwrap();
+        let spec = JobSpec::new(topic, Payload::default());
+        let id = spec.id.clone();
+        let job = Job { spec, enqueued_at: NOW, due_at: NOW };
+        JobView { id, state, job: Some(job), attempts: 0, last_failure: None, result: None, behind: None }
+    }
+
+    fn paused() -> Option<Idle> {
+        Some(Idle { reason: IdleReason::Paused, detail: "it is paused: resume it".into() })
+    }
+
+    fn why(state: JobState, ahead: Option<u64>, idle: Option<Idle>, pace: Option<f64>) -> Why {
+        explain(&view(state), "acme/mail".parse().unwrap(), ahead, idle, pace, NOW)
+    }
+
+    #[test]
+    fn a_ready_job_waits_for_its_topic_before_it_waits_in_line() {
+        let stopped = why(JobState::Ready, Some(3), paused(), Some(1.0));
+        assert_eq!((stopped.reason, stopped.expected_in), (WhyReason::TopicIdle, None), "nothing moves");
+        assert_eq!(stopped.detail, "ready: 3 jobs of its topic stand before it, and its topic is paused: resume it");
+        let waits = why(JobState::Ready, Some(3), None, Some(2.0));
+        assert_eq!((waits.reason, waits.ahead, waits.expected_in), (WhyReason::InLine, Some(3), Some(2000)));
+        let first = why(JobState::Ready, Some(0), None, Some(0.0));
+        assert_eq!(first.expected_in, None, "a line that does not move has no forecast");
+        assert!(why(JobState::Ready, None, None, Some(9.0)).detail.contains("more than 10000 jobs"));
+    }
+
+    #[test]
+    fn a_delayed_job_says_when_and_what_will_stop_it_then() {
+        let until = Timestamp::from_millis(1_005_000);
+        let delayed = why(JobState::Delayed { until }, None, paused(), None);
+        assert_eq!((delayed.reason, delayed.until), (WhyReason::Delayed, Some(until)));
+        assert!(
+            delayed.detail.ends_with("in 5s; then it waits on: its topic is paused: resume it"),
+            "{}",
+            delayed.detail
+        );
+        let empty = Idle { reason: IdleReason::Empty, detail: "no job is ready".into() };
+        let delayed = why(JobState::Delayed { until }, None, Some(empty), None);
+        assert_eq!(delayed.idle, None, "a topic without ready jobs stops none");
+    }
+
+    #[test]
+    fn a_job_that_failed_says_how_and_when_it_is_tried_again() {
+        let detail = FailureDetail { code: "busy".into(), message: "try later\nstack".into(), context: None };
+        let last_failure = Some(Failure { reason: Reason::Failed, detail, backtrace: None });
+        let until = Timestamp::from_millis(1_002_000);
+        let view = JobView { attempts: 2, last_failure, ..view(JobState::Delayed { until }) };
+        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, None, NOW);
+        assert_eq!((why.reason, why.until), (WhyReason::Retry, Some(until)));
+        assert!(why.detail.contains("attempt 2 failed (failed: try later)"), "{}", why.detail);
+    }
+
+    #[test]
+    fn a_job_that_waits_for_its_key_says_for_which_job_and_where_that_is() {
+        let holder = JobView { attempts: 1, ..view(JobState::Dead { since: NOW }) };
+        let behind = BehindKey { holders: vec![holder.id.clone()], ahead: 2 };
+        let waits = wait_for_key(why(JobState::Ready, None, paused(), None), Some(&behind), Some(&holder));
+        assert_eq!((waits.reason, waits.behind.as_ref(), waits.idle), (WhyReason::BehindKey, Some(&behind), None));
+        let begin =
+            format!("ready: 2 jobs of its key stand before it, and {}, which has its key's slot, is dead", holder.id);
+        assert!(waits.detail.starts_with(&begin), "{}", waits.detail);
+        assert!(waits.detail.ends_with("respawn it, or delete it, and its key goes on"), "{}", waits.detail);
+        let running = JobState::Running { worker: "w".into(), delivery: 1, lease_until: NOW, cancelled: false };
+        let behind = BehindKey { ahead: 0, ..behind };
+        let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)));
+        assert!(waits.detail.starts_with("ready: it is the next one of its key, and "), "{}", waits.detail);
+        assert!(waits.detail.ends_with("is running: attempt 0 is with w"), "{}", waits.detail);
+    }
+
+    #[test]
+    fn a_job_that_is_not_waiting_says_so() {
+        let lease_until = NOW;
+        let running = |cancelled| JobState::Running { worker: "host-1".into(), delivery: 1, lease_until, cancelled };
+        assert_eq!(why(running(false), None, None, None).reason, WhyReason::Running);
+        assert_eq!(why(running(true), None, None, None).reason, WhyReason::Stopping);
+        assert_eq!(why(JobState::Dead { since: NOW }, None, None, None).reason, WhyReason::Dead);
+    }
+}

@@ -1,0 +1,72 @@
+// @ts-check
+// Requests to the server that this page came from, at addresses relative to it, so that any path before it works.
+import { state } from './state.js'
+
+const KEY = 'gristmill-token'
+
+/** An answer that is no success: the fields of a problem document. */
+export class Problem extends Error {
+  /** @param {{ code: string, status: number, detail: string }} fields */
+  constructor({ code, status, detail }) {
+    super(detail)
+    this.code = code
+    this.status = status
+  }
+}
+
+export const token = () => sessionStorage.getItem(KEY)
+
+export function keepToken(text) {
+  if (text) sessionStorage.setItem(KEY, text)
+  else sessionStorage.removeItem(KEY)
+}
+
+/** Takes a token from `#token=…` and removes it from the address at once. Returns whether there was one. */
+export function takeToken() {
+  const found = /^#token=(.+)$/.exec(location.hash)
+  if (!found) return false
+  keepToken(decodeURIComponent(found[1]))
+  history.replaceState(null, '', location.pathname + location.search)
+  return true
+}
+
+/** A path of encoded parts. */
+export const path = (...parts) => parts.map(encodeURIComponent).join('/')
+
+/** A path below a tenant. */
+export const inTenant = (tenant, ...parts) => path('v1', 'tenants', tenant, ...parts)
+
+/** A path below a topic. */
+export const inTopic = ({ tenant, topic }, ...parts) => inTenant(tenant, 'topics', topic, ...parts)
+
+/** Sends a request and returns the response as it comes. */
+export async function send(where, options = {}) {
+  const text = token()
+  const headers = { ...options.headers, ...(text && { Authorization: `Bearer ${text}` }) }
+  /** @type {Response} */
+  let response
+  try {
+    response = await fetch(where, { ...options, headers, cache: 'no-store', credentials: 'omit' })
+  } catch (error) {
+    if (options.signal?.aborted) throw error
+    throw new Problem({ code: 'unreachable', status: 0, detail: 'The server does not answer.' })
+  }
+  const date = Date.parse(response.headers.get('Date') ?? '')
+  // The header has whole seconds: a smaller difference says nothing.
+  if (date) state.skew = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0
+  if (response.ok) return response
+  const problem = await response.json().catch(() => ({}))
+  const { code = 'unknown', detail = response.statusText } = problem
+  throw new Problem({ code, status: response.status, detail })
+}
+
+/** Gets a JSON document. */
+export const get = async (where, signal) => (await send(where, { signal })).json()
+
+/** Sends a document, or a text that is one already. */
+export async function post(where, document, method = 'POST') {
+  const body = typeof document === 'string' ? document : JSON.stringify(document)
+  return (await send(where, { method, body, headers: { 'Content-Type': 'application/json' } })).json()
+}
+
+export const remove = async (where) => (await send(where, { method: 'DELETE' })).json()

@@ -1,0 +1,48 @@
+// @ts-check
+// Two things that come before the page: a question, and the form that asks for a token.
+import { act } from './actions.js'
+import { keepToken } from './api.js'
+import { html } from './html.js'
+import { Field } from './parts.js'
+import { draw, state } from './state.js'
+
+/** Opens as a modal dialog: the browser keeps the focus in it and closes it on Escape. */
+const open = (element) => element && !element.open && element.showModal()
+
+function close() {
+  state.dialog = null
+  draw()
+}
+
+function confirm(question) {
+  close()
+  act(question.run)
+}
+
+export function Dialog() {
+  const question = state.dialog
+  return question && html`
+    <dialog ref=${open} onClose=${close} aria-labelledby="question">
+      <h2 id="question">${question.title}</h2>
+      <p class="text">${question.text}</p>
+      <p class="actions"><button type="button" class="main" onClick=${() => confirm(question)}>${question.verb}</button>
+        <button type="button" autofocus onClick=${close}>Leave it</button></p>
+    </dialog>`
+}
+
+function enter(event) {
+  event.preventDefault()
+  keepToken(String(new FormData(event.target).get('token')).trim())
+  location.reload()
+}
+
+export const Login = () => html`
+  <main class="login" id="main">
+    <h1>Gristmill</h1>
+    <p role="alert">${state.login}</p>
+    <form class="form" onSubmit=${enter}>
+      <${Field} label="Token" hint="It stays in this tab and is sent to this server only."><input name="token" type="password" autocomplete="off" required /><//>
+      <p class="actions"><button class="main">Log in</button></p>
+    </form>
+    <p class="none"><code>gristmill token create</code> makes one.</p>
+  </main>`

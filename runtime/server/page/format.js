@@ -1,0 +1,50 @@
+// @ts-check
+// Numbers, times and sizes, for people.
+
+const NUMBER = new Intl.NumberFormat('en')
+const UNITS = /** @type {const} */ ([
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1000],
+])
+
+export const number = (value) => NUMBER.format(value)
+
+/** A number per second: few digits. */
+export const rate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(value < 1 ? 2 : 1))
+
+/** A span of time in its two largest units, such as `4 m 12 s`. Never negative: clocks differ. */
+export function span(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`
+  const first = UNITS.findIndex(([, size]) => ms >= size)
+  const [unit, size] = UNITS[first]
+  const next = UNITS[first + 1]
+  const rest = next ? Math.floor((ms % size) / next[1]) : 0
+  return `${Math.floor(ms / size)} ${unit}` + (rest ? ` ${rest} ${next[0]}` : '')
+}
+
+/** How long ago, or in how long. */
+export function relative(at, now) {
+  const ahead = at - now
+  if (Math.abs(ahead) < 1000) return 'now'
+  return ahead > 0 ? `in ${span(ahead)}` : `${span(-ahead)} ago`
+}
+
+/** The whole point in time, as this machine writes it. */
+export const absolute = (at) => new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+
+/** A value in the largest of these units, each so many times the one before. */
+function scaled(value, base, units) {
+  const step = Math.min(units.length - 1, Math.floor(Math.log(Math.max(1, value)) / Math.log(base) + 1e-9))
+  return `${Number((value / base ** step).toPrecision(3))} ${units[step]}`.trim()
+}
+
+export const bytes = (count) => scaled(count, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB'])
+
+/** A large count in short, such as `2 G`. */
+export const short = (count) => scaled(count, 1000, ['', 'k', 'M', 'G', 'T'])
+
+/** `1 job`, `2 jobs`. */
+export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`

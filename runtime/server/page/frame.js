@@ -1,0 +1,88 @@
+// @ts-check
+// What is around every page: the name of the server, the tenants, the search, the links, and what was said last.
+import { get, inTenant, keepToken } from './api.js'
+import { html } from './html.js'
+import { Icon } from './icons.js'
+import { links, tenantNow } from './keys.js'
+import { refresh, setLive, showNewer } from './live.js'
+import { pages } from './pages/all.js'
+import { Banner, Button } from './parts.js'
+import { to } from './route.js'
+import { draw, state } from './state.js'
+import { inkOn, nextTheme, theme } from './theme.js'
+
+const Nav = () => html`
+  <nav class="nav" aria-label="Pages"><ul>${[...links(), { words: 'Help', page: 'help', href: to('help') }].map(({ words, page, href }) => html`
+    <li><a href=${href} aria-current=${state.place?.page === page ? 'page' : undefined}>${words}</a></li>`)}</ul></nav>`
+
+/** Opens what was searched for: a topic of that name, else the job of that id, else the jobs that fit the query. */
+async function search(event) {
+  event.preventDefault()
+  const field = /** @type {HTMLInputElement} */ (document.getElementById('search'))
+  const wanted = field.value.trim()
+  const tenant = tenantNow()
+  if (!wanted) return
+  const found = (where) => !/[:<>"\s]/.test(wanted) && get(where).then(() => true, () => false)
+  if (await found(inTenant(tenant, 'topics', wanted))) location.hash = to('t', tenant, 'topics', wanted)
+  else if (await found(inTenant(tenant, 'jobs', wanted))) location.hash = to('t', tenant, 'jobs', wanted)
+  else location.hash = to('t', tenant, 'find') + `?q=${encodeURIComponent(wanted)}`
+  field.value = ''
+  field.blur()
+}
+
+const pickTenant = (event) => (location.hash = to('t', event.target.value))
+
+function Badge() {
+  const { name, colour } = state.about ?? {}
+  return name && html`<span class="badge" style=${colour && { background: colour, color: inkOn(colour) }}>${name}</span>`
+}
+
+function leave() {
+  keepToken(null)
+  location.reload()
+}
+
+const Top = () => html`
+  <header class="top">
+    <a class="brand" href=${to('t', tenantNow())}><${Icon} name="mill" />Gristmill</a><${Badge} />
+    <label class="tenant"><span class="unseen">Tenant</span>
+      <select onChange=${pickTenant}>${state.tenants.map((name) => html`<option value=${name} selected=${name === tenantNow()}>${name}</option>`)}</select></label>
+    <form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, job id or query" autocomplete="off" /></form>
+    <span class="grow" />
+    <${Button} run=${() => setLive(!state.live)} label=${state.live ? 'live: pause' : 'paused: go on'}><${Icon} name=${state.live ? 'running' : 'paused'} />${state.live ? 'live' : 'paused'}<//>
+    <${Button} run=${nextTheme} label=${`${theme()}: change the colours`}>${theme()}<//>
+    ${state.me?.token && html`<span class="none" title=${state.me.token.description}>${state.me.scopes.join(', ') || 'nothing'}</span><${Button} run=${leave}>Log out<//>`}
+  </header>`
+
+const Trouble = ({ problem }) => html`
+  <${Banner} kind="bad" button=${html`<${Button} run=${refresh}>Try again<//>`}>
+    <strong>${problem.status === 403 ? 'Your token does not allow this.' : 'The server did not answer as wanted.'}</strong> <span class="text">${problem.message}</span><//>`
+
+function Main() {
+  if (!state.me) return html`<main id="main"><h1>Gristmill</h1>${state.problem ? html`<${Trouble} problem=${state.problem} />` : html`<p class="empty">Loading …</p>`}</main>`
+  const page = state.place && pages[state.place.page]
+  if (!page || !state.place) return html`<main id="main" tabindex="-1"><h1>There is no such page</h1><p><a href=${to('t', tenantNow())}>Overview</a></p></main>`
+  const ready = !page.load || state.data
+  return html`
+    <main id="main" tabindex="-1" aria-busy=${!ready && !state.problem}>
+      <h1 tabindex="-1">${page.title(state.place)}</h1>
+      ${state.problem && html`<${Trouble} problem=${state.problem} />`}
+      ${state.newer && html`<${Banner} button=${html`<${Button} run=${showNewer}>Show them<//>`}>The rows have changed.<//>`}
+      ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : !state.problem && html`<p class="empty">Loading …</p>`}
+    </main>`
+}
+
+/** What was said last: read out, and on the screen until it is closed. */
+const Notice = () => html`
+  <div class="notices" role="status" aria-live="polite">${state.notice && html`
+    <div class=${`notice ${state.notice.bad ? 'bad' : ''}`}><${Icon} name=${state.notice.bad ? 'bad' : 'good'} /><span class="text">${state.notice.text}</span>
+      <button type="button" aria-label="Close the message" onClick=${() => ((state.notice = null), draw())}>×</button></div>`}</div>`
+
+function skip(event) {
+  event.preventDefault()
+  document.getElementById('main')?.focus()
+}
+
+export const Frame = () => html`
+  <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+  <${Top} /><${Nav} /><${Main} /><${Notice} />`

@@ -1,0 +1,88 @@
+// @ts-check
+// The keyboard: every page and every row can be reached without a pointer.
+import { refresh, setLive, showNewer } from './live.js'
+import { to } from './route.js'
+import { isOperator, may, state } from './state.js'
+import { nextTheme } from './theme.js'
+
+/** The pages that have a link and a key after `g`: the key, and the word. */
+const LINKS = [
+  ['o', 'Overview'],
+  ['t', 'Topics'],
+  ['r', 'Running'],
+  ['d', 'Dead'],
+  ['h', 'Handlers'],
+  ['e', 'Events'],
+  ['k', 'Tokens'],
+  ['n', 'Tenants'],
+]
+
+/** Those that the token may use, with their addresses. */
+export function links() {
+  const shown = LINKS.filter(([key]) => (key !== 'k' || may('admin')) && (key !== 'n' || isOperator()))
+  return shown.map(([key, words]) => {
+    const page = words.toLowerCase()
+    return { key, words, page, href: page === 'tenants' ? to(page) : to('t', tenantNow(), ...(page === 'overview' ? [] : [page])) }
+  })
+}
+
+/** Keys and what they do, for the help page. */
+export const KEYS = [
+  ...LINKS.map(([key, words]) => [`g ${key}`, words]),
+  ['/', 'Search for a topic or a job'],
+  ['j k', 'Next and previous row'],
+  ['Enter', 'Open the row'],
+  ['r', 'Load again, and show rows that were held back'],
+  ['p', 'Pause and resume the loading'],
+  ['c', 'Change between light and dark'],
+  ['?', 'This help'],
+  ['Esc', 'Close, leave a field, or go up'],
+]
+
+/** The tenant of this place, else the token's own, else `default`. */
+export const tenantNow = () => state.place?.params.tenant ?? state.me?.tenant ?? 'default'
+
+/** Whether `g` was pressed just before. */
+let going = false
+
+/** @type {Record<string, () => void>} */
+const ACTIONS = {
+  '/': () => document.getElementById('search')?.focus(),
+  '?': () => (location.hash = to('help')),
+  j: () => step(1),
+  k: () => step(-1),
+  r: () => (state.newer ? showNewer() : refresh()),
+  p: () => setLive(!state.live),
+  c: nextTheme,
+  Escape: up,
+}
+
+/** Moves to the first link of another row. */
+function step(by) {
+  const links = [...document.querySelectorAll('main tbody tr')].flatMap((row) => row.querySelector('a') ?? [])
+  const here = links.findIndex((link) => link.closest('tr')?.contains(document.activeElement))
+  const next = here < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, here + by))
+  links[next]?.focus()
+}
+
+/** One level up in the address: from a job's list to its topic, and so on. */
+function up() {
+  const parts = location.hash.split('?')[0].split('/')
+  if (parts.length > 3) location.hash = parts.slice(0, parts[3] === 'jobs' ? 3 : -1).join('/')
+}
+
+export function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || state.dialog) return
+  const field = event.target.closest('input, textarea, select')
+  if (field) {
+    if (event.key === 'Escape') field.blur()
+    return
+  }
+  const goes = going
+  going = event.key === 'g' && !goes
+  const place = goes && links().find(({ key }) => key === event.key)?.href
+  if (place) location.hash = place
+  else if (!goes && ACTIONS[event.key]) ACTIONS[event.key]()
+  else return
+  event.preventDefault()
+}

@@ -1,0 +1,29 @@
+// @ts-check
+// The pages by the names that `route.js` gives them.
+import { dead } from './dead.js'
+import { events } from './events.js'
+import { handlers } from './handlers.js'
+import { help } from './help.js'
+import { job } from './job.js'
+import { find, jobs, running } from './jobs.js'
+import { overview, topics } from './overview.js'
+import { push } from './push.js'
+import { tenants } from './tenants.js'
+import { tokens } from './tokens.js'
+import { topic } from './topic.js'
+
+/**
+ * A page: its title, what it loads, and how it looks. `rows` names the rows of its table, which are not moved while a person
+ * points at one; `once` says that it is not loaded again by itself; `arrive` is called when a person comes to it.
+ * @typedef {{
+ *   title: (place: import('../route.js').Place) => string,
+ *   load?: (place: import('../route.js').Place, signal: AbortSignal) => Promise<any>,
+ *   view: (props: { place: import('../route.js').Place, data: any }) => any,
+ *   rows?: (data: any) => string[],
+ *   once?: (place: import('../route.js').Place) => boolean,
+ *   arrive?: (place: import('../route.js').Place, signal: AbortSignal) => void,
+ * }} Page
+ */
+
+/** @type {Record<string, Page>} */
+export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, handlers, events, tokens, tenants, help }

@@ -1,0 +1,85 @@
+// @ts-check
+// What happens now: the events of a tenant, the latest first.
+import { inTenant } from '../api.js'
+import { bytes, short, span } from '../format.js'
+import { html } from '../html.js'
+import { Empty, JobLink, State, Table, Time, TopicLink } from '../parts.js'
+import { draw, state } from '../state.js'
+import { follow } from '../stream.js'
+
+/** Events that are kept. */
+const KEPT = 200
+const LONGEST_WAIT = 30_000
+
+/** @type {{ all: any[], missed: number, open: boolean, why: string }} */
+const log = { all: [], missed: 0, open: false, why: '' }
+let next = 0
+
+/** Icons of kinds of events. @type {Record<string, string>} */
+const ICONS = { started: 'running', completed: 'finished', retried: 'warn', snoozed: 'delayed', released: 'delayed', expired: 'dead', cancelled: 'dead', respawned: 'pushed', resumed: 'ready', refused: 'bad', loaded: 'good', replaced: 'good' }
+
+function take(event) {
+  if (event.missed) log.missed += event.missed
+  else if (state.live) log.all.unshift({ ...event, n: next++ })
+  log.all.length = Math.min(KEPT, log.all.length)
+  draw()
+}
+
+/** Reads the stream, and reads it again after a while when it ends. */
+async function read(tenant, signal) {
+  let tries = 0
+  const opened = () => {
+    tries = 0
+    Object.assign(log, { open: true, why: '' })
+    draw()
+  }
+  while (!signal.aborted) {
+    try {
+      await follow(inTenant(tenant, 'events'), signal, { opened, take })
+    } catch (error) {
+      log.why = error.message
+      if (error.status === 401) state.login = error.message
+      if (error.status === 403) return draw()
+    }
+    log.open = false
+    if (signal.aborted) return
+    draw()
+    await new Promise((resolve) => setTimeout(resolve, Math.min(LONGEST_WAIT, 1000 * 2 ** tries++)))
+  }
+}
+
+const facts = (event) =>
+  [
+    event.reason,
+    event.attempt && `attempt ${event.attempt}`,
+    event.duration_ms !== undefined && span(event.duration_ms),
+    event.fuel && `${short(event.fuel)} fuel`,
+    event.memory_peak_bytes && bytes(event.memory_peak_bytes),
+    event.again_in_ms !== undefined && `again in ${span(event.again_in_ms)}`,
+    event.version && `@${event.version}`,
+    event.worker,
+  ].filter(Boolean).join(' · ')
+
+const last = (kind) => kind.split('-').pop()
+
+const row = (event, tenant) => [
+  event.n,
+  html`<${Time} at=${event.at_ms} />`,
+  html`<${State} name=${ICONS[last(event.kind)] ?? last(event.kind)} word=${event.kind} />`,
+  event.topic ? html`<${TopicLink} of=${event} />` : event.handler,
+  event.job && html`<${JobLink} tenant=${tenant} id=${event.job} />`,
+  facts(event),
+]
+
+/** @type {import('./all.js').Page} */
+export const events = {
+  title: () => 'Events',
+  arrive: ({ params }, signal) => {
+    Object.assign(log, { all: [], missed: 0, open: false, why: '' })
+    read(params.tenant, signal)
+  },
+  view: ({ place: { params } }) => html`
+    <p>${log.open ? html`<${State} name="running" word="listening" />` : html`<${State} name="warn" word=${log.why || 'connecting …'} />`}
+      <span class="none"> The latest ${KEPT} since this page was opened; a paused page takes no more. ${log.missed ? `${log.missed} were missed.` : ''}</span></p>
+    ${log.all.length ? html`<${Table} label="Events" heads=${['When', 'What', 'Topic', 'Job', '~Details']} rows=${log.all.map((event) => row(event, params.tenant))} />` : html`<${Empty}>Nothing has happened yet.<//>`}`,
+}

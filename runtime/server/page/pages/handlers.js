@@ -1,0 +1,57 @@
+// @ts-check
+// The handlers of a tenant's topics: their versions, why one is refused, and a form for a new component.
+import { act } from '../actions.js'
+import { inTopic, send } from '../api.js'
+import { html } from '../html.js'
+import { Empty, Field, State, Table, TopicLink } from '../parts.js'
+import { may } from '../state.js'
+import { topicsOf } from './overview.js'
+
+/** The topics by their handlers. */
+function byHandler(topics) {
+  /** @type {Map<string, any[]>} */
+  const found = new Map()
+  for (const topic of topics) if (topic.handler) found.set(topic.handler, [...(found.get(topic.handler) ?? []), topic])
+  return [...found].sort(([a], [b]) => (a < b ? -1 : 1))
+}
+
+function Condition({ topic }) {
+  if (topic.handler === 'external') return html`<${State} name="good" word="pull workers" />`
+  if (topic.refused) return html`<${State} name="warn" word=${topic.version ? 'new file refused' : 'refused'} /> <span class="text">${topic.refused}</span>`
+  if (topic.lacking.length) return html`<${State} name="warn" word="lacks grants" /> ${topic.lacking.join(', ')}`
+  return topic.version ? html`<${State} name="good" word="serves" />` : html`<${State} name="warn" word="no component" />`
+}
+
+function upload(event, tenant) {
+  event.preventDefault()
+  const form = new FormData(event.target)
+  const topic = form.get('topic')
+  act(async () => {
+    const options = { method: 'PUT', body: form.get('file'), headers: { 'Content-Type': 'application/wasm' } }
+    const served = await (await send(inTopic({ tenant, topic }, 'handler'), options)).json()
+    return `${served.handler}@${served.version} serves now.`
+  })
+}
+
+const Upload = ({ tenant, topics }) => html`
+  <h2>Upload a component</h2>
+  <form class="form" onSubmit=${(event) => upload(event, tenant)}>
+    <${Field} label="Topic"><select name="topic" required>${topics.map((topic) => html`<option>${topic.topic}</option>`)}</select><//>
+    <${Field} label="Component" hint="A .wasm file. It is checked first; a file that fails changes nothing."><input type="file" name="file" accept=".wasm,application/wasm" required /><//>
+    <p class="actions"><button class="main">Upload</button></p>
+  </form>`
+
+/** @type {import('./all.js').Page} */
+export const handlers = {
+  title: () => 'Handlers',
+  load: ({ params }, signal) => topicsOf(params.tenant, signal),
+  view: ({ place: { params }, data }) => html`
+    ${data.length ? html`<${Table} label="Handlers" heads=${['Handler', 'Version', 'Topics', 'State']} rows=${byHandler(data).map(([name, topics]) => [
+      name,
+      name,
+      html`<span class="id">${topics[0].version ?? '–'}</span>`,
+      topics.map((topic) => html`<${TopicLink} of=${topic} /> `),
+      html`<${Condition} topic=${topics.find((topic) => topic.lacking.length) ?? topics[0]} />`,
+    ])} />` : html`<${Empty}>No handlers.<//>`}
+    ${may('admin') && data.length > 0 && html`<${Upload} tenant=${params.tenant} topics=${data} />`}`,
+}

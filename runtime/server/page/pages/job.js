@@ -1,0 +1,91 @@
+// @ts-check
+// One job: where it is and why, its life so far, its failure, its body and its result.
+import { cancel, deleteDead, respawn } from '../actions.js'
+import { get, inTenant } from '../api.js'
+import { absolute, span } from '../format.js'
+import { html } from '../html.js'
+import { Icon } from '../icons.js'
+import { Banner, Button, Facts, Table, Time, TopicLink } from '../parts.js'
+import { Payload } from '../payload.js'
+import { toTopic } from '../route.js'
+import { may, now } from '../state.js'
+import { REASONS } from '../words.js'
+
+/** @type {Record<string, string>} */
+const OUTCOMES = { complete: 'Completed', dead: 'Given up', expired: 'Expired: it was not begun in time', cancelled: 'Cancelled' }
+
+/**
+ * The steps of a job's life that are known: icon, words, and when.
+ * @returns {[string, any, number | null][]}
+ */
+function steps(view) {
+  const { job, state, attempts, last_failure: failure, result } = view
+  /** @type {[string, any, number | null][]} */
+  const found = job ? [['pushed', 'Pushed', job.enqueued_at_ms]] : []
+  if (job && job.due_at_ms > job.enqueued_at_ms) found.push(['delayed', job.due_at_ms > now() ? 'Due' : 'Became due', job.due_at_ms])
+  const failed = state === 'running' ? attempts - 1 : attempts
+  if (failure && failed > 1) found.push(['warn', `${failed - 1} earlier ${failed === 2 ? 'attempt' : 'attempts'}`, null])
+  if (failure) found.push(['warn', `Attempt ${Math.max(1, failed)} failed: ${REASONS[failure.reason] ?? failure.reason}`, null])
+  if (state === 'ready') found.push(['ready', attempts ? 'Ready for its next attempt' : 'Ready', null])
+  if (state === 'delayed' && attempts) found.push(['delayed', 'Next attempt', view.until_ms])
+  if (state === 'running') found.push(['running', html`Attempt ${attempts} runs on <span class="id">${view.worker}</span>${view.cancelled ? '; it was asked to stop' : ''}. Its lease ends`, view.lease_until_ms])
+  if (state === 'dead') found.push(['dead', 'Given up', view.since_ms])
+  if (state === 'finished') found.push(['finished', OUTCOMES[result?.outcome] ?? 'Over', null])
+  return found
+}
+
+const Timeline = ({ view }) => html`
+  <ol class="timeline">${steps(view).map(([icon, words, at]) => html`
+    <li class=${icon}><${Icon} name=${icon} /><div>${words} ${at && html`<${Time} at=${at} /> <span class="none">${absolute(at)}</span>`}</div></li>`)}</ol>`
+
+const Failure = ({ failure }) => html`
+  <section class="failure"><h2>Last failure</h2>
+    <p><b class="id">${failure.code}</b> <span class="none">${REASONS[failure.reason] ?? failure.reason}</span></p>
+    <pre class="text">${failure.message}</pre>
+    ${failure.backtrace && html`<h3>Backtrace</h3><pre class="text">${failure.backtrace}</pre>`}
+    ${failure.context && html`<h3>Context</h3><${Payload} of=${failure.context} name="context" />`}
+  </section>`
+
+function Actions({ view, tenant }) {
+  const { state, id, job } = view
+  const spec = job?.spec
+  const waits = ['ready', 'delayed', 'running'].includes(state)
+  return html`<p class="actions">
+    ${may('admin') && state === 'dead' && html`<${Button} kind="main" run=${() => respawn(spec, id)}>Respawn<//>`}
+    ${may('push') && spec && html`<a class="button" href=${toTopic(spec, 'push') + `?from=${encodeURIComponent(id)}`}>Edit and push anew</a>`}
+    ${may('admin') && waits && html`<${Button} run=${() => cancel(tenant, id)}>Cancel<//>`}
+    ${may('admin') && state === 'dead' && html`<${Button} kind="danger" run=${() => deleteDead(spec, id)}>Delete<//>`}
+  </p>`
+}
+
+const About = ({ spec, tenant, attempts }) => html`<${Facts} of=${[
+  ['Topic', html`<${TopicLink} of=${spec} />`],
+  ['Attempts', spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts],
+  ['Priority', spec.priority],
+  ['Key', spec.key],
+  ['Unique value', spec.unique?.value],
+  ['May start within', spec.ttl_ms !== null ? span(spec.ttl_ms) : null],
+  ['Result is kept', spec.keep_result_ms !== null ? span(spec.keep_result_ms) : null],
+]} />`
+
+const Metadata = ({ of }) => of.length > 0 && html`<h2>Metadata</h2>
+  <${Table} label="Metadata" heads=${['Name', 'Value']} rows=${of.map(([name, value], n) => [n, name, html`<span class="text">${value}</span>`])} />`
+
+/** @type {import('./all.js').Page} */
+export const job = {
+  title: ({ params }) => `Job ${params.id}`,
+  load: async ({ params: { tenant, id } }, signal) => {
+    const view = await get(inTenant(tenant, 'jobs', id), signal)
+    const waits = ['ready', 'delayed'].includes(view.state)
+    return { view, why: waits ? await get(inTenant(tenant, 'jobs', id, 'why'), signal).catch(() => null) : null }
+  },
+  view: ({ place: { params }, data: { view, why } }) => html`
+    ${why && html`<${Banner} kind=${why.idle && why.idle.reason !== 'empty' ? 'warn' : ''} icon=${view.state}>${why.detail}<//>`}
+    <${Actions} view=${view} tenant=${params.tenant} />
+    ${view.job && html`<${About} spec=${view.job.spec} tenant=${params.tenant} attempts=${view.attempts} />`}
+    <h2>Life so far</h2><${Timeline} view=${view} />
+    ${view.last_failure && html`<${Failure} failure=${view.last_failure} />`}
+    ${view.result?.failure && !view.last_failure && html`<${Failure} failure=${view.result.failure} />`}
+    ${view.result?.output && html`<h2>Result</h2><${Payload} of=${view.result.output} name="result" />`}
+    ${view.job && html`<h2>Body</h2><${Payload} of=${view.job.spec.body} name="body" /><${Metadata} of=${view.job.spec.metadata} />`}`,
+}

@@ -1,0 +1,102 @@
+// @ts-check
+// The overview of a tenant: what needs attention, then all its topics.
+import { get, inTenant } from '../api.js'
+import { record, Spark } from '../chart.js'
+import { number, rate } from '../format.js'
+import { html } from '../html.js'
+import { Icon } from '../icons.js'
+import { Count, Empty, Handler, Idle, Table, Tiles, Time, TopicLink } from '../parts.js'
+import { to, toTopic } from '../route.js'
+import { isOperator, now } from '../state.js'
+import { concerns, STATES } from '../words.js'
+
+/** Rows of the table that are drawn at once; a filter finds the others. */
+const SHOWN = 300
+
+/** The topics of a tenant, by name. */
+export async function topicsOf(tenant, signal) {
+  const { topics } = await get(inTenant(tenant, 'topics'), signal)
+  record(topics)
+  return topics
+}
+
+/** What `/readyz` says, as a concern; null if all is well. */
+async function readiness(signal) {
+  const response = await fetch('readyz', { signal, cache: 'no-store' })
+  if (response.ok) {
+    // Handlers are concerns of their topics.
+    const stores = (await response.text()).split('\n').filter((line) => line && line !== 'ready' && !/handler/.test(line))
+    return stores.length ? { bad: true, what: 'A store takes no jobs', why: stores.join('; '), href: '' } : null
+  }
+  const { detail = '' } = await response.json().catch(() => ({}))
+  return { bad: true, what: 'The server is not ready', why: detail, href: '' }
+}
+
+const Attention = ({ of }) => html`
+  <section aria-labelledby="attention">
+    <h2 id="attention">Needs attention</h2>
+    ${of.length === 0 && html`<p class="well"><${Icon} name="good" />Nothing does.</p>`}
+    <ul class="concerns">
+      ${of.map((one) => html`
+        <li class=${one.bad ? 'bad' : 'warn'}><${Icon} name=${one.bad ? 'bad' : 'warn'} />
+          <div>${one.href ? html`<a href=${one.href}>${one.what}</a>` : html`<strong>${one.what}</strong> `}<span>${one.why}</span></div></li>`)}
+    </ul>
+  </section>`
+
+function Sums({ tenant, topics }) {
+  const sum = (of) => topics.reduce((all, topic) => all + of(topic), 0)
+  const tile = (state, page) => [state, STATES[state], number(sum((topic) => topic[state])), to('t', tenant, page)]
+  const done = rate(sum((topic) => topic.rates?.per_second.acked ?? 0))
+  return html`<${Tiles} of=${[tile('ready', 'topics'), tile('delayed', 'topics'), tile('running', 'running'), tile('dead', 'dead'), ['finished', 'Done a second', done, to('t', tenant, 'events')]]} />`
+}
+
+const Topics = ({ topics }) => html`
+  <${Table} label="Topics" heads=${['Topic', '#Ready', '#Delayed', '#Running', '#Dead', '#Oldest', '#Done/s', 'State', 'Handler']}
+    rows=${topics.slice(0, SHOWN).map((topic) => [
+      topic.topic,
+      html`<${TopicLink} of=${topic} />`,
+      ...['ready', 'delayed', 'running', 'dead'].map((state) => html`<${Count} count=${topic[state]} href=${toTopic(topic, state)} what=${state} kind=${state} />`),
+      topic.oldest_ready_ms ? html`<${Time} at=${topic.oldest_ready_ms} />` : '–',
+      html`<${Spark} topic=${topic} />`,
+      html`<${Idle} topic=${topic} />`,
+      html`<${Handler} topic=${topic} />`,
+    ])} />
+  ${topics.length > SHOWN && html`<p class="none">${number(topics.length - SHOWN)} more topics: narrow the list by a name.</p>`}`
+
+const NONE = html`No topics yet. Put a component, such as <code>greet.wasm</code>, into the handlers folder, or write a <code>[topics.greet]</code> into the manifest.`
+
+/** @type {import('./all.js').Page} */
+export const overview = {
+  title: () => 'Overview',
+  load: async ({ params }, signal) => {
+    const [topics, ready] = await Promise.all([topicsOf(params.tenant, signal), isOperator() ? readiness(signal) : null])
+    return { topics, ready }
+  },
+  rows: (data) => data.topics.map((topic) => topic.topic),
+  view: ({ place, data }) => html`
+    <${Attention} of=${[...(data.ready ? [data.ready] : []), ...concerns(data.topics, now())]} />
+    <${Sums} tenant=${place.params.tenant} topics=${data.topics} />
+    <h2>Topics</h2>
+    ${data.topics.length ? html`<${Topics} topics=${data.topics} />` : html`<${Empty}>${NONE}<//>`}`,
+}
+
+function narrow(event) {
+  const text = event.target.value
+  const place = location.hash.split('?')[0]
+  history.replaceState(null, '', text ? `${place}?name=${encodeURIComponent(text)}` : place)
+  dispatchEvent(new HashChangeEvent('hashchange'))
+}
+
+/** @type {import('./all.js').Page} */
+export const topics = {
+  title: () => 'Topics',
+  load: async ({ params }, signal) => ({ topics: await topicsOf(params.tenant, signal) }),
+  rows: overview.rows,
+  view: ({ place, data }) => {
+    const name = place.query.get('name') ?? ''
+    const shown = data.topics.filter((topic) => topic.topic.includes(name))
+    return html`
+      <label class="field inline"><span>Name contains</span><input type="search" defaultValue=${name} onInput=${narrow} /></label>
+      ${shown.length ? html`<${Topics} topics=${shown} />` : html`<${Empty}>${data.topics.length ? 'No topic has such a name.' : NONE}<//>`}`
+  },
+}

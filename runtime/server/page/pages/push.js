@@ -1,0 +1,96 @@
+// @ts-check
+// A form for a new job, empty or filled with what another job has.
+import { get, inTenant, post } from '../api.js'
+import { asJson, asText, decoded, encoded } from '../bytes.js'
+import { html } from '../html.js'
+import { Field } from '../parts.js'
+import { to } from '../route.js'
+import { draw, say } from '../state.js'
+
+/** What a form begins with. */
+const BLANK = { kind: 'json', body: '{}', type: '', metadata: [], priority: 'normal', key: '', attempts: '' }
+
+/** The same of a job's spec. */
+function filled(spec) {
+  const text = asText(decoded(spec.body.base64))
+  const json = text === null || (spec.body.content_type ?? 'application/json') !== 'application/json' ? null : asJson(text)
+  const [kind, body] = json !== null ? ['json', json] : text !== null ? ['text', text] : ['base64', spec.body.base64]
+  const { metadata, priority, key, attempts_max: attempts } = spec
+  return { kind, body, type: spec.body.content_type ?? '', metadata, priority, key: key ?? '', attempts: attempts ?? '' }
+}
+
+/** The body's members of a push. JSON goes as it is written, to the last digit. */
+function members(kind, body) {
+  if (kind === 'base64') return `"body_base64":${JSON.stringify(body.trim())}`
+  if (kind === 'text') return `"body_base64":${JSON.stringify(encoded(body))}`
+  JSON.parse(body)
+  return `"body":${body}`
+}
+
+/** Lines of `name: value` as an object, whose names may repeat. */
+function metadata(lines) {
+  const pairs = lines.split('\n').filter((line) => line.trim()).map((line) => {
+    const at = line.indexOf(':')
+    if (at < 1) throw new Error(`Metadata is a line of \`name: value\` each; this one has no colon: ${line}`)
+    return `${JSON.stringify(line.slice(0, at).trim())}:${JSON.stringify(line.slice(at + 1).trim())}`
+  })
+  return `{${pairs.join(',')}}`
+}
+
+/** The whole push, as text. */
+function written(form) {
+  const of = (name) => String(form.get(name) ?? '')
+  const options = {
+    priority: of('priority'),
+    ...(of('type') && { content_type: of('type') }),
+    ...(of('key') && { key: of('key') }),
+    ...(of('attempts') && { attempts_max: Number(of('attempts')) }),
+    ...(Number(of('delay')) > 0 && { delay_ms: Math.round(Number(of('delay')) * 1000) }),
+  }
+  return `{${members(of('kind'), of('body'))},"metadata":${metadata(of('metadata'))},${JSON.stringify(options).slice(1)}`
+}
+
+async function submit(event, { tenant, topic }) {
+  event.preventDefault()
+  try {
+    const text = written(new FormData(event.target))
+    const { id, status, warnings = [] } = await post(inTenant(tenant, 'topics', topic, 'jobs'), text)
+    const words = status === 'stored' ? `${id} is pushed.` : `Nothing is stored: ${id} ${status === 'exists' ? 'exists already' : 'holds the unique value'}.`
+    location.hash = to('t', tenant, 'jobs', id)
+    say([words, ...warnings].join(' '), status !== 'stored')
+  } catch (error) {
+    say(error instanceof SyntaxError ? `The body is no JSON: ${error.message}` : error.message, true)
+  }
+  draw()
+}
+
+const choice = (name, value, choices) => html`<select name=${name}>${choices.map(([one, words]) => html`<option value=${one} selected=${one === value}>${words}</option>`)}</select>`
+
+/** @type {import('./all.js').Page} */
+export const push = {
+  title: ({ params }) => `Push a job to ${params.topic}`,
+  once: () => true,
+  load: async ({ params, query }, signal) => {
+    const from = query.get('from')
+    if (!from) return BLANK
+    const view = await get(inTenant(params.tenant, 'jobs', from), signal)
+    return view.job ? filled(view.job.spec) : BLANK
+  },
+  view: ({ place: { params, query }, data }) => html`
+    ${query.has('from') && html`<p>With the content of <a class="id" href=${to('t', params.tenant, 'jobs', query.get('from') ?? '')}>${query.get('from')}</a>. The new job has an id of its own.</p>`}
+    <form class="form" onSubmit=${(event) => submit(event, params)}>
+      <${Field} label="Body"><textarea name="body" rows="10" defaultValue=${data.body} /><//>
+      <div class="row">
+        <${Field} label="The body is">${choice('kind', data.kind, [['json', 'JSON'], ['text', 'Text'], ['base64', 'Bytes, as base64']])}<//>
+        <${Field} label="Media type"><input name="type" defaultValue=${data.type} /><//>
+      </div>
+      <div class="row">
+        <${Field} label="Delay in seconds"><input name="delay" type="number" min="0" step="any" /><//>
+        <${Field} label="Priority">${choice('priority', data.priority, [['high', 'high'], ['normal', 'normal'], ['low', 'low']])}<//>
+        <${Field} label="Attempts at most"><input name="attempts" type="number" min="1" max="1000" defaultValue=${data.attempts} /><//>
+        <${Field} label="Key"><input name="key" defaultValue=${data.key} /><//>
+      </div>
+      <${Field} label="Metadata" hint="A line of name: value each."><textarea name="metadata" rows="3" defaultValue=${data.metadata.map((pair) => pair.join(': ')).join('\n')} /><//>
+      <p class="actions"><button class="main">Push</button></p>
+    </form>`,
+}

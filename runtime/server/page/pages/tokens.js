@@ -1,0 +1,63 @@
+// @ts-check
+// The tokens of a tenant: list, make, revoke.
+import { act, ask } from '../actions.js'
+import { get, inTenant, post, remove } from '../api.js'
+import { html } from '../html.js'
+import { Banner, Button, Empty, Field, Table, Time } from '../parts.js'
+import { state } from '../state.js'
+
+const DAY = 86_400_000
+const SCOPES = ['push', 'work', 'read', 'admin']
+
+/** The text of a token that was made just now. The server shows it this once. @type {string | null} */
+let made = null
+
+function make(event, tenant) {
+  event.preventDefault()
+  const target = event.target
+  const form = new FormData(target)
+  const days = Number(form.get('days'))
+  const wanted = { scopes: form.getAll('scope'), description: form.get('description'), ...(days && { expires_in_ms: days * DAY }) }
+  act(async () => {
+    made = (await post(inTenant(tenant, 'tokens'), wanted)).text
+    target.reset()
+    return 'The token is made. Its text is shown this once.'
+  })
+}
+
+const revoke = (tenant, token) =>
+  ask({
+    title: 'Revoke the token?',
+    text: `${token.id} ${token.description} and every token that was made with it stop working.`,
+    verb: 'Revoke',
+    run: async () => ((await remove(inTenant(tenant, 'tokens', token.id))).revoked ? `${token.id} is revoked.` : `${token.id} was revoked before.`),
+  })
+
+const Form = ({ tenant }) => html`
+  <h2>Make a token</h2>
+  <form class="form" onSubmit=${(event) => make(event, tenant)}>
+    <fieldset><legend>It may</legend>${SCOPES.filter((scope) => state.me.scopes.includes(scope)).map((scope) => html`
+      <label class="check"><input type="checkbox" name="scope" value=${scope} /> ${scope}</label>`)}</fieldset>
+    <${Field} label="What it is for"><input name="description" maxlength="200" /><//>
+    <${Field} label="Days until it expires" hint="Left empty: it is valid until it is revoked."><input name="days" type="number" min="1" max="3650" /><//>
+    <p class="actions"><button class="main">Make the token</button></p>
+  </form>`
+
+/** @type {import('./all.js').Page} */
+export const tokens = {
+  title: ({ params }) => `Tokens of ${params.tenant}`,
+  arrive: () => (made = null),
+  load: async ({ params }, signal) => (await get(inTenant(params.tenant, 'tokens'), signal)).tokens,
+  view: ({ place: { params }, data }) => html`
+    ${made && html`<${Banner}><strong>The new token:</strong> <code class="id">${made}</code><//>`}
+    ${data.length ? html`<${Table} label="Tokens" heads=${['Token', '~What it is for', 'It may', 'Made', 'Expires', '!']} rows=${data.map((token) => [
+      token.id,
+      html`<span class="id">${token.id}</span>`,
+      token.description,
+      token.scopes.join(', '),
+      html`<${Time} at=${token.created_at_ms} />`,
+      token.expires_at_ms ? html`<${Time} at=${token.expires_at_ms} />` : 'never',
+      html`<${Button} run=${() => revoke(params.tenant, token)} label=${`Revoke ${token.id}`}>Revoke<//>`,
+    ])} />` : html`<${Empty}>The tenant has no tokens of its own.<//>`}
+    <${Form} tenant=${params.tenant} />`,
+}

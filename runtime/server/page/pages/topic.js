@@ -1,0 +1,79 @@
+// @ts-check
+// One topic: its counts, why it begins no further job, what it does, and what a person can do with it.
+import { setPaused } from '../actions.js'
+import { Throughput } from '../chart.js'
+import { bytes, number, rate, short, span } from '../format.js'
+import { html } from '../html.js'
+import { Banner, Button, Facts, Handler, Table, Tiles } from '../parts.js'
+import { to, toTopic } from '../route.js'
+import { may } from '../state.js'
+import { CALM, REMEDY, STATES } from '../words.js'
+import { topicsOf } from './overview.js'
+import { Problem } from '../api.js'
+
+function WhyIdle({ topic }) {
+  const { reason, detail } = topic.idle ?? {}
+  if (!reason || reason === 'empty') return null
+  const calm = CALM.includes(reason)
+  return html`<${Banner} kind=${calm ? '' : 'warn'} icon=${calm ? 'delayed' : 'warn'}><strong>No further job is begun here: ${detail}.</strong> ${REMEDY[reason] ?? 'It goes on by itself.'}<//>`
+}
+
+const Actions = ({ topic }) => html`
+  <p class="actions">
+    ${may('push') && html`<a class="button" href=${toTopic(topic, 'push')}>Push a job</a>`}
+    ${may('admin') && (topic.paused
+      ? html`<${Button} kind="main" run=${() => setPaused(topic, false)}>Resume<//>`
+      : html`<${Button} run=${() => setPaused(topic, true)}>Pause<//>`)}
+  </p>`
+
+const Counts = ({ topic }) => html`
+  <${Tiles} of=${['ready', 'delayed', 'running', 'dead'].map((state) => [state, STATES[state], number(topic[state]), toTopic(topic, state)])} />`
+
+function Limits({ topic }) {
+  const limits = topic.limits
+  if (!limits) return null
+  const of = [
+    ['Attempts at once in one runner', number(limits.concurrency)],
+    ['In all runners', limits.max_running],
+    ['Started at most', limits.rate],
+    ['Attempts of a job', number(limits.attempts)],
+    ['Wait after a failure', `${span(limits.backoff_base_ms)} to ${span(limits.backoff_max_ms)}`],
+    ['Timeout', span(limits.timeout_ms)],
+    ['Fuel', short(limits.fuel)],
+    ['Memory', bytes(limits.memory_bytes)],
+    ['Body', bytes(limits.payload_bytes)],
+    ['Result', bytes(limits.output_bytes)],
+    ['Results are kept', limits.result_retention_ms ? span(limits.result_retention_ms) : 'no'],
+  ]
+  return html`<h2>Limits</h2><${Facts} of=${of} />`
+}
+
+function Totals({ topic }) {
+  const names = Object.keys(topic.totals).sort()
+  if (!names.length) return null
+  const per = topic.rates?.per_second ?? {}
+  return html`<h2>Since the store began</h2>
+    <${Table} label="Totals" heads=${['What', '#In all', '#A second']} rows=${names.map((name) => [name, name, number(topic.totals[name]), rate(per[name] ?? 0)])} />`
+}
+
+/** @type {import('./all.js').Page} */
+export const topic = {
+  title: ({ params }) => params.topic,
+  load: async ({ params }, signal) => {
+    const all = await topicsOf(params.tenant, signal)
+    const found = all.find((one) => one.topic === params.topic)
+    if (!found) throw new Problem({ code: 'topic-unknown', status: 404, detail: `There is no topic ${params.topic}.` })
+    return found
+  },
+  view: ({ data: topic }) => html`
+    <${WhyIdle} topic=${topic} />
+    ${topic.refused && topic.version && html`<${Banner} kind="warn"><strong>The component in the folder is not used:</strong> <span class="text">${topic.refused}</span><//>`}
+    <${Actions} topic=${topic} />
+    <${Counts} topic=${topic} />
+    <h2>Jobs a second</h2>
+    <${Throughput} topic=${topic} />
+    <h2>Handler</h2>
+    <p><${Handler} topic=${topic} /> <a href=${to('t', topic.tenant, 'handlers')}>All handlers</a></p>
+    <${Limits} topic=${topic} />
+    <${Totals} topic=${topic} />`,
+}

@@ -1,0 +1,49 @@
+// @ts-check
+// Bytes of a job, as JSON, text or hexadecimal digits, and as a file.
+import { asHex, asJson, asText, decoded, SHOWN } from './bytes.js'
+import { bytes as size } from './format.js'
+import { html } from './html.js'
+import { Button } from './parts.js'
+import { draw } from './state.js'
+
+/** How the person wants to see payloads: by name. @type {Map<string, string>} */
+const chosen = new Map()
+/** The last few payloads that were decoded. @type {Map<string, ReturnType<typeof forms>>} */
+const known = new Map()
+
+/** What a payload can be shown as. */
+function forms(base64) {
+  const bytes = decoded(base64)
+  const text = asText(bytes)
+  const cut = text !== null && text.length > SHOWN
+  return { bytes, JSON: cut || text === null ? null : asJson(text), Text: cut ? text.slice(0, SHOWN) : text, Hex: asHex(bytes), cut }
+}
+
+function remembered(base64) {
+  const found = known.get(base64) ?? forms(base64)
+  if (!known.has(base64) && known.size > 8) known.clear()
+  known.set(base64, found)
+  return found
+}
+
+function save(bytes, name) {
+  const url = URL.createObjectURL(new Blob([/** @type {any} */ (bytes)]))
+  Object.assign(document.createElement('a'), { href: url, download: name }).click()
+  URL.revokeObjectURL(url)
+}
+
+/** @param {{ of: { base64: string, content_type: string | null }, name: string }} props */
+export function Payload({ of, name }) {
+  const shown = /** @type {Record<string, any>} */ (remembered(of.base64))
+  const kinds = ['JSON', 'Text', 'Hex'].filter((kind) => shown[kind] !== null)
+  const wanted = chosen.get(name) ?? ''
+  const kind = kinds.includes(wanted) ? wanted : kinds[0]
+  const facts = [size(shown.bytes.length), of.content_type].filter(Boolean).join(' · ')
+  if (shown.bytes.length === 0) return html`<p class="empty">Empty.</p>`
+  return html`<div class="payload">
+    <div class="bar">${kinds.map((one) => html`<button type="button" aria-pressed=${one === kind} onClick=${() => (chosen.set(name, one), draw())}>${one}</button>`)}
+      <span class="none">${facts}</span><${Button} run=${() => save(shown.bytes, name)} label=${`Save the ${name}`}>Save<//></div>
+    <pre tabindex="0" aria-label=${`${name} as ${kind}`} role="region">${shown[kind]}</pre>
+    ${shown.cut && kind === 'Text' && html`<p class="none">Only the beginning is shown: save it to see all.</p>`}
+  </div>`
+}

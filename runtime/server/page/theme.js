@@ -1,0 +1,34 @@
+// @ts-check
+// Light or dark: as the system says, or as the person has chosen.
+import { say, state } from './state.js'
+
+const KEY = 'gristmill-theme'
+const THEMES = ['system', 'light', 'dark']
+
+export const theme = () => localStorage.getItem(KEY) ?? 'system'
+
+export function applyTheme() {
+  document.documentElement.dataset.theme = theme()
+}
+
+export function nextTheme() {
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]
+  localStorage.setItem(KEY, next)
+  applyTheme()
+  say(next === 'system' ? 'Colours follow the system.' : `Colours are ${next}.`)
+}
+
+/** The title and the small picture of the tab say which server this is. */
+export function nameTab(title) {
+  const { name, colour } = state.about ?? {}
+  document.title = [title, name, 'Gristmill'].filter(Boolean).join(' · ')
+  const fill = encodeURIComponent(colour ?? '#0b5cad')
+  const icon = `data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='7' fill='${fill}'/%3E%3C/svg%3E`
+  document.querySelector('link[rel=icon]')?.setAttribute('href', icon)
+}
+
+/** Black or white, whichever is read better on the colour. */
+export function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2)
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? '#000' : '#fff'
+}

@@ -1,0 +1,73 @@
+// @ts-check
+// What states and reasons mean, in words, and what needs a person's attention.
+import { counted, number, relative } from './format.js'
+import { toTopic } from './route.js'
+
+/** The states of a job, in the order of its life. @type {Record<string, string>} */
+export const STATES = {
+  ready: 'Ready',
+  delayed: 'Delayed',
+  running: 'Running',
+  dead: 'Dead',
+  finished: 'Finished',
+}
+
+/** What to do about a topic that begins no job, by the reason. @type {Record<string, string>} */
+export const REMEDY = {
+  paused: 'The topic is paused. Resume it to go on.',
+  'no-handler': 'Put a component of that name into the handlers folder, or name another `handler` in the manifest.',
+  refused: 'Replace the component with one that passes the checks.',
+  'lacks-grants': 'Grant the imports in the section of this topic in the manifest, or build the component without them.',
+}
+
+/** Reasons of failures, in words. @type {Record<string, string>} */
+export const REASONS = {
+  failed: 'the handler failed until no attempts were left',
+  rejected: 'the handler said that it can never succeed',
+  'fuel-exhausted': 'the attempt used up its fuel',
+  'memory-exceeded': 'the guest asked for more memory than it may have',
+  timeout: 'the attempt took longer than its timeout',
+  trap: 'the guest trapped',
+  limit: 'another limit of the topic was exceeded',
+  'lease-expired': 'the lease ended before the attempt was settled',
+  'worker-died': 'the worker ended before the attempt did',
+}
+
+/** Reasons that end by themselves. */
+export const CALM = ['starting', 'compiling', 'concurrency-reached', 'max-running-reached', 'rate-limited']
+/** Reasons that keep ready jobs from being begun until a person does something. */
+const STUCK = ['no-handler', 'refused', 'lacks-grants']
+/** A ready job that has waited longer is worth a look. */
+const LONG = 60_000
+
+/** @typedef {{ bad: boolean, what: string, why: string, href: string }} Concern */
+
+/**
+ * What needs attention in these topics, the worst first.
+ * @returns {Concern[]}
+ */
+export function concerns(topics, now) {
+  const all = topics.flatMap((topic) => ofTopic(topic, now))
+  return [...all.filter((one) => one.bad), ...all.filter((one) => !one.bad)]
+}
+
+/** @returns {Concern[]} */
+function ofTopic(topic, now) {
+  const { ready, dead, refused, lacking, paused, idle, oldest_ready_ms: oldest } = topic
+  const waiting = counted(ready, 'ready job')
+  const found = []
+  const add = (bad, words, why, ...below) => found.push({ bad, what: `${topic.topic}: ${words}`, why, href: toTopic(topic, ...below) })
+  if (STUCK.includes(idle?.reason) && ready) add(true, `no handler does its ${waiting}`, idle.detail)
+  else if (refused) add(true, 'its new component was refused', refused)
+  else if (lacking.length) add(false, 'its component lacks grants', `not granted: ${lacking.join(', ')}`)
+  if (paused && ready) add(false, `paused with ${waiting}`, 'Resume it to go on.')
+  const dying = diesPerSecond(topic)
+  if (dying > 0) add(true, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(dying * 60))} more a minute`, 'dead')
+  else if (dead) add(false, counted(dead, 'dead job'), 'Look why, then respawn or delete.', 'dead')
+  if (!idle && oldest && now - oldest > LONG) add(false, 'it falls behind', `the oldest of ${waiting} was due ${relative(oldest, now)}`, 'ready')
+  return found
+}
+
+/** How many jobs of the topic are given up a second. */
+export const diesPerSecond = (topic) =>
+  Object.entries(topic.rates?.per_second ?? {}).reduce((sum, [name, value]) => (name.startsWith('dead-') ? sum + value : sum), 0)

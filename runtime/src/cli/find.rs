@@ -1,0 +1,238 @@
+//! `gristmill job list`, and what other commands need to choose jobs by a query.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::store::Reached;
+use super::table::Table;
+use super::{document, job, screen};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_server::RemoteStore;
+use gristmill_store::{DeadGroup, JobField, JobQuery, JobState, JobView, Produce, QueryCursor, dead_groups, find};
+
+/// Jobs in one answer.
+const PAGE: usize = 200;
+
+/// The columns of `job list`, unless it is asked for others.
+const COLUMNS: [&str; 7] = ["id", "topic", "state", "when", "attempts", "key", "message"];
+
+/// What `--help` of a command says about its query.
+pub(super) const LANGUAGE: &str = "\
+A query is conditions with blanks between them, all of which hold:
+  state:ready,delayed  topic:mail*  id:…  key:cust-17  unique:…  priority:high
+  reason:timeout  code:smtp-*  message:\"…\"  group:…  worker:…  attempts>=3
+  age>1h (since the push)  due<10m (until then)  died<1h (since it was given up)
+  meta.NAME:17  body.user.id:42 (a value in a JSON body)
+  -topic:metrics (not)  word (in an id, key, message, metadata or body)
+Commas mean any of, * any characters; quotes keep blanks together.";
+
+/// List the jobs that fit a query
+///
+/// Without a query, all jobs of the tenant.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LANGUAGE)]
+pub(super) struct Args {
+    /// Conditions, such as 'topic:mail* state:dead age>1h'
+    query: Vec<String>,
+    /// Whose jobs they are
+    #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
+    tenant: Name,
+    /// Show at most this many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// What to show of each job: `when`, or names that a query has, such as id,key,body.user.id
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values = COLUMNS, value_parser = Column::parse)]
+    columns: Vec<Column>,
+}
+
+/// A column, with its name.
+#[derive(Debug, Clone)]
+struct Column {
+    name: String,
+    /// `None`: when its state began or ends.
+    field: Option<JobField>,
+}
+
+impl Column {
+    fn parse(name: &str) -> Result<Self, String> {
+        let field = if name == "when" { None } else { Some(JobField::parse(name)?) };
+        Ok(Self { name: name.to_owned(), field })
+    }
+
+    fn title(&self) -> String {
+        let is_number = self.field == Some(JobField::Attempts);
+        format!("{}{}", if is_number { ">" } else { "" }, self.name.to_uppercase())
+    }
+
+    fn cell(&self, view: &JobView, now: Timestamp) -> String {
+        match &self.field {
+            None => when(view, now),
+            Some(JobField::Age) => view.job.as_ref().map(|job| job::distance(job.enqueued_at, now)).unwrap_or_default(),
+            Some(JobField::Due | JobField::Died) => when(view, now),
+            Some(field) => {
+                let mut texts = Vec::new();
+                field.any_text(view, &mut |text| {
+                    texts.push(text.replace('\n', " "));
+                    false
+                });
+                texts.join(", ")
+            }
+        }
+    }
+}
+
+/// When its state began or ends, as far as that is known.
+fn when(view: &JobView, now: Timestamp) -> String {
+    match (&view.state, &view.job) {
+        (JobState::Delayed { until }, _) => job::distance(*until, now),
+        (JobState::Running { lease_until, .. }, _) => format!("leased, {}", job::distance(*lease_until, now)),
+        (JobState::Dead { since }, _) => job::distance(*since, now),
+        (JobState::Ready, Some(of)) => job::distance(of.due_at, now),
+        (JobState::Ready, None) | (JobState::Finished, _) => String::new(),
+    }
+}
+
+pub(super) async fn list(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let Args { query, tenant, limit, columns } = args;
+    let finder = Finder::new(global, tenant, query.join(" ")).await?;
+    let titles: Vec<_> = columns.iter().map(Column::title).collect();
+    let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+    let now = Timestamp::now();
+    let searched = finder
+        .jobs(limit, |view| {
+            if global.json {
+                return screen::document(&document::view(&view));
+            }
+            table.row(columns.iter().map(|column| column.cell(&view, now)));
+            Ok(())
+        })
+        .await?;
+    if !global.json {
+        if !table.is_empty() {
+            table.print()?;
+        }
+        searched.note();
+    }
+    Ok(Exit::Done)
+}
+
+/// How far a search came.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Searched {
+    found: usize,
+    looked_at: usize,
+    /// There are jobs that were not looked at.
+    has_more: bool,
+}
+
+impl Searched {
+    /// Says to people what the list does not show.
+    pub(super) fn note(self) {
+        let Self { found, looked_at, has_more } = self;
+        if has_more {
+            screen::note(&format!("{found} of {looked_at} jobs fit so far: there are more, see --limit"));
+        } else if found == 0 {
+            screen::note(&format!("none of {looked_at} jobs fits"));
+        }
+    }
+}
+
+/// A query in a tenant. A server answers it, if the store belongs to one: it reads the jobs where they are.
+#[derive(Debug)]
+pub(super) struct Finder {
+    store: Arc<dyn Produce>,
+    server: Option<RemoteStore>,
+    tenant: Name,
+    text: String,
+    query: JobQuery,
+}
+
+impl Finder {
+    /// # Errors
+    /// [`Usage`]: the text is no query. The store is unavailable, or there is none yet.
+    pub(super) async fn new(global: &Global, tenant: Name, text: String) -> anyhow::Result<Self> {
+        parse(&text)?;
+        Ok(Self::of(&global.reach(&global.manifest_without_secrets()?).await?, tenant, text)?)
+    }
+
+    /// The same in a store that was reached before.
+    pub(super) fn of(reached: &Reached, tenant: Name, text: String) -> Result<Self, Usage> {
+        let query = parse(&text)?;
+        Ok(Self { store: reached.store.clone(), server: reached.server.clone(), tenant, text, query })
+    }
+
+    /// The ids of all jobs that fit.
+    pub(super) async fn ids(&self) -> anyhow::Result<Vec<JobId>> {
+        let mut ids = Vec::new();
+        let each = |view: JobView| {
+            ids.push(view.id);
+            Ok(())
+        };
+        self.jobs(usize::MAX, each).await?;
+        Ok(ids)
+    }
+
+    /// Calls `each` with the jobs, at most `limit`.
+    pub(super) async fn jobs(
+        &self,
+        limit: usize,
+        mut each: impl FnMut(JobView) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Searched> {
+        let (mut searched, mut after) = (Searched::default(), None);
+        while searched.found < limit {
+            let page = PAGE.min(limit - searched.found);
+            let found = match &self.server {
+                Some(server) => server.find(&self.tenant, &self.text, after.as_ref(), page).await?,
+                None => find(&*self.store, &self.tenant, None, &self.query, after, page).await?,
+            };
+            searched.found += found.jobs.len();
+            searched.looked_at += found.looked_at;
+            searched.has_more = found.next.is_some();
+            found.jobs.into_iter().try_for_each(&mut each)?;
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(searched)
+    }
+
+    /// The groups of all dead jobs that fit, the largest first.
+    pub(super) async fn dead_groups(&self) -> anyhow::Result<Vec<DeadGroup>> {
+        let mut all: BTreeMap<String, DeadGroup> = BTreeMap::new();
+        let mut after: Option<QueryCursor> = None;
+        loop {
+            let found = match &self.server {
+                Some(server) => server.dead_groups(&self.tenant, &self.text, after.as_ref()).await?,
+                None => dead_groups(&*self.store, &self.tenant, &self.query, after).await?,
+            };
+            for group in found.groups {
+                match all.get_mut(&group.q) {
+                    Some(known) => known.add(group),
+                    None => _ = all.insert(group.q.clone(), group),
+                }
+            }
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut groups: Vec<_> = all.into_values().collect();
+        groups.sort_by_key(|group| std::cmp::Reverse((group.count, group.last)));
+        Ok(groups)
+    }
+}
+
+/// The query of a topic's dead jobs.
+pub(super) fn dead_of(topic: &TopicId, query: &str) -> String {
+    format!("topic:{} state:dead {query}", topic.topic)
+}
+
+/// # Errors
+/// The text is no query.
+pub(super) fn parse(text: &str) -> Result<JobQuery, Usage> {
+    text.parse().map_err(|error| Usage(format!("{error}")))
+}

@@ -1,0 +1,81 @@
+//! The limits that hold for all claims of a topic together.
+
+use super::topics::Number;
+use super::work::Work;
+use crate::{ClaimFrom, LimitReached, Signal};
+use gristmill_core::time::Timestamp;
+use gristmill_core::topic::FleetLimits;
+
+impl Work<'_> {
+    /// How many jobs a claim may take of the topic, of those that it asks for.
+    pub(super) fn allowed(&self, topic: Number, from: &ClaimFrom) -> usize {
+        let topic = self.topics.get(topic);
+        let running = from.limits.max_running.map(|most| u64::from(most).saturating_sub(topic.running));
+        let rate = from.limits.rate.map(|rate| rate.allowed(topic.rate_full_at, micros(self.now())));
+        let least = running.into_iter().chain(rate).min().map(|least| usize::try_from(least).unwrap_or(usize::MAX));
+        least.map_or(from.max, |least| least.min(from.max))
+    }
+
+    /// Notes that a claim took `count` jobs of a topic with limits, and which of these keeps the others in line, if one does.
+    pub(super) fn note_started(&mut self, topic: Number, limits: FleetLimits, count: usize, is_held_back: bool) {
+        let now = micros(self.now());
+        if let Some(rate) = limits.rate.filter(|_| count > 0 || is_held_back) {
+            let changed = self.topics.change(topic);
+            changed.rate_full_at = rate.full_again(changed.rate_full_at, now, count as u64);
+        }
+        let limited = if is_held_back { self.limit_reached(topic, limits) } else { None };
+        let before = self.topics.get(topic).limited;
+        if limited.is_some() && limited != before {
+            self.limit(topic, limited);
+        } else if limited.is_none() && (is_held_back || before.is_some()) {
+            // The limits are new ones, or jobs that could not be read have ended at once.
+            self.unlimit(topic);
+        }
+    }
+
+    fn limit_reached(&self, topic: Number, limits: FleetLimits) -> Option<LimitReached> {
+        let topic = self.topics.get(topic);
+        if limits.max_running.is_some_and(|most| topic.running >= u64::from(most)) {
+            return Some(LimitReached::MaxRunning);
+        }
+        let next_at = limits.rate?.next_at(topic.rate_full_at).max(micros(self.now()));
+        Some(LimitReached::Rate { until: Timestamp::from_millis(next_at.div_ceil(1000)) })
+    }
+
+    fn limit(&mut self, topic: Number, limited: Option<LimitReached>) {
+        let tenant = self.topics.get(topic).id.tenant.clone();
+        self.topics.set_limited(topic, None);
+        let earliest = self.topics.due(&tenant).next();
+        self.topics.set_limited(topic, limited);
+        if let Some(LimitReached::Rate { until }) = limited
+            && earliest.is_none_or(|(earliest, _)| until < earliest)
+        {
+            self.signals.push(Signal::Due { tenant, wait: self.time.until(until) });
+        }
+    }
+
+    /// Has a topic claimed from again of which a limit kept jobs in line, if it still has some. If these were cancelled, the next
+    /// push announces it.
+    pub(super) fn unlimit(&mut self, topic: Number) {
+        self.topics.set_limited(topic, None);
+        let found = self.topics.get(topic);
+        if found.active && found.has_claimable() {
+            self.signals.push(Signal::Ready(found.id.clone()));
+        } else if found.active {
+            self.topics.change(topic).active = false;
+        }
+    }
+
+    /// Counts a running job of the topic less. If as many ran as may, others start.
+    pub(super) fn end_run(&mut self, topic: Number) {
+        if self.topics.get(topic).limited == Some(LimitReached::MaxRunning) {
+            self.unlimit(topic);
+        }
+        let changed = self.topics.change(topic);
+        changed.running = changed.running.saturating_sub(1);
+    }
+}
+
+fn micros(at: Timestamp) -> u64 {
+    at.as_millis().saturating_mul(1000)
+}

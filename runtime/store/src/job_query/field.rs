@@ -1,0 +1,168 @@
+//! What a condition can be about, and a column can show.
+
+use super::{body, groups};
+use crate::inspect::{JobState, JobView};
+use gristmill_core::job::Priority;
+use gristmill_core::outcome::Reason;
+use gristmill_core::time::Timestamp;
+
+/// A fact about a job, by the name that queries have for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the names of queries")]
+pub enum JobField {
+    State,
+    Topic,
+    Id,
+    Key,
+    Unique,
+    Priority,
+    Worker,
+    Reason,
+    Code,
+    Message,
+    /// The group that a dead job is in: see [`DeadGroup`](super::DeadGroup).
+    Group,
+    Attempts,
+    /// How long ago the job was pushed.
+    Age,
+    /// How long until the job is due; less than nothing if it was due before.
+    Due,
+    /// How long ago the job was given up.
+    Died,
+    /// The metadata of this name.
+    Meta(String),
+    /// What this path leads to in a JSON body.
+    Body(Vec<String>),
+    /// Any of the texts of a job.
+    Anything,
+}
+
+/// The fields with one name, in the order in which help and errors list them.
+const NAMES: [(&str, JobField); 15] = [
+    ("state", JobField::State),
+    ("topic", JobField::Topic),
+    ("id", JobField::Id),
+    ("key", JobField::Key),
+    ("unique", JobField::Unique),
+    ("priority", JobField::Priority),
+    ("worker", JobField::Worker),
+    ("reason", JobField::Reason),
+    ("code", JobField::Code),
+    ("message", JobField::Message),
+    ("group", JobField::Group),
+    ("attempts", JobField::Attempts),
+    ("age", JobField::Age),
+    ("due", JobField::Due),
+    ("died", JobField::Died),
+];
+
+const STATES: [&str; 4] = ["ready", "delayed", "running", "dead"];
+
+impl JobField {
+    /// The field of this name: one of a fixed list, `meta.NAME`, `body.PATH`.
+    ///
+    /// # Errors
+    /// There is none; in words, with the names that there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if let Some((_, field)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return Ok(field.clone());
+        }
+        match name.split_once('.') {
+            Some(("meta", name)) if !name.is_empty() => Ok(Self::Meta(name.to_owned())),
+            Some(("body", path)) if path.split('.').all(|part| !part.is_empty()) => {
+                Ok(Self::Body(path.split('.').map(str::to_owned).collect()))
+            }
+            _ => {
+                let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+                Err(format!("there is no field `{name}`: use {}, meta.NAME or body.PATH", names.join(", ")))
+            }
+        }
+    }
+
+    /// Whether it is compared with a length of time.
+    pub(super) const fn is_time(&self) -> bool {
+        matches!(self, Self::Age | Self::Due | Self::Died)
+    }
+
+    /// Whether it can be compared with a number.
+    pub(super) const fn is_number(&self) -> bool {
+        matches!(self, Self::Attempts | Self::Meta(_) | Self::Body(_))
+    }
+
+    /// The only values that it has, if they are known.
+    pub(super) fn choices(&self) -> Option<Vec<&'static str>> {
+        match self {
+            Self::State => Some(STATES.to_vec()),
+            Self::Priority => Some(Priority::ALL.map(Priority::as_str).to_vec()),
+            Self::Reason => Some(Reason::ALL.iter().map(|reason| reason.as_str()).collect()),
+            _ => None,
+        }
+    }
+
+    /// How many milliseconds ago, or from now on; the inner one is `None` if it does not apply to the job. `None` for a field
+    /// that is no point in time.
+    #[expect(clippy::cast_precision_loss, reason = "times are less than 2^53 ms")]
+    pub(super) fn since(&self, job: &JobView, now: Timestamp) -> Option<Option<f64>> {
+        let after = |from: Timestamp, to: Timestamp| to.as_millis() as f64 - from.as_millis() as f64;
+        match self {
+            Self::Age => Some(job.job.as_ref().map(|job| after(job.enqueued_at, now))),
+            Self::Due => Some(match (&job.state, &job.job) {
+                (JobState::Delayed { until }, _) => Some(after(now, *until)),
+                (JobState::Ready, Some(job)) => Some(after(now, job.due_at)),
+                _ => None,
+            }),
+            Self::Died => Some(match job.state {
+                JobState::Dead { since } => Some(after(since, now)),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Calls `test` with each text that the job has here until it says `true`, and returns whether it did.
+    pub fn any_text(&self, view: &JobView, test: &mut dyn FnMut(&str) -> bool) -> bool {
+        let spec = view.job.as_ref().map(|job| &job.spec);
+        let failure = view.last_failure.as_ref();
+        match self {
+            Self::State => test(state_name(&view.state)),
+            Self::Topic => spec.is_some_and(|spec| test(spec.topic.topic.as_str())),
+            Self::Id => test(view.id.as_str()),
+            Self::Key => spec.and_then(|spec| spec.key.as_ref()).is_some_and(|key| test(key)),
+            Self::Unique => spec.and_then(|spec| spec.unique.as_ref()).is_some_and(|unique| test(&unique.value)),
+            Self::Priority => spec.is_some_and(|spec| test(spec.priority.as_str())),
+            Self::Worker => match &view.state {
+                JobState::Running { worker, .. } => test(worker),
+                _ => false,
+            },
+            Self::Reason => failure.is_some_and(|failure| test(failure.reason.as_str())),
+            Self::Code => failure.is_some_and(|failure| test(&failure.detail.code)),
+            Self::Message => failure.is_some_and(|failure| test(&failure.detail.message)),
+            Self::Group => matches!(view.state, JobState::Dead { .. }) && test(&groups::group_of(view)),
+            Self::Attempts => test(&view.attempts.to_string()),
+            Self::Age | Self::Due | Self::Died => false,
+            Self::Meta(name) => spec.is_some_and(|spec| {
+                spec.metadata.iter().filter(|(known, _)| known == name).any(|(_, value)| test(value))
+            }),
+            Self::Body(path) => spec.is_some_and(|spec| body::any_text(&spec.body.data, path, test)),
+            Self::Anything => {
+                [Self::Id, Self::Key, Self::Unique, Self::Code, Self::Message]
+                    .iter()
+                    .any(|one| one.any_text(view, test))
+                    || spec.is_some_and(|spec| {
+                        spec.metadata.iter().any(|(_, value)| test(value))
+                            || std::str::from_utf8(&spec.body.data).is_ok_and(test)
+                    })
+            }
+        }
+    }
+}
+
+const fn state_name(state: &JobState) -> &'static str {
+    match state {
+        JobState::Ready => "ready",
+        JobState::Delayed { .. } => "delayed",
+        JobState::Running { .. } => "running",
+        JobState::Dead { .. } => "dead",
+        JobState::Finished => "finished",
+    }
+}

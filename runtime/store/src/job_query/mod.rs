@@ -1,0 +1,165 @@
+//! One language to choose jobs with, for the page, the API and the commands:
+//! `topic:mail* state:dead,delayed reason:timeout age>1h body.user.id:42 -key:"a b"`.
+//!
+//! Conditions are joined by *and*, the values of one condition by *or*. What a store has in order is used: the topic, the state, an
+//! id, and how long ago jobs died or when they come due. Everything else is a scan of a bounded number of jobs, which says where to
+//! go on.
+
+mod body;
+mod error;
+mod field;
+mod find;
+mod groups;
+mod parse;
+mod pattern;
+mod scan;
+
+use std::str::FromStr;
+
+pub use self::error::QueryError;
+pub use self::field::JobField;
+pub use self::find::{BadQueryCursor, Found, QueryCursor, find};
+pub use self::groups::{DeadGroup, DeadGroups, dead_groups};
+pub use self::scan::{ChooseJobs, Scanned, scan};
+
+use self::pattern::Pattern;
+use super::inspect::{JobState, JobView};
+use super::list::StateFilter;
+use gristmill_core::job::{JobId, Name};
+use gristmill_core::time::Timestamp;
+
+/// What a job must be: all conditions of a query.
+#[derive(Debug, Clone)]
+pub struct JobQuery {
+    conditions: Vec<Condition>,
+    /// Ages are counted back from here.
+    now: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+struct Condition {
+    is_negated: bool,
+    field: JobField,
+    test: Test,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    /// One of these.
+    Is(Vec<Pattern>),
+    /// A number; lengths of time are in milliseconds.
+    Compare(Comparison, f64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+impl Comparison {
+    fn holds(self, number: f64, bound: f64) -> bool {
+        match self {
+            Self::Less => number < bound,
+            Self::AtMost => number <= bound,
+            Self::Greater => number > bound,
+            Self::AtLeast => number >= bound,
+        }
+    }
+}
+
+impl Condition {
+    fn holds(&self, job: &JobView, now: Timestamp) -> bool {
+        let holds = match &self.test {
+            Test::Is(patterns) => {
+                self.field.any_text(job, &mut |text| patterns.iter().any(|pattern| pattern.fits(text)))
+            }
+            Test::Compare(comparison, bound) => match self.field.since(job, now) {
+                Some(millis) => millis.is_some_and(|millis| comparison.holds(millis, *bound)),
+                None => self
+                    .field
+                    .any_text(job, &mut |text| text.parse().is_ok_and(|number: f64| comparison.holds(number, *bound))),
+            },
+        };
+        holds != self.is_negated
+    }
+
+    /// Whether no job of this state fits that stands behind one that does not: the state is listed in the order of the field.
+    fn is_past(&self, job: &JobView, now: Timestamp) -> bool {
+        let is_in_order = matches!(
+            (&self.field, &job.state),
+            (JobField::Died, JobState::Dead { .. }) | (JobField::Due, JobState::Delayed { .. })
+        );
+        let is_upper_bound = matches!(self.test, Test::Compare(Comparison::Less | Comparison::AtMost, _));
+        is_in_order && is_upper_bound && !self.is_negated && !self.holds(job, now)
+    }
+}
+
+impl JobQuery {
+    /// Whether a job of this name of a topic may fit.
+    fn fits_topic(&self, topic: &Name) -> bool {
+        self.name_fits(&JobField::Topic, topic.as_str())
+    }
+
+    /// Whether a job in this state may fit.
+    fn fits_state(&self, state: StateFilter) -> bool {
+        self.name_fits(&JobField::State, state.as_str())
+    }
+
+    fn name_fits(&self, field: &JobField, name: &str) -> bool {
+        let mut of_it = self.conditions.iter().filter(|condition| condition.field == *field);
+        of_it.all(|condition| match &condition.test {
+            Test::Is(patterns) => condition.is_negated != patterns.iter().any(|pattern| pattern.fits(name)),
+            Test::Compare(..) => true,
+        })
+    }
+
+    /// The only id that fits, if the query names it.
+    fn id(&self) -> Option<JobId> {
+        self.conditions.iter().find_map(|condition| match (condition, &condition.test) {
+            (Condition { is_negated: false, field: JobField::Id, .. }, Test::Is(patterns)) => match patterns.as_slice()
+            {
+                [pattern] => pattern.as_literal()?.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Whether it has a condition besides topics and states: without one, all their jobs fit.
+    pub fn is_selective(&self) -> bool {
+        self.conditions.iter().any(|condition| !matches!(condition.field, JobField::Topic | JobField::State))
+    }
+
+    /// The same query with one more condition: jobs of this state.
+    #[must_use]
+    pub fn of_state(mut self, state: StateFilter) -> Self {
+        let test = Test::Is(vec![Pattern::literal(state.as_str())]);
+        self.conditions.push(Condition { is_negated: false, field: JobField::State, test });
+        self
+    }
+}
+
+impl ChooseJobs for JobQuery {
+    fn fits(&self, job: &JobView) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(job, self.now))
+    }
+
+    fn is_past(&self, job: &JobView) -> bool {
+        self.conditions.iter().any(|condition| condition.is_past(job, self.now))
+    }
+}
+
+impl FromStr for JobQuery {
+    type Err = QueryError;
+
+    /// Ages are counted back from this moment, by this host's clock. An empty text chooses every job.
+    fn from_str(text: &str) -> Result<Self, QueryError> {
+        Ok(Self { conditions: parse::conditions(text)?, now: Timestamp::now() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Reads a query.
+
+use super::error::QueryError;
+use super::field::JobField;
+use super::pattern::Pattern;
+use super::{Comparison, Condition, Test};
+use gristmill_config::units;
+use gristmill_core::time::millis;
+
+/// What holding a job against a query may cost.
+const MOST_CONDITIONS: usize = 16;
+const MOST_CHARS: usize = 2000;
+
+/// A character, and whether it stands in quotes, where it has no other meaning.
+type Char = (char, bool);
+
+pub(super) fn conditions(text: &str) -> Result<Vec<Condition>, QueryError> {
+    if text.chars().count() > MOST_CHARS {
+        let problem = format!("it has more than {MOST_CHARS} characters: use fewer values");
+        return Err(QueryError { at: MOST_CHARS + 1, term: "…".into(), problem });
+    }
+    let mut conditions = Vec::new();
+    for term in terms(text)? {
+        if conditions.len() == MOST_CONDITIONS {
+            return Err(term.error(format!("there are more than {MOST_CONDITIONS} conditions: leave some out")));
+        }
+        conditions.push(term.condition().map_err(|problem| term.error(problem))?);
+    }
+    Ok(conditions)
+}
+
+/// A condition as it was written.
+struct Term {
+    /// Where it begins, from 1 on.
+    at: usize,
+    written: String,
+    /// Without quotes.
+    chars: Vec<Char>,
+}
+
+/// Cuts a query where there are blanks outside of quotes.
+fn terms(text: &str) -> Result<Vec<Term>, QueryError> {
+    let mut terms: Vec<Term> = Vec::new();
+    let (mut is_quoted, mut is_within) = (false, false);
+    let mut chars = text.chars().enumerate();
+    while let Some((index, char)) = chars.next() {
+        if char.is_whitespace() && !is_quoted {
+            is_within = false;
+            continue;
+        }
+        if !is_within {
+            terms.push(Term { at: index + 1, written: String::new(), chars: Vec::new() });
+            is_within = true;
+        }
+        let Some(term) = terms.last_mut() else { continue };
+        term.written.push(char);
+        match char {
+            '"' => {
+                is_quoted = !is_quoted;
+                // So that `""` is a text without characters, and not none.
+                term.chars.push(('\0', true));
+            }
+            '\\' if is_quoted => {
+                let escaped = chars.next().map_or('\\', |(_, escaped)| escaped);
+                term.written.push(escaped);
+                term.chars.push((escaped, true));
+            }
+            _ => term.chars.push((char, is_quoted)),
+        }
+    }
+    match terms.last() {
+        Some(term) if is_quoted => Err(term.error("a quote is not closed: end the text with `\"`".into())),
+        _ => Ok(terms),
+    }
+}
+
+impl Term {
+    fn error(&self, problem: String) -> QueryError {
+        QueryError { at: self.at, term: self.written.clone(), problem }
+    }
+
+    fn condition(&self) -> Result<Condition, String> {
+        let (is_negated, chars) = match self.chars.as_slice() {
+            [('-', false), rest @ ..] => (true, rest),
+            chars => (false, chars),
+        };
+        let operator = chars.iter().position(|char| matches!(char, (':' | '<' | '>', false)));
+        let Some((name, [(operator, _), value @ ..])) = operator.map(|at| chars.split_at(at)) else {
+            let words = text_of(chars).to_lowercase();
+            if words.is_empty() {
+                return Err("there is no text: write a word, or a condition such as `state:dead`".into());
+            }
+            return Ok(Condition {
+                is_negated,
+                field: JobField::Anything,
+                test: Test::Is(vec![Pattern::Within(words)]),
+            });
+        };
+        let name = text_of(name);
+        let quote = "put quotes around a text that is no condition";
+        let field = JobField::parse(&name).map_err(|problem| format!("{problem}; {quote}"))?;
+        if value.is_empty() {
+            return Err(format!("there is no value behind `{name}{operator}`: write `{name}:*` for any"));
+        }
+        let test = match operator {
+            ':' => equality(&field, &name, value)?,
+            '<' => bound(&field, &name, Comparison::Less, Comparison::AtMost, value)?,
+            _ => bound(&field, &name, Comparison::Greater, Comparison::AtLeast, value)?,
+        };
+        Ok(Condition { is_negated, field, test })
+    }
+}
+
+fn equality(field: &JobField, name: &str, value: &[Char]) -> Result<Test, String> {
+    if field.is_time() {
+        return Err(format!("`{name}` is a length of time: write `{name}>1h` or `{name}<1h`"));
+    }
+    let patterns: Vec<Pattern> = value.split(|char| *char == (',', false)).map(pattern).collect();
+    if let Some(choices) = field.choices()
+        && let Some(wrong) = patterns.iter().find(|pattern| !choices.iter().any(|choice| pattern.fits(choice)))
+    {
+        let wrong = wrong.as_literal().map_or_else(|| "this".into(), |wrong| format!("`{wrong}`"));
+        return Err(format!("{wrong} is no {name}: use {}", choices.join(", ")));
+    }
+    Ok(Test::Is(patterns))
+}
+
+fn pattern(value: &[Char]) -> Pattern {
+    Pattern::Whole(value.split(|char| *char == ('*', false)).map(text_of).collect())
+}
+
+fn bound(
+    field: &JobField,
+    name: &str,
+    exclusive: Comparison,
+    inclusive: Comparison,
+    value: &[Char],
+) -> Result<Test, String> {
+    let (comparison, value) = match value {
+        [('=', false), rest @ ..] => (inclusive, rest),
+        value => (exclusive, value),
+    };
+    let text = text_of(value);
+    if field.is_time() {
+        let length = units::duration(&text).map_err(|error| error.to_string())?;
+        #[expect(clippy::cast_precision_loss, reason = "a length of time is less than 2^53 ms")]
+        return Ok(Test::Compare(comparison, millis(length) as f64));
+    }
+    if !field.is_number() {
+        return Err(format!("`{name}` cannot be compared: write `{name}:VALUE`"));
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Test::Compare(comparison, number)),
+        _ => Err(format!("`{text}` is no number: write one such as `{name}>3`")),
+    }
+}
+
+fn text_of(chars: &[Char]) -> String {
+    chars.iter().map(|(char, _)| *char).filter(|char| *char != '\0').collect()
+}

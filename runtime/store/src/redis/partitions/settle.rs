@@ -1,0 +1,107 @@
+//! Ends of attempts, and what a worker does with its leases. The number of its claim says in which partition a job is.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{PartitionMap, RedisStore};
+use crate::parts::ask_by_store;
+use crate::{Leases, Settle, Settled, Settlement, StoreError};
+use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+
+#[async_trait]
+impl Settle for RedisStore {
+    /// Follow-ups that another partition is to have go out at once; see `outbox`.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        const DOING: &str = "settle attempts";
+        let map = self.map().await?;
+        let now = map.now();
+        let leases: Vec<&Lease> = settlements.iter().map(|settlement| &settlement.lease).collect();
+        let mut settlements = Cow::Borrowed(settlements);
+        if let Some(leases) = self.with_batches(DOING, &map, &leases).await? {
+            for (settlement, lease) in settlements.to_mut().iter_mut().zip(leases) {
+                settlement.lease = lease;
+            }
+        }
+        let choose = |_, settlement: &Settlement| Some(map.of_lease(&settlement.lease));
+        let parts = ask_by_store(&settlements, choose, |number, part| {
+            let (partition, map) = (self.partition(number), &map);
+            async move { partition.settle(&part, (map, now)).await }
+        });
+        let parts = parts.await;
+        let mut answers = vec![Settled::LeaseLost; settlements.len()];
+        for part in parts {
+            part.put_into(&mut answers)?;
+        }
+        if !map.is_plain() {
+            self.send_follow_ups((&map, now), &settlements, &answers).await;
+        }
+        Ok(answers)
+    }
+}
+
+#[async_trait]
+impl Leases for RedisStore {
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+        let map = self.map().await?;
+        let known = self.with_batches("extend leases", &map, &leases.iter().collect::<Vec<_>>()).await?;
+        let leases = known.as_deref().unwrap_or(leases);
+        let parts = ask_by_store(
+            leases,
+            |_, lease| Some(map.of_lease(lease)),
+            |number, part| {
+                let partition = self.partition(number);
+                async move { partition.extend(&part, lease).await }
+            },
+        );
+        let mut answers = vec![false; leases.len()];
+        for part in parts.await {
+            part.put_into(&mut answers)?;
+        }
+        Ok(answers)
+    }
+
+    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+        let map = self.map().await?;
+        let known = self.with_batches("save a checkpoint", &map, &[lease]).await?;
+        let lease = known.as_ref().and_then(|known| known.first()).unwrap_or(lease);
+        self.partition(map.of_lease(lease)).checkpoint(lease, state).await
+    }
+
+    async fn claims_of(
+        &self,
+        tenant: &Name,
+        worker: &WorkerId,
+        except: &HashSet<JobId>,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let ask = |partition: super::Partition| async move { partition.claims_of(tenant, worker, except).await };
+        Ok(self.ask_available(count, ask).await?.into_iter().flatten().collect())
+    }
+}
+
+impl RedisStore {
+    /// The leases with their batches, where some do not say theirs; `None` if all do. One that is lost gets a batch that there is
+    /// not.
+    async fn with_batches(
+        &self,
+        doing: &'static str,
+        map: &PartitionMap,
+        leases: &[&Lease],
+    ) -> Result<Option<Vec<Lease>>, StoreError> {
+        if leases.iter().all(|lease| lease.batch.is_some()) {
+            return Ok(None);
+        }
+        let mut known: Vec<Lease> = leases.iter().map(|lease| (*lease).clone()).collect();
+        let count = leases.iter().map(|lease| map.of_tenant(&lease.topic.tenant)).max().unwrap_or(1);
+        for found in self.ask_all(count, |partition| async move { partition.batches(doing, leases).await }).await? {
+            for (lease, batch) in known.iter_mut().zip(found).filter(|(_, batch)| batch.is_some()) {
+                lease.batch = batch;
+            }
+        }
+        known.iter_mut().for_each(|lease| lease.batch = lease.batch.or(Some(0)));
+        Ok(Some(known))
+    }
+}

@@ -1,0 +1,162 @@
+//! What a runner repeats. A partition that is unavailable holds up no other.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::inspect::any;
+use super::{Partition, RedisStore, available};
+use crate::parts::Part;
+use crate::{
+    DeadLimits, FindWork, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweep, Sweepable, Workers,
+};
+use gristmill_core::job::{Name, TopicId, WorkerId};
+
+#[async_trait]
+impl Workers for RedisStore {
+    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.server.heartbeat(worker).await
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.server.retire(worker).await
+    }
+
+    async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
+        let map = self.map().await?;
+        let parts = self.ask_parts(
+            tenants,
+            |tenant| map.of_tenant(tenant),
+            |partition, tenants| async move { partition.overdue(&tenants, dead_after, limit).await },
+        );
+        let answers: Vec<_> = parts.await.into_iter().map(|part| part.answer).collect();
+        let mut found = OverdueJobs { none_run: answers.iter().all(Result::is_ok), ..OverdueJobs::default() };
+        for OverdueJobs { jobs, refused, none_run } in available(answers)? {
+            found.jobs.extend(jobs);
+            found.refused.extend(refused);
+            found.none_run &= none_run;
+        }
+        found.jobs.truncate(limit);
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl FindWork for RedisStore {
+    async fn wake_ups(
+        &self,
+        worker: &WorkerId,
+        _tenants: &[Name],
+        topics: &[TopicId],
+    ) -> Result<mpsc::Receiver<Signal>, StoreError> {
+        self.wake(worker, topics).await
+    }
+
+    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+        let map = self.map().await?;
+        let parts = self.ask_parts(
+            topics,
+            |topic| map.of_topic(topic),
+            |partition, topics| async move { partition.pass_on(&topics).await },
+        );
+        available(parts.await.into_iter().map(|part| part.answer).collect()).map(drop)
+    }
+
+    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        if count == 1 {
+            return self.first().migrate(tenant, limit, count).await;
+        }
+        let share = limit / count as usize;
+        let ask = |partition: Partition| async move {
+            Ok((partition.clone(), partition.migrate(tenant, share, count).await?))
+        };
+        let shares = self.ask_available(count, ask).await?;
+        let mut room = limit.saturating_sub(shares.iter().map(|(_, migrated)| migrated.moved).sum());
+        let mut total = Migrated::default();
+        for (partition, mut migrated) in shares {
+            // What others left of their shares.
+            if room > 0 && migrated.next_due_in == Some(Duration::ZERO) {
+                let more = partition.migrate(tenant, room, count).await?;
+                room = room.saturating_sub(more.moved);
+                let (moved, fired) = (migrated.moved + more.moved, migrated.fired + more.fired);
+                migrated = Migrated { moved, fired, ..more };
+            }
+            total.add(migrated);
+        }
+        Ok(total)
+    }
+
+    /// Raw producers write to the first partition.
+    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+        let map = self.map().await?;
+        self.empty_outboxes(&map, tenants).await;
+        let parts = self.ask_parts(
+            tenants,
+            |polled| map.of_tenant(&polled.tenant),
+            |partition, mut tenants| async move {
+                if partition.number > 0 && tenants.iter().any(|polled| !polled.raw.is_empty()) {
+                    tenants.to_mut().iter_mut().for_each(|polled| polled.raw.clear());
+                }
+                partition.poll_work(&tenants).await
+            },
+        );
+        let answers =
+            parts.await.into_iter().map(|Part { positions, answer, .. }| answer.map(|found| (positions, found)));
+        let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
+        for (positions, found) in available(answers.collect())? {
+            for (position, found) in positions.into_iter().zip(found) {
+                if let Some(total) = totals.get_mut(position) {
+                    PendingWork::add(total, found);
+                }
+            }
+        }
+        Ok(totals)
+    }
+}
+
+#[async_trait]
+impl Sweep for RedisStore {
+    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let ask = |partition: Partition| async move { partition.sweepable(tenant, idle_for).await };
+        let mut found = Sweepable::default();
+        self.ask_available(count, ask).await?.into_iter().for_each(|here| found.add(here));
+        if count > 1 && !found.idle.is_empty() {
+            let idle = &found.idle;
+            let ask = |partition: Partition| async move { partition.in_use(tenant, idle, idle_for).await };
+            let in_use = match self.ask_all(count, ask).await {
+                Err(error) if error.is_unavailable() => vec![true; idle.len()],
+                answers => any(idle.len(), answers?),
+            };
+            let mut in_use = in_use.into_iter();
+            found.idle.retain(|_| !in_use.next().unwrap_or(true));
+        }
+        Ok(found)
+    }
+
+    /// Of a spread topic, each partition keeps its share of dead jobs.
+    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+        let map = self.map().await?;
+        let share = |limits: &DeadLimits| {
+            let width = map.spread(&limits.topic).map_or(1, |spread| spread.width(map.now())) as u64;
+            DeadLimits { keep: limits.keep.div_ceil(width), ..limits.clone() }
+        };
+        let limits: Vec<DeadLimits> = limits.iter().map(share).collect();
+        let parts = self.ask_parts(
+            &limits,
+            |limits| map.of_topic(&limits.topic),
+            |partition, limits| async move { partition.sweep(&limits).await },
+        );
+        let mut dropped = vec![0; limits.len()];
+        for part in parts.await {
+            for (position, here) in part.positions.into_iter().zip(part.answer?) {
+                if let Some(total) = dropped.get_mut(position) {
+                    *total += here;
+                }
+            }
+        }
+        Ok(dropped)
+    }
+}

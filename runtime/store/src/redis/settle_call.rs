@@ -1,0 +1,216 @@
+//! The call of `settle.lua`: settlements that are alike go together, each with what only it says.
+
+use std::time::Duration;
+
+use super::holder::Holder;
+use super::keys::Keys;
+use super::partition_map::PartitionMap;
+use super::push::{NewJobArgument, add_jobs, yes};
+use super::record::{write_failure, write_result};
+use super::replies::Record;
+use super::script::{Call, script};
+use super::settle::{DOING, Dead, Placed};
+use super::store::{Numbered, Partition};
+use crate::clock::wait_ms;
+use crate::{Settlement, StoreError};
+use gristmill_core::job::{Name, NewJob};
+use gristmill_core::outcome::{Failure, Verdict};
+use gristmill_core::time::Timestamp;
+
+/// What the settlements of a group have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group<'a> {
+    holder: Holder<'a>,
+    topic: &'a Name,
+    delivery: u64,
+    verdict: &'static str,
+    reason: &'static str,
+    keep_result: Duration,
+    notify: bool,
+    guard: &'static str,
+    has_unique: bool,
+    is_keyed: bool,
+}
+
+/// A follow-up job, and the position of the settlement that it follows, counted from 1.
+struct FollowUp<'a> {
+    job: &'a NewJob,
+    packed: Vec<u8>,
+    follows: usize,
+}
+
+impl<'a> Group<'a> {
+    fn of(settlement: &'a Settlement, dead: &Dead) -> Self {
+        Self {
+            holder: Holder::of(&settlement.lease),
+            topic: &settlement.lease.topic.topic,
+            delivery: settlement.lease.delivery,
+            verdict: settlement.verdict.name(),
+            reason: failure(&settlement.verdict).map_or("", |failure| failure.reason.as_str()),
+            keep_result: settlement.keep_result,
+            notify: settlement.notify,
+            guard: guard(settlement, dead),
+            has_unique: settlement.unique.is_some(),
+            is_keyed: settlement.is_keyed,
+        }
+    }
+
+    /// Whether settling its jobs touches keys of their topic.
+    fn needs_row(&self, verdict: &Verdict) -> bool {
+        self.has_unique
+            || self.is_keyed
+            || !self.guard.is_empty()
+            || !matches!(verdict, Verdict::Ack(_) | Verdict::Expire)
+    }
+}
+
+/// Brings settlements that are alike together. Those that put their jobs back stay in order, because that is the order of the line.
+pub(super) fn by_group<'a>(mut settlements: Vec<Placed<'a>>, dead: &Dead) -> Vec<Placed<'a>> {
+    settlements
+        .sort_by_cached_key(|(_, settlement)| (!is_put_back(&settlement.verdict)).then(|| Group::of(settlement, dead)));
+    settlements
+}
+
+impl Partition {
+    /// `part` is in groups: see [`by_group`].
+    pub(super) fn settle_call(
+        &self,
+        keys: &Keys,
+        part: &[Placed<'_>],
+        (dead, map, now): (&Dead, &PartitionMap, Timestamp),
+        record: &Record,
+    ) -> Result<Call, StoreError> {
+        let follow_ups = self.follow_ups(part)?;
+        let is_elsewhere = |job: &NewJob| map.of_job(&job.spec, now) != self.number;
+        let groups = part.chunk_by(|(_, one), (_, next)| Group::of(one, dead) == Group::of(next, dead));
+        let groups: Vec<_> = groups.filter_map(|group| Some((Group::of(group.first()?.1, dead), group))).collect();
+        let (mut holders, mut topics) = (Numbered(Vec::new()), Numbered(Vec::new()));
+        for (group, settlements) in &groups {
+            holders.number(group.holder);
+            if settlements.first().is_some_and(|(_, first)| group.needs_row(&first.verdict)) {
+                topics.number(group.topic);
+            }
+        }
+        for follow_up in follow_ups.iter().filter(|follow_up| !is_elsewhere(follow_up.job)) {
+            topics.number(&follow_up.job.spec.topic.topic);
+        }
+        let rows = topics.0.len();
+        for (group, _) in &groups {
+            topics.number(group.topic);
+        }
+        let results = groups.iter().filter(|(group, _)| !group.keep_result.is_zero()).flat_map(|(_, group)| *group);
+        let mut names = own_keys(keys, &holders.0, topics.0.iter().take(rows), record);
+        names.extend(topics.0.iter().skip(rows).map(|topic| keys.waiters(topic)));
+        names.extend(results.map(|(_, settlement)| keys.result(&settlement.lease.job)));
+        names.extend(follow_ups.iter().any(|follow_up| is_elsewhere(follow_up.job)).then(|| keys.outbox()));
+
+        let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);
+        call.holders(&holders.0).arg(rows).topics(&topics.0);
+        call.arg(part.len());
+        for (_, settlement) in part {
+            call.arg(settlement.lease.job.as_str());
+        }
+        call.arg(groups.len());
+        for (group, settlements) in &groups {
+            call.arg(holders.number(group.holder)).arg(topics.number(group.topic)).arg(group.delivery);
+            let keep = Some(group.keep_result).filter(|keep| !keep.is_zero()).map(wait_ms);
+            call.arg(group.verdict).arg(group.reason).arg(keep.map_or_else(String::new, |keep| keep.to_string()));
+            call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(yes(group.is_keyed));
+            call.arg(settlements.len());
+            self.add_columns(&mut call, group, settlements)?;
+        }
+        let follow_ups = follow_ups.iter().map(|FollowUp { job, packed, follows }| NewJobArgument {
+            job,
+            packed,
+            follows: Some(*follows),
+            is_elsewhere: is_elsewhere(job),
+        });
+        add_jobs(&mut call, &follow_ups.collect::<Vec<_>>(), &mut topics);
+        Ok(call)
+    }
+
+    /// The follow-up jobs of a part, in the order of the batch.
+    fn follow_ups<'a>(&self, part: &[Placed<'a>]) -> Result<Vec<FollowUp<'a>>, StoreError> {
+        let mut follow_ups = Vec::new();
+        let mut in_order: Vec<_> = part.iter().enumerate().collect();
+        in_order.sort_unstable_by_key(|(_, (place, _))| *place);
+        for (n, (_, settlement)) in in_order {
+            for job in settlement.visible_follow_ups() {
+                if job.spec.topic.tenant != settlement.lease.topic.tenant {
+                    let problem = anyhow::anyhow!("follow-up job {} is another tenant's", job.spec.id);
+                    return Err(self.refused(DOING, problem));
+                }
+                follow_ups.push(FollowUp { job, packed: self.pack(DOING, job)?, follows: n + 1 });
+            }
+        }
+        Ok(follow_ups)
+    }
+
+    /// What each settlement of a group says itself, one kind after the other.
+    fn add_columns(&self, call: &mut Call, group: &Group<'_>, part: &[Placed<'_>]) -> Result<(), StoreError> {
+        let unwritable = |error| self.refused(DOING, anyhow::Error::from(error));
+        for (_, settlement) in part {
+            if let Verdict::Retry { after, .. } | Verdict::Snooze(after) | Verdict::Release(after) = settlement.verdict
+            {
+                call.arg(wait_ms(after));
+            }
+        }
+        for (_, settlement) in part {
+            if let Some(failure) = failure(&settlement.verdict) {
+                call.arg(write_failure(failure).map_err(unwritable)?);
+            }
+        }
+        for (_, settlement) in part {
+            call.arg(&settlement.unique);
+        }
+        if !group.keep_result.is_zero() {
+            for (_, Settlement { verdict, attempts, .. }) in part {
+                call.arg(write_result(verdict, *attempts).map_err(unwritable)?.unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of the script up to the rows of topics.
+fn own_keys<'a>(
+    keys: &Keys,
+    holders: &[Holder<'_>],
+    with_rows: impl Iterator<Item = &'a &'a Name>,
+    record: &Record,
+) -> Vec<String> {
+    let own = [
+        keys.claims(),
+        keys.leases(),
+        keys.failures(),
+        keys.checkpoints(),
+        keys.cancelled(),
+        keys.extended(),
+        keys.settled(&record.name),
+        keys.limited(),
+    ];
+    let lists = holders.iter().map(|holder| keys.processing(*holder));
+    keys.with_rows(own.into_iter().chain(lists), with_rows.copied())
+}
+
+fn failure(verdict: &Verdict) -> Option<&Failure> {
+    match verdict {
+        Verdict::Retry { failure, .. } | Verdict::Bury(failure) => Some(failure),
+        Verdict::Ack(_) | Verdict::Expire | Verdict::Snooze(_) | Verdict::Release(_) => None,
+    }
+}
+
+fn is_put_back(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_))
+}
+
+/// What besides the fence must hold: nothing for a worker's own settlements and for those of a dead worker.
+fn guard(settlement: &Settlement, dead: &Dead) -> &'static str {
+    match settlement.only_if_overdue {
+        Some(dead_after) if !dead.get(&dead_after).is_some_and(|dead| dead.contains(&settlement.lease.worker)) => {
+            "lease"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,119 @@
+//! What can be seen: every page, in both themes, wide and narrow, and without mistakes in accessibility.
+
+use gristmill::config::PageSettings;
+use gristmill::server::HttpServerSettings;
+use gristmill_tests::browser::Browser;
+use gristmill_tests::http_client::HttpClient;
+use gristmill_tests::test_runner::{On, TestRunner};
+use hyper::Request;
+
+use super::{EVIL, runner, url, visit};
+
+/// Each page, and a text that it shows.
+const PAGES: [(&str, &str); 19] = [
+    ("/t/default", "stuck: no handler does its 2 ready jobs"),
+    ("/t/default/topics", "works"),
+    ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
+    ("/t/default/topics/paused", "Resume"),
+    ("/t/default/topics/stuck/ready", "ready-2"),
+    ("/t/default/topics/echo/delayed", "in 59 m"),
+    ("/t/default/topics/puppet/running", "Lease ends"),
+    ("/t/default/topics/puppet/dead", "trapped"),
+    ("/t/default/topics/stuck/push", "The body is"),
+    ("/t/default/jobs/ready", "there is no stuck.wasm in the handlers folder"),
+    ("/t/default/jobs/trapped", "Backtrace"),
+    ("/t/default/jobs/finished", "Completed"),
+    ("/t/default/running", "Worker"),
+    ("/t/default/dead", "Respawn"),
+    ("/t/default/find?q=state%3Adead", "looked at"),
+    ("/t/default/handlers", "Upload a component"),
+    ("/t/default/events", "listening"),
+    ("/t/default/tokens", "Make a token"),
+    ("/help", "Next and previous row"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    for (place, text) in PAGES.into_iter().chain([("/tenants", "Tokens of default")]) {
+        browser.resize(1280).await;
+        visit(&browser, &url(&runner, place)).await;
+        browser.until_text(text).await;
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme).await;
+            assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, {scheme}");
+        }
+        browser.resize(320).await;
+        let too_wide = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
+        assert!(too_wide.as_i64().unwrap() <= 0, "{place} is {too_wide} pixels too wide");
+        assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");
+    }
+    browser.until("document.title.includes('staging')").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_of_producers_and_handlers_stay_texts() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    let bold = "document.querySelector('#root img, #root script')";
+    for (place, shows) in [
+        ("/t/default/jobs/ready", true),
+        ("/t/default/jobs/dead", true),
+        ("/t/default/jobs/finished", true),
+        ("/t/default/topics/stuck/ready", true),
+        ("/t/default/topics/puppet/dead", true),
+        ("/t/default/dead", true),
+        ("/t/default/find?q=onerror", true),
+        ("/t/default/running", true),
+        // In a field there is no text of the page.
+        ("/t/default/topics/stuck/push?from=ready", false),
+        (&format!("/t/default/topics/{}", EVIL.replace('"', "%22").replace('/', "%2F")), true),
+    ] {
+        visit(&browser, &url(&runner, place)).await;
+        if shows {
+            browser.until_text("onerror=").await;
+        }
+        browser.until(&format!("!window.hit && !{bold}")).await;
+        assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_number_keeps_its_digits_from_the_form_to_the_job() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/t/default/topics/stuck/push")).await;
+    browser.fill("[name=body]", r#"{"big": 12345678901234567890, "small": 1.10}"#).await;
+    browser.click("button.main").await;
+    browser.until_text("is pushed.").await;
+    browser.until_text(r#""big": 12345678901234567890"#).await;
+    browser.until_text(r#""small": 1.10"#).await;
+    browser.click(".actions a").await;
+    browser.until("document.querySelector('[name=body]')?.value.includes('12345678901234567890')").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_come_with_a_policy_and_are_sent_once() {
+    let runner = TestRunner::start_on(On::Memory, "", &[]).await;
+    let client: HttpClient = runner.client();
+    let answer = client.get("/").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, "text/html; charset=utf-8"));
+    let policy = answer.header("content-security-policy");
+    for rule in ["default-src 'none'", "require-trusted-types-for 'script'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    let known = Request::get("/").header("if-none-match", answer.header("etag"));
+    let again = client.send(known, Vec::new()).await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    assert_eq!(client.get("/page/app.js").await.header("content-type"), "text/javascript; charset=utf-8");
+    assert_eq!(client.get("/page/vendor/LICENSE-htm").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_turns_the_page_off() {
+    let page = PageSettings { enabled: false, ..PageSettings::default() };
+    let settings = HttpServerSettings { page, ..HttpServerSettings::default() };
+    let runner = TestRunner::start_with(settings, On::Memory, "", &[]).await;
+    for path in ["/", "/page/app.js"] {
+        assert_eq!(runner.client().get(path).await.json()["code"], "not-found", "{path}");
+    }
+}

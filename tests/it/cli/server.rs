@@ -1,0 +1,71 @@
+//! `--server`: commands that ask a server over the network, with a token and TLS, as from another machine.
+
+use std::process::Output;
+
+use gristmill_test_servers::certificates::Certificates;
+use gristmill_tests::guests;
+use gristmill_tests::process::{Process, command, program};
+use gristmill_tests::test_project::TestProject;
+use serde_json::Value;
+
+/// A project whose server speaks TLS as `localhost`, with the address that it logs.
+async fn project(certificates: &Certificates) -> (TestProject, Process, String) {
+    certificates.issue("server", &["localhost"]);
+    let project = TestProject::new("[topics.echo]", &[("echo", guests::ECHO)]).await;
+    let manifest = std::fs::read_to_string(project.manifest()).unwrap();
+    let (certificate, key) = (certificates.path("server.pem"), certificates.path("server-key.pem"));
+    let tls = format!("[http]\ntls = {{ certificate = {certificate:?}, key = {key:?} }}\n");
+    assert!(manifest.contains("[http]\n"), "{manifest}");
+    project.write_manifest(&manifest.replacen("[http]\n", &tls, 1));
+    let runner = project.serve().await;
+    let log = runner.log();
+    let (_, behind) = log.split_once("listening on https://127.0.0.1:").unwrap_or_else(|| panic!("{log}"));
+    let port: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    (project, runner, format!("https://localhost:{port}"))
+}
+
+/// A command in a folder without a manifest, on a machine that trusts this authority.
+fn elsewhere(certificates: &Certificates, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(program());
+    command.current_dir(folder.path()).env("SSL_CERT_FILE", certificates.path("ca.pem")).args(arguments);
+    command.output().unwrap()
+}
+
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_reach_a_server_elsewhere_with_a_token_and_tls() {
+    let certificates = Certificates::new();
+    let (project, _runner, server) = project(&certificates).await;
+    let token = project.run(&["token", "create", "--tenant", "default", "--scope", "push,read,admin"]).done();
+    let file = certificates.path("token");
+    std::fs::write(&file, token).unwrap();
+    let with = ["--server", &server, "--token-file", file.to_str().unwrap()];
+    let ask = |arguments: &[&str]| elsewhere(&certificates, &[&with, arguments].concat());
+
+    assert_eq!(done(&ask(&["push", "echo", "--id", "far", "--data", "hello", "--wait"])), "hello");
+    done(&ask(&["push", "echo", "--id", "late", "--data", "x", "--delay", "1h"]));
+    let listed: Value = serde_json::from_str(&done(&ask(&["job", "list", "state:delayed", "--json"]))).unwrap();
+    assert_eq!(listed["id"], "late");
+    let counts: Value = serde_json::from_str(&done(&ask(&["stats", "--json"]))).unwrap();
+    assert_eq!((&counts["topic"], &counts["delayed"]), (&"echo".into(), &1.into()));
+    assert!(done(&ask(&["job", "cancel", "late"])).contains("cancelled"));
+
+    let error = |output: &Output, code: i32| {
+        assert_eq!(output.status.code(), Some(code));
+        String::from_utf8(output.stderr.clone()).unwrap()
+    };
+    let without_token = elsewhere(&certificates, &["--server", &server, "stats"]);
+    assert!(error(&without_token, 1).contains("--token"), "{without_token:?}");
+    let of_this_machine = ask(&["topics"]);
+    assert!(error(&of_this_machine, 2).contains("leave out --server"), "{of_this_machine:?}");
+    // A machine that does not trust the authority.
+    let mut untrusting = command(&project.manifest());
+    let others = Certificates::new();
+    let refused = untrusting.env("SSL_CERT_FILE", others.path("ca.pem")).args(with).arg("stats").output().unwrap();
+    assert!(error(&refused, 3).contains("SSL_CERT_FILE"), "{refused:?}");
+}

@@ -1,0 +1,196 @@
+//! A real Chromium without a window, driven over WebDriver.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http_client::HttpClient;
+use crate::wait::{SOON, until};
+
+/// Switches off whatever would ask for anything but the page under test.
+const FLAGS: [&str; 8] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+];
+/// Where `scripts/setup.sh --tests` puts axe, which looks for mistakes in accessibility.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/axe/node_modules/axe-core/axe.min.js");
+
+/// A browser with one empty tab and an empty profile. It ends when dropped.
+#[derive(Debug)]
+pub struct Browser {
+    driver: HttpClient,
+    session: String,
+    process: Child,
+    _output: BufReader<ChildStdout>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub async fn start() -> Self {
+        let mut command = Command::new("chromedriver");
+        let started = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut process = started.expect("chromedriver: run scripts/setup.sh --tests");
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let port = port_of(&mut output);
+        let driver = HttpClient::new(SocketAddr::from(([127, 0, 0, 1], port)));
+        let profile = TempDir::with_prefix("gristmill-browser-").unwrap();
+        let flags = FLAGS.iter().map(|flag| (*flag).to_owned());
+        let flags: Vec<_> = flags.chain([format!("--user-data-dir={}", profile.path().display())]).collect();
+        let wanted = json!({ "goog:chromeOptions": { "args": flags }, "goog:loggingPrefs": { "browser": "ALL" } });
+        let answer = driver.post("/session", &json!({ "capabilities": { "alwaysMatch": wanted } })).await.json();
+        let session = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        let browser = Self { driver, session, process, _output: output, _profile: profile };
+        browser.command("timeouts", &json!({ "script": 120_000, "pageLoad": 120_000 })).await;
+        browser
+    }
+
+    /// A command of this session; what it returns.
+    async fn command(&self, name: &str, arguments: &Value) -> Value {
+        self.try_command(name, arguments).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    async fn try_command(&self, name: &str, arguments: &Value) -> Result<Value, Value> {
+        let answer = self.driver.post(&format!("/session/{}/{name}", self.session), arguments).await;
+        let value = answer.json()["value"].take();
+        if answer.status == 200 { Ok(value) } else { Err(value) }
+    }
+
+    pub async fn open(&self, url: &str) {
+        self.command("url", &json!({ "url": url })).await;
+    }
+
+    /// Runs a function's body in the page; what it returns.
+    pub async fn run(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({ "script": script, "args": [] })).await
+    }
+
+    /// Waits until an expression is true there.
+    pub async fn until(&self, expression: &str) {
+        let script = format!("return !!({expression})");
+        let command = json!({ "script": script, "args": [] });
+        // A page that is being left runs nothing.
+        let met = async || self.try_command("execute/sync", &command).await.ok()?.as_bool()?.then_some(());
+        if tokio::time::timeout(SOON, until(expression, 2 * SOON, met)).await.is_err() {
+            panic!("{expression} did not become true of this page:\n{}", self.text().await);
+        }
+    }
+
+    /// Waits until the page shows a text.
+    pub async fn until_text(&self, text: &str) {
+        self.until(&format!("document.body.innerText.includes({})", json!(text))).await;
+    }
+
+    /// What the page shows.
+    pub async fn text(&self) -> String {
+        self.run("return document.body.innerText").await.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Clicks where a selector points, as a pointer does: not through what covers it. It may have to come first.
+    pub async fn click(&self, selector: &str) {
+        until(format!("a click on {selector}"), SOON, async || {
+            let element = self.element(selector).await?;
+            self.try_command(&format!("element/{element}/click"), &json!({})).await.ok().map(drop)
+        })
+        .await;
+    }
+
+    /// Types into the element that a selector points at.
+    pub async fn fill(&self, selector: &str, text: &str) {
+        until(format!("a text in {selector}"), SOON, async || {
+            let element = self.element(selector).await?;
+            self.try_command(&format!("element/{element}/clear"), &json!({})).await.ok()?;
+            self.try_command(&format!("element/{element}/value"), &json!({ "text": text })).await.ok().map(drop)
+        })
+        .await;
+    }
+
+    /// Chooses a file.
+    pub async fn choose_file(&self, selector: &str, path: &str) {
+        let element = until(selector, SOON, async || self.element(selector).await).await;
+        self.command(&format!("element/{element}/value"), &json!({ "text": path })).await;
+    }
+
+    async fn element(&self, selector: &str) -> Option<String> {
+        let wanted = json!({ "using": "css selector", "value": selector });
+        let element = self.try_command("element", &wanted).await.ok()?;
+        element.as_object()?.values().next()?.as_str().map(str::to_owned)
+    }
+
+    /// Presses keys, one after the other, wherever the focus is.
+    pub async fn press(&self, keys: &[&str]) {
+        let press = |key: &&str| [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })];
+        let actions: Vec<_> = keys.iter().flat_map(press).collect();
+        self.command("actions", &json!({ "actions": [{ "type": "key", "id": "keys", "actions": actions }] })).await;
+    }
+
+    /// Makes the page so many pixels wide.
+    pub async fn resize(&self, width: u32) {
+        let screen = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &screen).await;
+    }
+
+    /// Pretends that the person's system is light or dark.
+    pub async fn prefer(&self, scheme: &str) {
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", &media).await;
+    }
+
+    async fn devtools(&self, command: &str, parameters: &Value) {
+        self.command("goog/cdp/execute", &json!({ "cmd": command, "params": parameters })).await;
+    }
+
+    /// Errors of scripts and of the content security policy since the last call. Answers such as 404 are none.
+    pub async fn errors(&self) -> Vec<String> {
+        let log = self.command("se/log", &json!({ "type": "browser" })).await;
+        let all = log.as_array().cloned().unwrap_or_default();
+        let bad = |entry: &&Value| entry["level"] == "SEVERE" && entry["source"] != "network";
+        all.iter().filter(bad).map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// What axe finds wrong with the accessibility of the page as it is.
+    pub async fn accessibility(&self) -> Vec<String> {
+        let axe = std::fs::read_to_string(AXE).expect("axe: run scripts/setup.sh --tests");
+        self.run(&format!("{axe};")).await;
+        let script = "const done = arguments[0]; axe.run({ resultTypes: ['violations'] }).then(found => done(
+            found.violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html} ${node.failureSummary}`))))";
+        let found = self.command("execute/async", &json!({ "script": script, "args": [] })).await;
+        found.as_array().unwrap_or_else(|| panic!("{found}")).iter().map(Value::to_string).collect()
+    }
+}
+
+/// The port that the driver says it has chosen.
+fn port_of(output: &mut BufReader<ChildStdout>) -> u16 {
+    let mut line = String::new();
+    while output.read_line(&mut line).unwrap() > 0 {
+        let port = line.trim_end().trim_end_matches('.').rsplit(' ').next().and_then(|word| word.parse().ok());
+        if let (true, Some(port)) = (line.contains("started successfully"), port) {
+            return port;
+        }
+        line.clear();
+    }
+    panic!("chromedriver does not say on which port it listens");
+}
+
+impl Drop for Browser {
+    /// The driver ends the browser with the session; a driver that is killed leaves it behind.
+    fn drop(&mut self) {
+        if let Ok(mut stream) = TcpStream::connect(self.driver.address) {
+            let request = format!("DELETE /session/{} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", self.session);
+            let _sent = stream.write_all(request.as_bytes());
+            let _set = stream.set_read_timeout(Some(Duration::from_secs(20)));
+            let _answered = stream.read(&mut [0; 64]);
+        }
+        let _killed = self.process.kill();
+        let _ended = self.process.wait();
+    }
+}
