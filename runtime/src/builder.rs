@@ -16,10 +16,10 @@ use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
-use gristmill_runner::{Journal, Runner, RunnerSettings, Tenants, Traces};
+use gristmill_runner::{BillWriter, Journal, Runner, RunnerSettings, Tenants, Traces};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
-use gristmill_store::Timed;
+use gristmill_store::{BillSums, Timed};
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
 /// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
@@ -120,6 +120,7 @@ impl Builder {
         let opened = open_patiently(&Layout::of(&manifest)).await?;
         opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
+        let bill = BillSums::default();
         let settings = HttpServerSettings {
             insecure: manifest.http.insecure || self.insecure,
             tls: manifest.http.tls.clone(),
@@ -131,6 +132,7 @@ impl Builder {
             tenants: tenants.clone(),
             moves: opened.sharded.clone().map(placements),
             audit: audit.clone(),
+            bill: bill.clone(),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
@@ -145,10 +147,13 @@ impl Builder {
             metrics: metrics.clone(),
             tenants: tenants.clone(),
             journal: journal.clone(),
+            bill: bill.clone(),
             traces: traces.clone(),
         };
-        let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone()));
+        let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone(), bill.clone()));
         let store = Arc::new(Timed::new(opened.store.clone(), metrics.clone()));
+        let keep = manifest.server.bill_retention;
+        let bill = BillWriter::new(store.clone(), bill, settings.worker.clone(), keep);
 
         let folder = manifest.handlers.folder.clone();
         let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
@@ -162,6 +167,7 @@ impl Builder {
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));
+        let bill = Background::spawn("write the bill", |stop| bill.run(stop));
         status.send_modify(|status| status.phase = Phase::Ready);
         Ok(Gristmill {
             store: pushes,
@@ -173,6 +179,7 @@ impl Builder {
             journal,
             traces,
             audit,
+            bill,
             reloader,
             tenant_mover,
             spreader,

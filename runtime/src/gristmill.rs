@@ -33,6 +33,8 @@ pub struct Gristmill {
     pub(crate) journal: Option<Journal>,
     pub(crate) traces: Option<Traces>,
     pub(crate) audit: Option<AuditLog>,
+    /// Puts what attempts cost into the store.
+    pub(crate) bill: Background,
     pub(crate) reloader: Background,
     /// Moves tenants between stores. Only where there are several.
     pub(crate) tenant_mover: Option<Background>,
@@ -104,6 +106,7 @@ impl Gristmill {
         tokio::select! {
             broken = self.runner.broken() => broken,
             broken = self.reloader.task.broken() => broken,
+            broken = self.bill.task.broken() => broken,
             broken = self.spreader.task.broken() => broken,
             broken = server => broken,
             broken = tenant_mover => broken,
@@ -112,7 +115,7 @@ impl Gristmill {
 
     /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
     /// using up an attempt; the journal is written to its end, and the last spans are sent; then the HTTP server ends, so that clients that wait for a job
-    /// see its end, and after it the audit log. `hurry` ends the grace early.
+    /// see its end; after it the bill is complete, and the audit log ends. `hurry` ends the grace early.
     pub async fn shutdown(self, hurry: CancellationToken) {
         self.status.send_modify(|status| status.phase = Phase::Ending);
         tracing::info!(running = self.runner.running(), "ending: no new jobs; what runs may finish");
@@ -128,6 +131,8 @@ impl Gristmill {
         if let Some(server) = self.server {
             server.shutdown().await;
         }
+        // Pull workers settle until the server has ended.
+        self.bill.end().await;
         if let Some(audit) = self.audit {
             audit.close().await;
         }

@@ -21,7 +21,7 @@
 //! # Layers
 //!
 //! Each layer is a crate, so that the compiler holds them apart; this one exports them as modules. [`job`], [`topic`],
-//! [`outcome`], [`retry`], [`time`], [`token`] and [`http_grant`] are facts without I/O. [`config`] reads the manifest, [`metrics`]
+//! [`outcome`], [`retry`], [`time`], [`bill`], [`token`] and [`http_grant`] are facts without I/O. [`config`] reads the manifest, [`metrics`]
 //! counts. [`store`] keeps jobs and knows no WebAssembly; [`sandbox`] runs components and knows no store. [`runner`] joins
 //! them, [`server`] answers over HTTP, `bench` measures.
 //!
@@ -67,7 +67,7 @@ pub use gristmill_runner::Broken;
 #[cfg(feature = "bench")]
 pub use gristmill_bench as bench;
 pub use gristmill_config as config;
-pub use gristmill_core::{admission, http_grant, job, outcome, retry, schedule, time, token, topic, trace};
+pub use gristmill_core::{admission, bill, http_grant, job, outcome, retry, schedule, time, token, topic, trace};
 pub use gristmill_metrics as metrics;
 pub use gristmill_runner as runner;
 pub use gristmill_runner::handlers;

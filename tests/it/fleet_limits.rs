@@ -10,6 +10,7 @@ use gristmill::job::{Due, JobId, JobSpec, NewJob, Payload, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::native::{HandlerError, NativeHandler, NativeJob};
 use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants};
+use gristmill::store::BillSums;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill_tests::redis::Redis;
@@ -64,6 +65,7 @@ impl RunnerGroup {
             metrics: Arc::default(),
             tenants: Tenants::default(),
             journal: None,
+            bill: BillSums::default(),
             traces: None,
         };
         Runner::start(Arc::new(RedisStore::connect(url, "gm").await.unwrap()), registry, settings).unwrap()

@@ -6,6 +6,7 @@ mod both;
 mod adapters;
 mod admission;
 mod adversary;
+mod bill;
 mod browser;
 mod cli;
 mod conformance;

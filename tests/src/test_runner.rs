@@ -16,7 +16,7 @@ use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerS
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::ShardedStore;
-use gristmill::store::{JobState, JobView, Store, TenantPlacements, Timed};
+use gristmill::store::{BillSums, JobState, JobView, Store, TenantPlacements, Timed};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -131,6 +131,7 @@ impl TestRunner {
             metrics: metrics.clone(),
             tenants,
             journal: None,
+            bill: BillSums::default(),
             traces: traces.clone(),
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));

@@ -21,7 +21,7 @@ use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
 use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
-use gristmill_store::Store;
+use gristmill_store::{BillSums, Store};
 
 /// What the scenarios have in common.
 #[derive(Debug, Clone)]
@@ -147,6 +147,7 @@ impl TestBed {
             metrics: Arc::default(),
             tenants: Tenants::default(),
             journal: journal.clone(),
+            bill: BillSums::default(),
             traces: None,
         };
         let runner = Runner::start(store, registry, settings);

@@ -35,6 +35,7 @@ ranges! {
     SERVER_CONCURRENCY = "concurrency", NUMBER, 1 to 10_000;
     THREADS = "threads", NUMBER, 1 to 1024;
     SHUTDOWN_GRACE = "shutdown-grace", DURATION, 0 to HOUR;
+    BILL_RETENTION = "bill-retention", DURATION, DAY to (3650 * DAY);
 
     // [store]
     REPLICAS = "replicas", NUMBER, 0 to 10;

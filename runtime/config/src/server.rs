@@ -17,6 +17,8 @@ pub struct Server {
     pub threads: usize,
     /// How long running attempts may go on once the runner shuts down.
     pub shutdown_grace: Duration,
+    /// How long the bill of a day is kept.
+    pub bill_retention: Duration,
     /// Where compiled components are kept; none: wherever the command line keeps caches.
     pub cache: Option<PathBuf>,
 }
@@ -46,6 +48,7 @@ impl Default for Server {
             concurrency: 256,
             threads: std::thread::available_parallelism().map_or(1, NonZero::get),
             shutdown_grace: Duration::from_secs(10),
+            bill_retention: Duration::from_secs(400 * 24 * 3600),
             cache: None,
         }
     }
@@ -72,6 +75,7 @@ pub(super) fn server(root: &mut Section<'_>, folder: &Path) -> Server {
         section.quantity(&ranges::SERVER_CONCURRENCY, &mut server.concurrency);
         section.quantity(&ranges::THREADS, &mut server.threads);
         section.quantity(&ranges::SHUTDOWN_GRACE, &mut server.shutdown_grace);
+        section.quantity(&ranges::BILL_RETENTION, &mut server.bill_retention);
         server.cache = section.path("cache").map(|path| folder.join(path));
         section.finish();
     }

@@ -89,7 +89,7 @@ fn an_empty_manifest_is_all_defaults() {
 #[test]
 fn settings_of_the_runner_are_read() {
     let text = r#"
-        server = { concurrency = 64, threads = 3, shutdown-grace = "1m30s", cache = "cache" }
+        server = { concurrency = 64, threads = 3, shutdown-grace = "1m30s", bill-retention = "90d", cache = "cache" }
         [store]
         url = "redis://:hunter2@db:6379/1"
         prefix = "jobs"
@@ -106,6 +106,7 @@ fn settings_of_the_runner_are_read() {
     "#;
     let Manifest { server, store, http, handlers, .. } = parse(text);
     assert_eq!((server.concurrency, server.threads, server.shutdown_grace), (64, 3, Duration::from_secs(90)));
+    assert_eq!(server.bill_retention, Duration::from_secs(90 * 86_400));
     assert_eq!(server.cache.as_deref(), Some(Path::new("/etc/gristmill/cache")));
     assert_eq!(store.address, StoreAddress::Redis("redis://:hunter2@db:6379/1".into()));
     assert_eq!((store.redis.prefix.as_str(), http.listen), ("jobs", Listen::At("[::1]:8000".parse().unwrap())));
@@ -284,7 +285,7 @@ fn a_topics_handler_is_its_namesake_unless_it_names_another() {
 fn every_bound_holds_at_its_edges_and_not_beyond() {
     for &bounds in ranges::ALL {
         let section = match bounds.key {
-            "threads" | "shutdown-grace" => "server",
+            "threads" | "shutdown-grace" | "bill-retention" => "server",
             "rescan" | "component-limit" | "compile-timeout" | "compile-memory" => "handlers",
             "replicas" | "acknowledged-within" => "store",
             "slower-than" => "otel",

@@ -2,6 +2,7 @@
 
 mod adapter;
 pub mod admission;
+pub mod bill;
 pub mod capability;
 pub mod fleet_limits;
 pub mod http_grant;

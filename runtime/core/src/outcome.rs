@@ -234,6 +234,11 @@ impl Verdict {
         }
     }
 
+    /// What the attempt came to.
+    pub const fn result(&self) -> Option<&Payload> {
+        if let Self::Ack(result) = self { result.as_ref() } else { None }
+    }
+
     /// When the job is run again, if it is.
     pub const fn again_in(&self) -> Option<Duration> {
         match self {

@@ -80,7 +80,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// Gregorian date of a day number since 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
+pub(crate) fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era = z / 146_097;
     let day_of_era = z % 146_097;

@@ -71,6 +71,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
         duration: started.elapsed(),
         fuel: report.fuel,
         memory_peak: report.memory_peak,
+        requests: report.requests,
         follow_ups: report.follow_ups.len(),
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
         trace,

@@ -6,6 +6,7 @@
 //!                   tenants: lists those whose jobs the runner migrates, reaps and sweeps, also without a topic here
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
+//!                   bill: what attempts cost is added up, and written to the store once a second
 //!                   journal: every attempt is written down, where the manifest says so
 //!                   traces: attempts that are kept become spans, where the manifest says so
 //! ```
@@ -16,6 +17,7 @@
 
 pub mod handlers;
 
+mod bill;
 mod claim;
 mod decide;
 mod execute;
@@ -50,6 +52,7 @@ mod traces;
 mod turns;
 pub mod why;
 
+pub use bill::BillWriter;
 pub use decide::decide;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};

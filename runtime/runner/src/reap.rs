@@ -207,6 +207,7 @@ impl Reaper {
     fn note(&self, record: &AttemptRecord) {
         let Lease { job, topic, worker, .. } = &record.claim.lease;
         self.context.metrics.topic(topic).attempt(&record.measured());
+        self.context.bill.add(topic, record.day(), record.cost());
         self.context.metrics.emit(|| record.taken_back_event());
         record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         tracing::warn!(%topic, %job, %worker, verdict = record.verdict.name(), "taken back from a lost worker");

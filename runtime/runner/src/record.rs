@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::handlers::Handler;
+use gristmill_core::bill::{Cost, Day};
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::outcome::{Failure, OutcomeKind, Settled, Verdict};
-use gristmill_core::time::millis;
+use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
@@ -50,6 +51,8 @@ pub struct Run {
     pub fuel: u64,
     /// Bytes.
     pub memory_peak: u64,
+    /// HTTP requests that the handler sent.
+    pub requests: u64,
     /// Jobs that the handler enqueued.
     pub follow_ups: usize,
     /// Of their bodies.
@@ -59,6 +62,43 @@ pub struct Run {
 }
 
 impl AttemptRecord {
+    /// When the attempt was taken up and when it was over, in microseconds since 1970: the store's clock until the claim, and the
+    /// monotonic one from then on.
+    pub(super) fn times_us(&self) -> Option<(u64, u64)> {
+        let run = self.run?;
+        let started = micros_of(self.claim.claimed_at).saturating_add(micros(run.queued));
+        Some((started, started.saturating_add(micros(run.duration))))
+    }
+
+    /// The day of the attempt's end; of one whose worker was lost, that on which it was taken back.
+    pub(super) fn day(&self) -> Day {
+        let end = self.times_us().map(|(_, ended)| Timestamp::from_millis(ended / 1000));
+        Day::of(end.unwrap_or(self.claim.claimed_at))
+    }
+
+    /// What the attempt cost. What it used counts in any case. The attempt itself and its body count if the store has settled it, so once for
+    /// each delivery; what it brought about, if that is in the store.
+    pub(super) fn cost(&self) -> Cost {
+        // The server has counted it when the worker claimed it.
+        if self.run.is_none() && self.claim.lease.worker.is_pull() {
+            return Cost::default();
+        }
+        let mut cost = Cost::default();
+        if let Some(run) = self.run {
+            cost.run_us = micros(run.duration);
+            cost.memory_kib_ms = Cost::memory(run.memory_peak, cost.run_us);
+            (cost.fuel, cost.requests) = (run.fuel, run.requests);
+        }
+        if matches!(self.settled, Some(Settled::Done | Settled::Cancelled)) {
+            (cost.attempts, cost.bytes_in) = (1, self.claim.job.spec.body.data.len() as u64);
+        }
+        if self.settled == Some(Settled::Done) {
+            let follow_ups = self.run.map_or(0, |run| run.follow_up_bytes);
+            cost.bytes_out = (self.verdict.result().map_or(0, |result| result.data.len()) + follow_ups) as u64;
+        }
+        cost
+    }
+
     /// The attempt as it is counted.
     pub(super) fn measured(&self) -> Attempt<'_> {
         let end = End::of(&self.verdict, self.settled);
@@ -142,6 +182,15 @@ fn cut(text: &str) -> Cow<'_, str> {
         Some(start) if start.len() < text.len() => format!("{start}... ({} bytes)", text.len()).into(),
         _ => text.into(),
     }
+}
+
+/// Microseconds since 1970.
+pub(super) fn micros_of(time: Timestamp) -> u64 {
+    time.as_millis().saturating_mul(1000)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn event_of(kind: EventKind, claim: &Claim) -> Event {

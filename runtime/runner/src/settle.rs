@@ -91,6 +91,7 @@ impl Settler {
                 let verdict = settlement.verdict;
                 let record = AttemptRecord { claim, run: Some(run), outcome, verdict, settled };
                 slot.meter().attempt(&record.measured());
+                self.context.bill.add(&record.claim.lease.topic, record.day(), record.cost());
                 self.note(&record);
                 if self.journal.is_some() {
                     records.push(record);

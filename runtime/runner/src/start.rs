@@ -28,7 +28,7 @@ use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Lease, WorkerId};
 use gristmill_metrics::MetricType::{Counter, Gauge};
 use gristmill_metrics::Metrics;
-use gristmill_store::Store;
+use gristmill_store::{BillSums, Store};
 
 /// Signals waiting to be heard; more than that and the store's side waits, too.
 const SIGNALS: usize = 1024;
@@ -54,6 +54,8 @@ pub struct RunnerSettings {
     pub tenants: Tenants,
     /// Where every attempt is written down.
     pub journal: Option<Journal>,
+    /// Where the costs of attempts are added up. A [`BillWriter`](crate::BillWriter) of the caller's puts them into the store.
+    pub bill: BillSums,
     /// Where spans of attempts go. The caller's, as the journal is.
     pub traces: Option<Traces>,
 }
@@ -103,6 +105,7 @@ pub(super) struct Context {
     pub(super) tenants: Tenants,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) bill: BillSums,
     pub(super) stop: CancellationToken,
 }
 
@@ -119,6 +122,7 @@ impl Context {
             tenants: Tenants::default(),
             in_flight: Arc::default(),
             metrics: Arc::default(),
+            bill: BillSums::default(),
             stop,
         }
     }
@@ -144,12 +148,13 @@ impl Runner {
             metrics,
             tenants,
             journal,
+            bill,
             traces,
         } = settings;
         let give_up = CancellationToken::new();
         let retry = Arc::new(StoreRetry::new(give_up.clone()));
         let (in_flight, stop) = (Arc::default(), CancellationToken::new());
-        let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, stop };
+        let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, bill, stop };
         let slots = Slots::new(concurrency, threads);
         measure(&context.metrics, &slots, concurrency, journal.as_ref(), traces.as_ref());
 

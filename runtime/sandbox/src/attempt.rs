@@ -179,6 +179,8 @@ pub struct Report {
     pub fuel: u64,
     /// Most linear memory at any time, in bytes.
     pub memory_peak: u64,
+    /// HTTP requests that it sent.
+    pub requests: u64,
     /// From its begin to its end.
     pub duration: Duration,
     /// Log lines dropped for the log limit.
@@ -189,6 +191,6 @@ impl Report {
     /// The report of an attempt for which no handler ran.
     pub fn without_running(outcome: Outcome) -> Self {
         let (follow_ups, duration) = (Vec::new(), Duration::ZERO);
-        Self { outcome, follow_ups, fuel: 0, memory_peak: 0, duration, log_lines_dropped: 0 }
+        Self { outcome, follow_ups, fuel: 0, memory_peak: 0, requests: 0, duration, log_lines_dropped: 0 }
     }
 }

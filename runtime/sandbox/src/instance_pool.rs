@@ -244,6 +244,7 @@ fn added(first: &Report, second: Report) -> Report {
     Report {
         fuel: first.fuel.saturating_add(second.fuel),
         memory_peak: first.memory_peak.max(second.memory_peak),
+        requests: first.requests.saturating_add(second.requests),
         log_lines_dropped: first.log_lines_dropped.saturating_add(second.log_lines_dropped),
         ..second
     }

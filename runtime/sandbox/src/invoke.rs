@@ -92,6 +92,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         follow_ups,
         fuel: state.limits.fuel.saturating_sub(fuel_left),
         memory_peak: state.memory.peak(),
+        requests: state.http_requests.into(),
         duration: started.elapsed(),
         log_lines_dropped,
     }

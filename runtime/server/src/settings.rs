@@ -10,7 +10,7 @@ use gristmill_config::{LmstfySettings, PageSettings, TlsSettings};
 use gristmill_metrics::Metrics;
 use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
-use gristmill_store::TenantPlacements;
+use gristmill_store::{BillSums, TenantPlacements};
 
 /// Everything that a server is started with. What is known later comes through `runner`.
 #[derive(Debug, Clone)]
@@ -38,6 +38,8 @@ pub struct HttpServerSettings {
     pub moves: Option<Arc<dyn TenantPlacements>>,
     /// Where changes and refusals are written down; `None` if they are not.
     pub audit: Option<AuditLog>,
+    /// Where the costs of pull workers' attempts are added up.
+    pub bill: BillSums,
     /// Counts what comes in.
     pub metrics: Arc<Metrics>,
 }
@@ -87,6 +89,7 @@ impl Default for HttpServerSettings {
             tenants: Tenants::default(),
             moves: None,
             audit: None,
+            bill: BillSums::default(),
             metrics: Arc::default(),
         }
     }

@@ -14,7 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    check, copy, dead, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant, token, topics,
+    bill, check, copy, dead, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant, token,
+    topics,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -47,6 +48,7 @@ enum Command {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Schedule(schedule::Args),
+    Bill(bill::Args),
     Store(copy::Args),
     Tenant(tenant::Args),
     Token(token::Args),
@@ -111,6 +113,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Schedule(args) => schedule::run(global, args).await,
+        Command::Bill(args) => bill::run(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+mod bill;
 mod check;
 mod command;
 mod copy;

@@ -1,24 +1,27 @@
-//! What other processes do through an HTTP server: the jobs are counted, and events are emitted.
+//! What other processes do through an HTTP server: the jobs are counted and billed, and events are emitted.
 
 use std::sync::Arc;
 
 use super::answers::{ClaimFrom, Claimed, Pushed};
+use super::bill::BillSums;
 use super::contract::Settled;
 use super::inspect::Cancelled;
 use super::settlement::Settlement;
+use gristmill_core::bill::{Cost, Day};
 use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
-use gristmill_core::time::millis;
+use gristmill_core::time::{Timestamp, millis};
 use gristmill_metrics::{End, Event, EventKind, Metrics, TopicMeter};
 
-/// Counts jobs and emits events. Each method takes the arguments of a store operation, and its answer.
+/// Counts jobs, emits events, and adds up what attempts cost. Each method takes the arguments of a store operation, and its answer.
 #[derive(Debug)]
 pub(super) struct Announcer {
     metrics: Arc<Metrics>,
+    bill: BillSums,
 }
 
 impl Announcer {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics }
+    pub(super) fn new(metrics: Arc<Metrics>, bill: BillSums) -> Self {
+        Self { metrics, bill }
     }
 
     /// Emits an event for each of some jobs.
@@ -45,6 +48,10 @@ impl Announcer {
 
     pub(super) fn claimed(&self, worker: &WorkerId, _from: &[ClaimFrom], claimed: &Claimed) {
         for claim in &claimed.claims {
+            // Whoever settles the job knows its body no more.
+            let bytes_in = claim.job.spec.body.data.len() as u64;
+            let cost = Cost { attempts: 1, bytes_in, ..Cost::default() };
+            self.bill.add(&claim.lease.topic, Day::of(claim.claimed_at), cost);
             self.metrics.emit(|| Event {
                 attempt: Some(claim.attempt),
                 delivery: Some(claim.lease.delivery),
@@ -55,7 +62,13 @@ impl Announcer {
     }
 
     pub(super) fn settled(&self, settlements: &[Settlement], answers: &[Settled]) {
-        for (Settlement { lease, verdict, attempts, .. }, settled) in settlements.iter().zip(answers) {
+        for (settlement, settled) in settlements.iter().zip(answers) {
+            let Settlement { lease, verdict, attempts, .. } = settlement;
+            let bytes_out = settlement.bytes_out() as u64;
+            if *settled == Settled::Done && bytes_out > 0 {
+                let day = Day::of(Timestamp::now());
+                self.bill.add(&lease.topic, day, Cost { bytes_out, ..Cost::default() });
+            }
             self.metrics.topic(&lease.topic).ended(verdict, Some(*settled));
             let Some(kind) = EventKind::of_end(End::of(verdict, Some(*settled))) else { continue };
             self.metrics.emit(|| Event {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::answers::{
     ClaimFrom, Claimed, DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Pushed, Signal, Sweepable,
 };
+use super::bill::{BillEntries, Bills};
 use super::error::StoreError;
 use super::inspect::Inspect;
 use super::operations::operations;
@@ -218,14 +219,25 @@ pub trait Shards: Probe {
 }
 
 /// What a producer and an operator need.
-pub trait Produce: Push + Signals + Inspect + Schedules + Tokens {}
+pub trait Produce: Push + Signals + Inspect + Schedules + Tokens + Bills {}
 
-impl<S: Push + Signals + Inspect + Schedules + Tokens + ?Sized> Produce for S {}
+impl<S: Push + Signals + Inspect + Schedules + Tokens + Bills + ?Sized> Produce for S {}
 
 /// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
 /// [crate](crate) for the rules.
 pub trait Store:
-    Produce + TokenLookup + Claims + Settle + Leases + Workers + FindWork + ManifestSchedules + Sweep + Usage + Shards
+    Produce
+    + TokenLookup
+    + Claims
+    + Settle
+    + Leases
+    + Workers
+    + FindWork
+    + ManifestSchedules
+    + BillEntries
+    + Sweep
+    + Usage
+    + Shards
 {
 }
 
@@ -238,6 +250,7 @@ impl<
         + Workers
         + FindWork
         + ManifestSchedules
+        + BillEntries
         + Sweep
         + Usage
         + Shards

@@ -27,6 +27,7 @@ pub mod sharded;
 mod announcer;
 mod answers;
 mod batch;
+mod bill;
 mod clock;
 mod contract;
 mod error;
@@ -53,6 +54,7 @@ pub use answers::{
     ClaimFrom, Claimed, DeadLimits, Migrated, Overdue, OverdueJobs, PendingWork, PollTenant, Pushed, Signal, Sweepable,
 };
 pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
+pub use bill::{BillEntries, BillEntry, BillSums, Bills};
 pub use clock::Clock;
 pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, Store, StoreSize, Sweep, Usage,
@@ -82,8 +84,8 @@ pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules, PlacementRegistry, Probe,
-        Produce, Push, Query, Schedules, Settle, Shards, Signals, Store, Sweep, TokenLookup, Tokens, Transfer, Usage,
-        Workers,
+        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules,
+        PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, Store, Sweep, TokenLookup,
+        Tokens, Transfer, Usage, Workers,
     };
 }

@@ -54,17 +54,19 @@ impl Settlement {
         }
     }
 
+    /// Bytes of what the attempt brought about: its result, and the bodies of the follow-ups that count.
+    pub(crate) fn bytes_out(&self) -> usize {
+        let result = self.verdict.result().map_or(0, |payload| payload.data.len());
+        result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
+    }
+
     /// How many bytes it carries, roughly: for stores that bound what they do at once.
     pub(crate) fn bytes(&self) -> usize {
-        let result = match &self.verdict {
-            Verdict::Ack(Some(payload)) => payload.data.len(),
-            Verdict::Retry { failure, .. } | Verdict::Bury(failure) => {
-                let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
-                context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
-            }
-            _ => 0,
-        };
-        result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
+        let failure = self.verdict.failure().map_or(0, |failure| {
+            let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
+            context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
+        });
+        failure + self.bytes_out()
     }
 
     /// The end of a claimed attempt, with what the producer asked for. The result is kept for as long as the producer or the

@@ -6,6 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::announcer::Announcer;
+use super::bill::BillSums;
 use super::contract::Shards;
 use super::error::StoreError;
 use gristmill_core::job::Lease;
@@ -26,9 +27,9 @@ impl<S: ?Sized> Timed<S> {
         Self { store, announcer: None, metrics }
     }
 
-    /// Counts jobs and emits events, too: for an HTTP server, whose clients push, claim and settle.
-    pub fn announcing(store: Arc<S>, metrics: Arc<Metrics>) -> Self {
-        Self { announcer: Some(Announcer::new(metrics.clone())), ..Self::new(store, metrics) }
+    /// Counts jobs, emits events and adds costs to `bill`, too: for an HTTP server, whose clients push, claim and settle.
+    pub fn announcing(store: Arc<S>, metrics: Arc<Metrics>, bill: BillSums) -> Self {
+        Self { announcer: Some(Announcer::new(metrics.clone(), bill)), ..Self::new(store, metrics) }
     }
 
     pub(super) async fn time<T>(

@@ -43,6 +43,7 @@ macro_rules! cases {
 use cases;
 
 mod batches;
+mod bill;
 mod cancel;
 mod checkpoint;
 mod claim;

@@ -90,6 +90,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/bill", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
     route("GET", SCHEDULE, "", Tenant(Read)),
     route("PUT", SCHEDULE, r#"{"cron":"@daily"}"#, Tenant(Admin)),

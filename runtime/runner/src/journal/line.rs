@@ -1,14 +1,11 @@
 //! A record as one line of JSON. Its fields are documented in `docs/journal.md`.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::super::line_file::Line;
-use super::super::record::AttemptRecord;
+use super::super::record::{AttemptRecord, micros_of};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
-use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
-use gristmill_core::time::Timestamp;
+use gristmill_core::outcome::{OutcomeKind, Reason, Settled};
 
 /// What a line says. Names and figures only: while it waits to be written it keeps no body and no result in memory.
 ///
@@ -33,6 +30,8 @@ pub struct AttemptLine {
     reason: Option<Reason>,
     fuel: u64,
     memory_peak_bytes: u64,
+    memory_kib_ms: u64,
+    requests: u64,
     body_bytes: usize,
     result_bytes: usize,
     follow_ups: usize,
@@ -50,10 +49,7 @@ impl From<&AttemptRecord> for AttemptLine {
     fn from(record: &AttemptRecord) -> Self {
         let AttemptRecord { claim, run, outcome, verdict, settled } = record;
         let TopicId { tenant, topic } = claim.lease.topic.clone();
-        let claimed_us = micros_of(claim.claimed_at);
-        let started_us = run.map(|run| claimed_us.saturating_add(micros(run.queued)));
-        let ended_us = started_us.zip(*run).map(|(started, run)| started.saturating_add(micros(run.duration)));
-        let result_bytes = if let Verdict::Ack(Some(result)) = verdict { result.data.len() } else { 0 };
+        let (times, cost) = (record.times_us(), record.cost());
         Self {
             worker: claim.lease.worker.clone(),
             tenant,
@@ -65,27 +61,21 @@ impl From<&AttemptRecord> for AttemptLine {
             component: run.and_then(|run| run.version).map(|version| hex::encode(version.0)),
             enqueued_us: micros_of(claim.job.enqueued_at),
             due_us: micros_of(claim.job.due_at),
-            claimed_us,
-            started_us,
-            ended_us,
+            claimed_us: micros_of(claim.claimed_at),
+            started_us: times.map(|(started, _)| started),
+            ended_us: times.map(|(_, ended)| ended),
             outcome: *outcome,
             verdict: verdict.name(),
             settled: *settled,
             reason: verdict.failure().map(|failure| failure.reason),
             fuel: run.map_or(0, |run| run.fuel),
             memory_peak_bytes: run.map_or(0, |run| run.memory_peak),
+            memory_kib_ms: cost.memory_kib_ms,
+            requests: cost.requests,
             body_bytes: claim.job.spec.body.data.len(),
-            result_bytes,
+            result_bytes: verdict.result().map_or(0, |result| result.data.len()),
             follow_ups: run.map_or(0, |run| run.follow_ups),
             follow_up_bytes: run.map_or(0, |run| run.follow_up_bytes),
         }
     }
-}
-
-fn micros_of(time: Timestamp) -> u64 {
-    time.as_millis().saturating_mul(1000)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

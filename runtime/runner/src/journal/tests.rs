@@ -55,6 +55,7 @@ fn record(job: &str) -> AttemptRecord {
         duration: Duration::from_micros(1_234),
         fuel: 12_345,
         memory_peak: 131_072,
+        requests: 3,
         follow_ups: 2,
         trace: None,
         follow_up_bytes: 30,
@@ -106,7 +107,7 @@ fn a_record_is_one_line_with_every_field() {
         "{{\"worker\":\"mill-1\",\"tenant\":\"acme\",\"topic\":\"resize\",\"job\":\"j\",\"attempt\":1,\"delivery\":1,\
          \"component\":\"{component}\",\"enqueued_us\":1000000,\"due_us\":2000000,\"claimed_us\":2001000,\
          \"started_us\":2001150,\"ended_us\":2002384,\"outcome\":\"complete\",\"verdict\":\"ack\",\"settled\":\"done\",\
-         \"reason\":null,\"fuel\":12345,\"memory_peak_bytes\":131072,\"body_bytes\":200,\"result_bytes\":7,\
+         \"reason\":null,\"fuel\":12345,\"memory_peak_bytes\":131072,\"memory_kib_ms\":157,\"requests\":3,\"body_bytes\":200,\"result_bytes\":7,\
          \"follow_ups\":2,\"follow_up_bytes\":30}}\n"
     );
     assert_eq!(line(&record("j")), expected);

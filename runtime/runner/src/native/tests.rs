@@ -13,6 +13,7 @@ use crate::{AttemptRecord, Runner, RunnerSettings, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
+use gristmill_store::BillSums;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::prelude::*;
 
@@ -39,6 +40,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
         metrics: Arc::default(),
         tenants: Tenants::default(),
         journal: None,
+        bill: BillSums::default(),
         traces: None,
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));

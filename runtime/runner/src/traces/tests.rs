@@ -63,6 +63,7 @@ fn run() -> Run {
         duration: Duration::from_micros(1_234),
         fuel: 12_345,
         memory_peak: 131_072,
+        requests: 0,
         follow_ups: 2,
         follow_up_bytes: 30,
         trace: None,

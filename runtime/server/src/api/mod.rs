@@ -1,5 +1,6 @@
 //! The JSON API under `/v1`, health and metrics: one file for each kind of route.
 
+pub(crate) mod bill;
 pub(crate) mod components;
 pub(crate) mod dead;
 pub(crate) mod health;

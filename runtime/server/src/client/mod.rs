@@ -1,6 +1,7 @@
 //! A store by way of the server that owns it.
 
 mod address;
+mod bill;
 mod exchange;
 mod moves;
 mod schedules;

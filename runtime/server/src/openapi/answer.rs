@@ -105,6 +105,19 @@ impl<T: JsonSchema> Answer for Lines<T> {
     }
 }
 
+/// A table, for a client that asks for it.
+pub(crate) struct Csv;
+
+impl Csv {
+    pub(crate) const MEDIA_TYPE: &'static str = "text/csv; charset=utf-8; header=present";
+}
+
+impl Answer for Csv {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.text("The same as CSV (RFC 4180), with a header.", "text/csv");
+    }
+}
+
 /// Metrics, in the format that the request accepts.
 pub(crate) struct Exposed;
 

@@ -11,7 +11,7 @@ mod operation;
 mod route;
 mod schema;
 
-pub(crate) use answer::{Answer, Described, EventStream, Exposed, Lines};
+pub(crate) use answer::{Answer, Csv, Described, EventStream, Exposed, Lines};
 pub(crate) use argument::{Argument, InPath};
 pub(crate) use document::document;
 pub use endpoint::Requirement;

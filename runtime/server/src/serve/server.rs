@@ -17,7 +17,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
-    components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, tokens, topics,
+    bill, components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, tokens, topics,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -102,7 +102,7 @@ impl HttpServer {
         let lmstfy_admin = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
         let secret = TokenText::generate()?;
-        let store = Arc::new(Timed::announcing(store, settings.metrics.clone()));
+        let store = Arc::new(Timed::announcing(store, settings.metrics.clone(), settings.bill.clone()));
         let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
         let state = AppState::new(store, store_name, auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
@@ -210,6 +210,7 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(topics::routes())
         .merge(dead::routes())
         .merge(schedules::routes())
+        .merge(bill::routes())
         .merge(moves::routes())
         .merge(signals::routes())
         .merge(tokens::routes())

@@ -1,6 +1,7 @@
 //! The JSON documents of requests and answers: version 1. A job, its state and its end are written as the types of
 //! `gristmill-core` and `gristmill-store` are; see [`gristmill_core::json`].
 
+pub(super) mod bill;
 pub(super) mod dead;
 mod pull;
 pub(super) mod push;

@@ -5,6 +5,7 @@
 //! committed; the `reader` looks beside it. `place` says where in the table a job stands, `running` remembers what runs.
 //! `docs/embedded-store.md` describes the file.
 
+mod bill;
 mod cancel;
 mod checkpoint;
 mod claim;

@@ -1,6 +1,7 @@
 //! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
 
 use super::holder::Holder;
+use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, Priority, TopicId, WorkerId};
 
 /// What all keys begin with unless the settings say otherwise.
@@ -56,6 +57,16 @@ impl Keys {
     /// LIST of ids of jobs that a worker took with one claim, and still runs.
     pub(super) fn processing(&self, holder: Holder<'_>) -> String {
         self.key_of("processing", &holder.text())
+    }
+
+    /// HASH `topic:what` → what the topic's attempts of the day cost.
+    pub(super) fn bill(&self, day: Day) -> String {
+        self.key_of("bill", &day.to_string())
+    }
+
+    /// STRING: the number of the last entry that a process added to the bill.
+    pub(super) fn billed(&self, writer: &WorkerId) -> String {
+        self.key_of("billed", writer.as_str())
     }
 
     /// STRING: the number of a settle call, and what it answered.

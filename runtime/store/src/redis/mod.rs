@@ -5,6 +5,7 @@
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `link` finds the server that has it.
 
+mod bill;
 mod cancel;
 mod claim;
 mod clock;

@@ -13,6 +13,7 @@
 //! With one store none of this is in use.
 
 mod ask;
+mod bill;
 mod claim;
 mod inspect;
 mod list;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gristmill::bill::{BillLine, Cost, Day};
 use gristmill::job::{Claim, JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
-    ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement, StateFilter,
-    StoreError, Transfer,
+    BillEntry, ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement,
+    StateFilter, StoreError, Transfer,
 };
+use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_tests::test_store::{
     DEAD_AFTER, LEASE, delayed, failure, ids, job, of_priority, retry, tenant, topic, unique, worker,
@@ -145,6 +147,7 @@ impl World {
         self.looks().await;
         self.topics_and_tokens().await;
         self.placements().await;
+        self.bill().await;
     }
 
     async fn attempts(&mut self) {
@@ -322,6 +325,19 @@ impl World {
         let written = self.ask(async |store| store.placements().await).await;
         assert_eq!(written.get(&tenant()), Some(&placement));
         assert!(self.ask(async |store| store.lock_move(&tenant(), &worker(), LEASE).await).await);
+    }
+
+    /// What is added to a bill is added once, however often it was sent.
+    async fn bill(&self) {
+        let day = Day::of(Timestamp::now());
+        let line = BillLine { topic: topic("mail"), day, cost: Cost::of_amounts([1; 7]) };
+        for number in [1, 2] {
+            let (lines, keep) = (vec![line.clone()], Duration::from_secs(3600));
+            let entries = [BillEntry { tenant: tenant(), writer: worker(), number, lines, keep }];
+            self.ask(async |store| store.add_to_bills(&entries).await?.remove(0)).await;
+        }
+        let bill = self.ask(async |store| store.bill(&tenant(), &(day..=day)).await).await;
+        assert_eq!(bill, [BillLine { cost: Cost::of_amounts([2; 7]), ..line }]);
     }
 
     /// Those of the jobs that wait in the topic.

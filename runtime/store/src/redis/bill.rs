@@ -1,0 +1,89 @@
+//! The bill: a HASH for each tenant and day, which expires.
+//!
+//! It is in the tenant's first partition, also for topics that are spread over others.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use redis::{Value, pipe};
+
+use super::keys::counter;
+use super::partitions::RedisStore;
+use super::script::{Call, script};
+use super::store::Partition;
+use crate::bill::KNOWN_FOR;
+use crate::clock::{point_ms, wait_ms};
+use crate::{BillEntries, BillEntry, Bills, StoreError};
+use gristmill_core::bill::{BillLine, Cost, Day};
+use gristmill_core::job::{Name, TopicId};
+
+const READ: &str = "read a bill";
+const ADD: &str = "add to a bill";
+
+/// How many days are read in one round trip.
+const DAYS: usize = 32;
+
+#[async_trait]
+impl Bills for RedisStore {
+    async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
+        self.first().bill(tenant, days).await
+    }
+}
+
+#[async_trait]
+impl BillEntries for RedisStore {
+    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let calls = entries.iter().map(|entry| self.first().entry_call(entry)).collect();
+        let added = self.server.link.run_each(ADD, calls).await?;
+        Ok(added.into_iter().map(|answer| answer.map(|_: Value| ())).collect())
+    }
+}
+
+impl Partition {
+    fn entry_call(&self, entry: &BillEntry) -> Call {
+        let keys = self.keys(&entry.tenant);
+        let mut days: BTreeMap<Day, Vec<(String, u64)>> = BTreeMap::new();
+        for BillLine { topic, day, cost } in &entry.lines {
+            let amounts = Cost::NAMES.iter().zip(cost.amounts()).filter(|(_, amount)| *amount > 0);
+            let fields = amounts.map(|(name, amount)| (format!("{}:{name}", topic.topic), amount));
+            days.entry(*day).or_default().extend(fields);
+        }
+        let bills = days.keys().map(|day| keys.bill(*day));
+        let names: Vec<String> = std::iter::once(keys.billed(&entry.writer)).chain(bills).collect();
+        let mut call = Call::new(script!("add_to_bill.lua"), &names);
+        call.arg(entry.number).arg(wait_ms(KNOWN_FOR));
+        for (day, fields) in &days {
+            call.arg(point_ms(day.end().plus(entry.keep))).arg(fields.len());
+            fields.iter().for_each(|(name, amount)| _ = call.arg(name).arg(amount));
+        }
+        call
+    }
+
+    async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
+        let (keys, mut lines) = (self.keys(tenant), Vec::new());
+        let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
+        for days in days.chunks(DAYS) {
+            let mut ask = pipe();
+            for day in days {
+                ask.cmd("HGETALL").arg(keys.bill(*day));
+            }
+            let found: Vec<BTreeMap<String, u64>> = self.link.query(READ, &ask).await?;
+            for (day, fields) in days.iter().zip(found) {
+                lines.extend(read(tenant, *day, &fields));
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// The lines of a day, in order of topic. Amounts that a later version may add are left out.
+fn read(tenant: &Name, day: Day, fields: &BTreeMap<String, u64>) -> impl Iterator<Item = BillLine> + use<> {
+    let mut topics: BTreeMap<TopicId, [u64; Cost::NAMES.len()]> = BTreeMap::new();
+    for (field, amount) in fields {
+        let Some((topic, name)) = counter(field, tenant) else { continue };
+        let known = Cost::NAMES.iter().zip(topics.entry(topic).or_default()).find(|(known, _)| **known == name);
+        known.into_iter().for_each(|(_, sum)| *sum = *amount);
+    }
+    topics.into_iter().map(move |(topic, amounts)| BillLine { topic, day, cost: Cost::of_amounts(amounts) })
+}
