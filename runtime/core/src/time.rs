@@ -41,6 +41,16 @@ impl Timestamp {
         Duration::from_nanos(u64::from(since_epoch.subsec_nanos() % 1_000_000))
     }
 
+    /// Reads RFC 3339, such as `2026-11-20T13:00:00+01:00`, to the millisecond.
+    ///
+    /// # Errors
+    /// In words: the text is no time, has no offset from UTC, or is before 1970.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let bad = |problem: &str| format!("{problem}; write it as in 2026-11-20T13:00:00Z or 2026-11-20T14:00:00+01:00");
+        let time: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| bad(&error.to_string()))?;
+        u64::try_from(time.as_millisecond()).map(Self).map_err(|_| bad("it is before 1970"))
+    }
+
     /// Milliseconds since 1970, UTC.
     pub const fn as_millis(self) -> u64 {
         self.0
@@ -101,6 +111,29 @@ mod tests {
         assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp::from_millis(951_782_400_123).to_string(), "2000-02-29T00:00:00.123Z");
         assert_eq!(Timestamp::from_millis(1_795_176_245_006).to_string(), "2026-11-20T12:04:05.006Z");
+    }
+
+    #[test]
+    fn made_up_times_are_refused_or_shown_as_they_are_read() {
+        let known: [&[u8]; 3] =
+            [b"2026-11-20T12:04:05.006Z", b"2000-02-29T23:59:59+14:00", b"1970-01-01T00:00:00-00:30"];
+        gristmill_fuzz::check("rfc-3339", &known, |input| {
+            let time = Timestamp::parse(&String::from_utf8_lossy(input))?;
+            assert_eq!(Timestamp::parse(&time.to_string()), Ok(time));
+            Ok::<_, String>(time)
+        });
+    }
+
+    #[test]
+    fn read_as_rfc_3339_in_any_offset() {
+        let noon = Timestamp::from_millis(1_795_176_245_006);
+        for text in ["2026-11-20T12:04:05.006Z", "2026-11-20T13:34:05.006+01:30", "2026-11-20t07:04:05.006-05:00"] {
+            assert_eq!(Timestamp::parse(text), Ok(noon), "{text}");
+        }
+        for text in ["", "tomorrow", "2026-11-20", "2026-11-20T12:04:05", "2026-02-30T12:00:00Z", "1969-12-31T23:59:59Z"] {
+            let refused = Timestamp::parse(text).unwrap_err();
+            assert!(refused.contains("2026-11-20T13:00:00Z"), "{text}: {refused}");
+        }
     }
 
     #[test]

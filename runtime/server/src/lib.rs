@@ -62,3 +62,4 @@ pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
+pub use wire::push::new_job;

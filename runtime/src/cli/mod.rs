@@ -20,6 +20,7 @@ mod pause;
 mod project;
 mod purge;
 mod push;
+mod push_lines;
 mod run;
 mod sandbox;
 mod schedule;

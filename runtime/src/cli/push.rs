@@ -1,6 +1,7 @@
 //! `gristmill push`: jobs into the store, and perhaps their result out of it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -11,14 +12,16 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
-use super::{folder, screen, wait};
+use super::wait::Attempts;
+use super::{folder, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
+use gristmill_core::time::Timestamp;
 use gristmill_store::Pushed;
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
-const CHUNK: u32 = 500;
+pub(super) const CHUNK: u32 = 500;
 
 /// The answer must outlive the wait for it, or the last read finds nothing.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
@@ -29,6 +32,8 @@ const ANSWER_GRACE: Duration = Duration::from_secs(60);
 Examples:
   gristmill push resize-image --file cat.jpg --meta width=200 --wait > small.jpg
   gristmill push order-timeout --file order.json --delay 30m --unique order-17
+  gristmill push report --at 2026-11-20T18:00:00+01:00
+  gristmill push mail --jsonl jobs.jsonl
   echo '{\"n\": 1}' | gristmill push acme/echo --content-type application/json --ttl 1h")]
 pub(super) struct Args {
     /// The topic, or tenant/topic
@@ -38,6 +43,15 @@ pub(super) struct Args {
     /// Make the job due after this long, such as 30s or 2h
     #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     delay: Option<Duration>,
+    /// Make the job due at this time, such as 2026-11-20T18:00:00+01:00
+    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse, conflicts_with = "delay")]
+    at: Option<Timestamp>,
+    /// Push a job for each line of a file, or of standard input (`-`): a JSON object with the fields of a push over HTTP, such as
+    /// {"id": "order-17", "body": {"to": "ada"}, "delay_ms": 5000}. Repeat a push that failed: a job with an id is stored once
+    #[arg(long, value_name = "PATH", conflicts_with_all = [
+        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "wait",
+    ])]
+    jsonl: Option<PathBuf>,
     /// Push this many jobs with the same body
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
@@ -81,9 +95,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let (plan, waiting) = plan(args)?;
     let admission = global.has_manifest().then(|| folder::admission(&manifest));
     let way = global.way(&manifest)?;
+    if let Some(path) = &args.jsonl {
+        let topic = topic(args.topic, args.tenant)?;
+        return push_lines::push(global, &way, admission.as_ref(), &topic, path).await;
+    }
+    let (plan, waiting) = plan(args)?;
     match waiting {
         None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
         Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,
@@ -123,7 +141,7 @@ fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
         ttl: args.ttl,
         keep_result,
     };
-    let due = args.delay.map_or(Due::Now, Due::After);
+    let due = args.at.map(Due::At).or(args.delay.map(Due::After)).unwrap_or_default();
     Ok((Plan { spec, due, count: args.count, own_id }, patience))
 }
 
@@ -145,7 +163,7 @@ impl Plan {
 }
 
 /// Admits jobs and stores them. A server admits them by its own manifest.
-async fn store(reached: &Reached, admission: Option<&Admission>, jobs: Vec<NewJob>) -> anyhow::Result<Stored> {
+pub(super) async fn store(reached: &Reached, admission: Option<&Admission>, jobs: Vec<NewJob>) -> anyhow::Result<Stored> {
     let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
     if let Some(server) = &reached.server {
         let (pushed, warnings) = server.push_with_warnings(&jobs).await?;
@@ -166,15 +184,20 @@ async fn store(reached: &Reached, admission: Option<&Admission>, jobs: Vec<NewJo
 }
 
 /// What became of some jobs.
-struct Stored {
+pub(super) struct Stored {
     jobs: Vec<NewJob>,
     pushed: Vec<Pushed>,
     warnings: BTreeSet<String>,
 }
 
 impl Stored {
-    fn warn(&self) {
+    pub(super) fn warn(&self) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
+    }
+
+    /// Prints the ids under which the jobs are known.
+    pub(super) fn show(&self, global: &Global) -> anyhow::Result<()> {
+        self.jobs.iter().zip(&self.pushed).try_for_each(|(job, pushed)| show(global, job, pushed))
     }
 }
 
@@ -190,9 +213,7 @@ async fn push_all(
         if left == plan.count {
             stored.warn();
         }
-        for (job, pushed) in stored.jobs.iter().zip(&stored.pushed) {
-            show(global, job, pushed)?;
-        }
+        stored.show(global)?;
         left -= left.min(CHUNK);
     }
     Ok(Exit::Done)
@@ -240,15 +261,15 @@ async fn push_and_wait(
     if screen::is_watched() && !global.quiet {
         screen::note(&format!("job {id} is pushed; waiting for its end"));
     }
-    let until = Instant::now() + patience;
+    let (until, mut attempts) = (Instant::now() + patience, Attempts::new(global));
     let end = if reached.is_ours_alone {
         // No other process can work on it as long as this one owns the store.
         drop((signals, reached));
-        wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
+        wait::for_end_whoever_has_it(way, &topic.tenant, id, until, &mut attempts).await?
     } else {
-        match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience).await {
+        match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience, &mut attempts).await {
             Err(error) if error.is_unavailable() && way.changes_hands() => {
-                wait::for_end_whoever_has_it(way, &topic.tenant, id, until).await?
+                wait::for_end_whoever_has_it(way, &topic.tenant, id, until, &mut attempts).await?
             }
             end => end?,
         }

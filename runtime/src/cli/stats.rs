@@ -1,12 +1,19 @@
-//! `gristmill stats`: how many jobs are where.
+//! `gristmill stats`: how many jobs are where, once or again and again.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::exit::Exit;
 use super::global::Global;
 use super::store::Reached;
 use super::table::Table;
 use super::{document, screen};
-use gristmill_config::Manifest;
+use gristmill_config::{Manifest, units};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::time::Timestamp;
 use gristmill_store::{Inspect, StoreError, TopicCounts};
 
 /// Show how many jobs are where, by topic
@@ -17,12 +24,22 @@ the store began.
 
 Examples:
   gristmill stats
+  gristmill stats --watch --every 5s
   gristmill stats --tenant acme --json | jq 'select(.dead > 0)'")]
 pub(super) struct Args {
     /// Only this tenant [default: every tenant of the manifest, or of the server]
     #[arg(long)]
     tenant: Option<Name>,
+    /// Show them again and again, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// How often
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::duration, requires = "watch")]
+    every: Duration,
 }
+
+/// Shorter would only cost the store.
+const SHORTEST: Duration = Duration::from_millis(250);
 
 /// What is counted, as the table calls it and as the store does.
 const TOTALS: [(&str, &str); 5] = [
@@ -35,27 +52,68 @@ const TOTALS: [(&str, &str); 5] = [
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let reached = global.reach_if_any(&manifest).await?;
-    let counts = match &reached {
-        Some(reached) => {
-            let tenants = match args.tenant {
-                Some(tenant) => vec![tenant],
-                None => tenants_of(global, &manifest, reached).await?,
-            };
-            counts(&*reached.store, &tenants).await?
+    let tenant = args.tenant.as_ref();
+    if args.watch {
+        tokio::select! {
+            watched = watch(global, &manifest, tenant, args.every.max(SHORTEST)) => watched?,
+            pressed = tokio::signal::ctrl_c() => pressed.context("failed to wait for Ctrl-C")?,
         }
-        None => Vec::new(),
-    };
+        return Ok(Exit::Done);
+    }
+    let counts = read(global, &manifest, tenant).await?;
     if global.json {
-        counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
-    } else if counts.is_empty() {
-        if reached.is_some() {
-            screen::note("no topic has held a job yet");
-        }
-    } else {
-        table(&counts).print()?;
+        counts.iter().flatten().try_for_each(|counts| screen::document(&document::counts(counts)))?;
+    } else if let Some(counts) = counts {
+        print(&counts)?;
     }
     Ok(Exit::Done)
+}
+
+/// Reads and shows without end. A store that is unavailable is asked again, and a server can start between two readings.
+async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, every: Duration) -> anyhow::Result<()> {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let counts = match read(global, manifest, tenant).await {
+            Err(error) if Exit::of(&error) == Exit::StoreAway => {
+                screen::note(&format!("{error:#}"));
+                continue;
+            }
+            counts => counts?.unwrap_or_default(),
+        };
+        let now = Timestamp::now();
+        if global.json {
+            for counts in &counts {
+                let mut document = document::counts(counts);
+                document["at_ms"] = now.as_millis().into();
+                screen::document(&document)?;
+            }
+            continue;
+        }
+        // To the upper left corner, and all below it is blank.
+        let clear = if std::io::stdout().is_terminal() { "\u{1b}[H\u{1b}[2J" } else { "" };
+        screen::line(&format!("{clear}{now}"))?;
+        print(&counts)?;
+    }
+}
+
+/// `None`: there is no store yet.
+async fn read(global: &Global, manifest: &Manifest, tenant: Option<&Name>) -> anyhow::Result<Option<Vec<TopicCounts>>> {
+    let Some(reached) = global.reach_if_any(manifest).await? else { return Ok(None) };
+    let tenants = match tenant {
+        Some(tenant) => vec![tenant.clone()],
+        None => tenants_of(global, manifest, &reached).await?,
+    };
+    Ok(Some(counts(&*reached.store, &tenants).await?))
+}
+
+fn print(counts: &[TopicCounts]) -> anyhow::Result<()> {
+    if counts.is_empty() {
+        screen::note("no topic has held a job yet");
+        return Ok(());
+    }
+    table(counts).print()
 }
 
 /// The tenants of a command that names none: those that the server shows which the options name, else those of the manifest.

@@ -1,4 +1,4 @@
-//! Waits for the end of a job: by a signal, and by reading the job now and then.
+//! Waits for the end of a job: by a signal, and by reading the job now and then. Says which attempts failed meanwhile.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::exit::Exit;
 use super::global::Global;
 use super::store::{Reached, Way};
-use super::{document, screen};
+use super::{document, job, screen};
 use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
-use gristmill_store::{JobState, Query, ResultView, Signal, StoreError};
+use gristmill_core::time::Timestamp;
+use gristmill_store::{JobState, JobView, Query, ResultView, Signal, StoreError};
 
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -34,6 +35,44 @@ pub(super) enum End {
     TimedOut,
 }
 
+/// What was said of the attempts that failed.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    said: u32,
+    is_silent: bool,
+}
+
+impl Attempts {
+    /// None was said of yet, and none will be if programs read what is printed, or nothing is wanted but errors.
+    pub(super) fn new(global: &Global) -> Self {
+        Self { said: 0, is_silent: global.json || global.quiet }
+    }
+
+    /// Says once of each failed attempt why it failed and when the next one begins, if the job was read in between.
+    fn note(&mut self, view: &JobView) {
+        let news = self.news(view, Timestamp::now());
+        if let Some(news) = news.filter(|_| !self.is_silent) {
+            screen::note(&news);
+        }
+    }
+
+    fn news(&mut self, view: &JobView, now: Timestamp) -> Option<String> {
+        let next = match view.state {
+            JobState::Delayed { until } => format!("the next one begins at {until} ({})", job::distance(until, now)),
+            JobState::Ready => "the next one waits for a free runner".into(),
+            JobState::Running { .. } => "the next one is running".into(),
+            JobState::Dead { .. } | JobState::Finished => return None,
+        };
+        // The attempt that runs was counted when it began.
+        let failed = view.attempts - u32::from(matches!(view.state, JobState::Running { .. })).min(view.attempts);
+        let failure = view.last_failure.as_ref().filter(|_| failed > self.said)?;
+        self.said = failed;
+        let why = about(Some(failure));
+        let why = why.lines().next().unwrap_or_default();
+        Some(format!("attempt {failed} of job {} failed: {why}; {next}", view.id))
+    }
+}
+
 /// Waits at most `patience`. `signals` must have been asked for before the job was pushed.
 pub(super) async fn for_end(
     store: &dyn Query,
@@ -41,11 +80,12 @@ pub(super) async fn for_end(
     id: &JobId,
     signals: Receiver<Signal>,
     patience: Duration,
+    attempts: &mut Attempts,
 ) -> Result<End, StoreError> {
-    match tokio::time::timeout(patience, end(store, tenant, id, signals)).await {
+    match tokio::time::timeout(patience, end(store, tenant, id, signals, attempts)).await {
         Ok(end) => end,
         // The very last chance: the signal may have been lost a moment ago.
-        Err(_) => Ok(look(store, tenant, id).await?.unwrap_or(End::TimedOut)),
+        Err(_) => Ok(look(store, tenant, id, attempts).await?.unwrap_or(End::TimedOut)),
     }
 }
 
@@ -56,16 +96,17 @@ pub(super) async fn for_end_whoever_has_it(
     tenant: &Name,
     id: &JobId,
     until: Instant,
+    attempts: &mut Attempts,
 ) -> anyhow::Result<End> {
     loop {
         let Reached { store, is_ours_alone, .. } = way.reach().await?;
         let left = until.saturating_duration_since(Instant::now());
         let answer = if is_ours_alone {
-            look(&*store, tenant, id).await
+            look(&*store, tenant, id, attempts).await
         } else {
             let signals = store.signals(std::slice::from_ref(tenant)).await;
             match signals {
-                Ok(signals) => for_end(&*store, tenant, id, signals, left).await.map(Some),
+                Ok(signals) => for_end(&*store, tenant, id, signals, left, attempts).await.map(Some),
                 Err(error) => Err(error),
             }
         };
@@ -80,9 +121,15 @@ pub(super) async fn for_end_whoever_has_it(
     }
 }
 
-async fn end(store: &dyn Query, tenant: &Name, id: &JobId, mut signals: Receiver<Signal>) -> Result<End, StoreError> {
+async fn end(
+    store: &dyn Query,
+    tenant: &Name,
+    id: &JobId,
+    mut signals: Receiver<Signal>,
+    attempts: &mut Attempts,
+) -> Result<End, StoreError> {
     loop {
-        if let Some(end) = look(store, tenant, id).await? {
+        if let Some(end) = look(store, tenant, id, attempts).await? {
             return Ok(end);
         }
         let signalled = async { while signals.recv().await.is_some_and(|signal| !is_about(&signal, tenant, id)) {} };
@@ -101,8 +148,14 @@ fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     }
 }
 
-async fn look(store: &dyn Query, tenant: &Name, id: &JobId) -> Result<Option<End>, StoreError> {
+async fn look(
+    store: &dyn Query,
+    tenant: &Name,
+    id: &JobId,
+    attempts: &mut Attempts,
+) -> Result<Option<End>, StoreError> {
     let Some(view) = store.job(tenant, id).await? else { return Ok(Some(End::Gone)) };
+    attempts.note(&view);
     Ok(match (view.result, view.state) {
         (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
         (Some(ResultView::Dead(failure)), _) => Some(End::Dead(Some(failure))),
@@ -242,7 +295,8 @@ mod tests {
             sender.send(signal.clone()).await.unwrap();
         }
         let store = KnownJob(parking_lot::Mutex::new(views));
-        let end = for_end(&store, &tenant(), &id(), receiver, patience).await.unwrap();
+        let mut attempts = Attempts { said: 0, is_silent: true };
+        let end = for_end(&store, &tenant(), &id(), receiver, patience, &mut attempts).await.unwrap();
         drop(sender);
         end
     }
@@ -277,6 +331,28 @@ mod tests {
         for (view, end) in cases {
             assert_eq!(wait(vec![view], &[], LONG).await, end);
         }
+    }
+
+    #[test]
+    fn each_failed_attempt_is_said_once_with_what_follows() {
+        let at = Timestamp::from_millis;
+        let running = |lease_until| JobState::Running { worker: "w".into(), delivery: 1, lease_until, cancelled: false };
+        let mut attempts = Attempts { said: 0, is_silent: false };
+        let mut news = |attempt, state, has_failed: bool| {
+            let last_failure = has_failed.then(failure);
+            attempts.news(&JobView { attempts: attempt, last_failure, ..view(state, None).unwrap() }, at(1000))
+        };
+        assert_eq!(news(0, JobState::Ready, false), None);
+        assert_eq!(news(1, running(at(9000)), false), None);
+        let delayed = || JobState::Delayed { until: at(6000) };
+        let said = "attempt 1 of job j1 failed: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
+        assert_eq!(news(1, delayed(), true).as_deref(), Some(said));
+        assert_eq!(news(1, delayed(), true), None);
+        assert_eq!(news(2, running(at(9000)), true), None);
+        let said = "attempt 2 of job j1 failed: trap: unreachable; the next one is running";
+        assert_eq!(news(3, running(at(9000)), true).as_deref(), Some(said));
+        // The end of the wait says this one.
+        assert_eq!(news(3, JobState::Dead { since: at(1) }, true), None);
     }
 
     #[test]

@@ -1,7 +1,12 @@
 //! `stats`, `topics` and `job show`: for people, and for programs.
 
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
 use gristmill_tests::guests;
+use gristmill_tests::process::command;
 use gristmill_tests::test_project::{TestProject, fields};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = r#"
@@ -27,6 +32,65 @@ async fn project() -> TestProject {
 
 fn of_topic(documents: &[Value], topic: &str) -> Value {
     documents.iter().find(|document| document["topic"] == topic).unwrap_or_else(|| panic!("no {topic}")).clone()
+}
+
+/// `stats --watch`, until it is interrupted.
+struct Watch {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watch {
+    fn begin(project: &TestProject, options: &[&str]) -> Self {
+        let watch = ["stats", "--watch", "--every", "250ms", "--json"];
+        let mut command = command(&project.manifest());
+        let mut child = command.args(watch).args(options).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Reads on until the only topic has so many ready jobs.
+    fn read_until(&mut self, ready: u64) {
+        let is_so = |line: String| {
+            let counts: Value = serde_json::from_str(&line).unwrap();
+            assert!(counts["at_ms"].is_u64(), "{counts}");
+            counts["ready"] == ready
+        };
+        assert!(self.lines.any(|line| is_so(line.unwrap())), "it ended");
+    }
+
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.lines.for_each(drop);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_are_watched_until_ctrl_c_while_servers_come_and_go() {
+    let push = |project: &TestProject| project.run(&["push", "parking", "--data", "x"]).done();
+    let project = TestProject::new(MANIFEST, &[]).await;
+    push(&project);
+    let mut watch = Watch::begin(&project, &[]);
+    watch.read_until(1);
+    let runner = project.serve().await;
+    push(&project);
+    watch.read_until(2);
+    let server = format!("http://{}", project.address().unwrap());
+    let mut remote = Watch::begin(&project, &["--server", &server]);
+    push(&project);
+    remote.read_until(3);
+    remote.end();
+    runner.kill();
+    push(&project);
+    watch.read_until(4);
+    watch.end();
+
+    let redis = TestProject::on_redis(MANIFEST, &[]).await;
+    push(&redis);
+    let mut watch = Watch::begin(&redis, &[]);
+    watch.read_until(1);
+    watch.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]

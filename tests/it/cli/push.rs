@@ -1,7 +1,8 @@
 //! `push`: where a body comes from, which jobs are made of it, and what is refused.
 
 use gristmill_tests::guests;
-use gristmill_tests::test_project::{TestProject, fields};
+use gristmill_tests::process::Process;
+use gristmill_tests::test_project::{Said, TestProject, fields};
 use serde_json::json;
 
 const MANIFEST: &str = r#"
@@ -102,6 +103,79 @@ async fn every_field_of_a_pushed_job_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_due_at_the_time_that_is_given() {
+    let project = project().await;
+    project.run(&["push", "parking", "--id", "j", "--at", "2100-01-01T01:00:00+01:00"]).done();
+    let job = project.run(&["job", "show", "j", "--json"]).document();
+    assert_eq!((&job["state"], &job["place"]["until_ms"]), (&json!("delayed"), &json!(4_102_444_800_000_u64)));
+    project.run(&["push", "parking", "--id", "past", "--at", "2001-01-01T00:00:00Z"]).done();
+    assert_eq!(project.run(&["job", "show", "past", "--json"]).document()["state"], "ready");
+}
+
+/// A project with its store in a file, the same with a server, and one on Redis.
+async fn everywhere() -> [(TestProject, Option<Process>); 3] {
+    let served = project().await;
+    let server = served.serve().await;
+    let redis = TestProject::on_redis(MANIFEST, &[("echo", guests::ECHO)]).await;
+    [(project().await, None), (served, Some(server)), (redis, None)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_line_of_a_file_becomes_a_job() {
+    for (project, _server) in everywhere().await {
+        let file = project.manifest().with_file_name("jobs.jsonl");
+        let lines = [
+            r#"{"id": "a", "body": {"n": 1.50}, "metadata": {"x": "1"}, "priority": "high", "key": "k"}"#,
+            "",
+            r#"{"id": "b", "body_base64": "aGk=", "content_type": "text/plain", "at_ms": 4102444800000}"#,
+            r#"{"id": "c", "unique": {"value": "u"}}"#,
+            r#"{"id": "d", "unique": {"value": "u"}}"#,
+        ];
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let push = ["push", "acme/parking", "--jsonl", file.to_str().unwrap(), "--json"];
+        let statuses = |said: Said| {
+            let ended = said.ended(0).documents();
+            ended.iter().map(|it| format!("{} {}", it["id"], it["status"]).replace('"', "")).collect::<Vec<_>>()
+        };
+        assert_eq!(statuses(project.run(&push)), ["a stored", "b stored", "c stored", "c duplicate"]);
+        assert_eq!(statuses(project.run(&push)), ["a exists", "b exists", "c exists", "c duplicate"]);
+
+        let show = |id: &str| project.run(&["job", "show", id, "--tenant", "acme", "--json"]).document();
+        let job = &show("a")["job"];
+        assert_eq!((&job["body"]["text"], &job["metadata"]), (&json!("{\"n\": 1.50}"), &json!([["x", "1"]])));
+        assert_eq!((&job["priority"], &job["key"]), (&json!("high"), &json!("k")));
+        assert_eq!((&show("b")["job"]["body"]["text"], &show("b")["state"]), (&json!("hi"), &json!("delayed")));
+
+        let said = project.pipe(b"{}\n{}", &["push", "parking", "--jsonl", "-"]);
+        assert_eq!(said.done().lines().count(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_line_is_named_and_those_before_it_are_pushed() {
+    for (project, server) in everywhere().await {
+        // More than are sent at once.
+        let mut lines: Vec<_> = (1..=600).map(|n| format!("{{\"id\": \"j{n}\", \"body\": {n}}}")).collect();
+        lines.extend([r#"{"bdy": 1}"#.to_owned(), r#"{"id": "last"}"#.to_owned()]);
+        let push = |lines: &[String]| project.pipe(lines.join("\n").as_bytes(), &["push", "parking", "--jsonl", "-"]);
+        let said = push(&lines);
+        let named = "error: failed to push line 601 of standard input (lines 1 to 600 are pushed): unknown field `bdy`";
+        assert!(said.ended(2).err.starts_with(named), "{}", said.err);
+        assert_eq!(said.text().lines().count(), 600);
+
+        // The rules of the topic are those of the server, if there is one.
+        lines[600] = format!("{{\"id\": \"large\", \"body\": \"{}\"}}", "x".repeat(100));
+        let said = push(&lines).ended(if server.is_some() { 1 } else { 2 }).err.clone();
+        assert!(said.contains("failed to push line 601 of") && said.contains("payload-limit"), "{said}");
+
+        lines.remove(600);
+        assert_eq!(push(&lines).ended(0).text().lines().last(), Some("last"));
+        let counts = project.run(&["stats", "--json"]).document();
+        assert_eq!(counts["ready"], 601);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     let project = project().await;
     for (topic, hint) in [("praking", "did you mean `parking`?"), ("ehco", "did you mean `echo`?")] {
@@ -133,12 +207,16 @@ async fn a_body_over_the_topics_limit_is_refused_and_not_pushed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_line_that_makes_no_sense_ends_with_2() {
     let project = project().await;
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 13] = [
         (&["push"], "<TOPIC>"),
         (&["push", "no topic"], "no topic"),
         (&["push", "parking", "--bogus"], "--bogus"),
         (&["push", "parking", "--meta", "x"], "name=value"),
         (&["push", "parking", "--delay", "3"], "unit"),
+        (&["push", "parking", "--at", "tomorrow"], "2026-11-20T13:00:00Z"),
+        (&["push", "parking", "--at", "2026-11-20T13:00:00Z", "--delay", "1h"], "--delay"),
+        (&["push", "parking", "--jsonl", "-", "--data", "x"], "--data"),
+        (&["push", "parking", "--jsonl", "-", "--id", "j"], "--id"),
         (&["push", "parking", "--count", "0"], "0"),
         (&["push", "parking", "--count", "2", "--id", "j"], "--id"),
         (&["push", "acme/parking", "--tenant", "other"], "tenant"),

@@ -1,9 +1,12 @@
 //! `push --wait`: the result on standard output, and how else it may end.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use gristmill_tests::guests;
+use gristmill_tests::process::command;
 use gristmill_tests::test_project::{Said, TestProject, fields};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
@@ -113,6 +116,25 @@ async fn a_wait_that_times_out_says_how_to_ask_later() {
     until("the runner to end", SOON, async || runner.ended()).await;
     let job = project.run(&["job", "show", "slow", "--json"]).ended(0).document();
     assert_eq!(job["result"]["output"]["text"], "at last");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_attempt_is_said_while_the_next_one_is_waited_for() {
+    let redis = TestProject::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    for project in [project().await, redis] {
+        let _runner = project.serve().await;
+        let script = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: Some(3_600_000) }]);
+        let script = String::from_utf8(script.to_json()).unwrap();
+        let push = ["push", "puppet", "--id", "j", "--attempts", "2", "--wait", "--wait-timeout", "10m", "--data", &script];
+        let mut push = command(&project.manifest()).args(push).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(push.stderr.take().unwrap()).lines();
+        let said = lines.next().unwrap().unwrap();
+        assert!(said.starts_with("attempt 1 of job j failed: failed (not-yet); the next one begins at 20"), "{said}");
+        assert!(said.contains("Z (in "), "{said}");
+        project.run(&["job", "cancel", "j"]).done();
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        assert_eq!((push.wait().unwrap().code(), rest), (Some(4), vec!["job j was cancelled".to_owned()]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
