@@ -63,3 +63,4 @@ pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 pub use wire::push::new_job;
+pub use wire::topic::TopicServing;

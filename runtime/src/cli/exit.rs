@@ -15,7 +15,8 @@ Exit codes:
   2  the command line or the manifest makes no sense
   3  the store is unavailable
   4  the job was not completed: it is dead or expired
-  5  waited long enough: the job is still on its way";
+  5  waited long enough: the job is still on its way, or `build`'s component is
+     not served yet";
 
 /// The exit codes. They are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The command line as a user uses it: the real binary, the embedded store and a real Redis, the stock handlers.
 
+mod build;
 mod check;
 mod compile;
 mod control;

@@ -15,6 +15,7 @@ use super::exchange::{Question, Server};
 use super::signals;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
+use crate::wire::topic::TopicServing;
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobId, Name, NewJob, TopicId};
 use gristmill_core::token::TokenText;
@@ -127,6 +128,19 @@ impl RemoteStore {
     /// The server is unavailable, or refuses.
     pub async fn topic_why(&self, topic: &TopicId) -> Result<TopicWhy, StoreError> {
         self.server.ask(Question::get(format!("{}/why", topic_path(topic)), "ask why a topic begins no job")).await
+    }
+
+    /// Which component does a topic's jobs there. `None`: the server knows no such topic.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn topic_serving(&self, topic: &TopicId) -> Result<Option<TopicServing>, StoreError> {
+        const DOING: &str = "ask which component does a topic's jobs";
+        match self.server.ask_if_known(Question::get(topic_path(topic), DOING)).await? {
+            Ok(serving) => Ok(Some(serving)),
+            Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
     }
 
     /// What [`find`](gristmill_store::find) does, by the server: it reads the jobs where they are. `query` is its text.

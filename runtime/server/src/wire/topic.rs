@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::api::topic_rates::Rate;
 use gristmill_core::capability::Capability;
@@ -40,6 +40,17 @@ pub(crate) struct Topic {
     limits: Option<Limits>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
     rates: Option<Rates>,
+}
+
+/// Of a topic, what a server says of the component that does its jobs.
+#[derive(Debug, Clone, Deserialize)]
+pub struct TopicServing {
+    /// The version that does the jobs. `None`: there is none.
+    pub version: Option<String>,
+    /// What the component in the folder imports and the topic does not grant.
+    pub lacking: Vec<String>,
+    /// Why the server does not use the component in the folder.
+    pub refused: Option<String>,
 }
 
 /// What holds for a job of the topic, from its section, the defaults of the manifest, or those of Gristmill.

@@ -8,4 +8,5 @@ mod commands;
 mod file;
 mod language;
 pub(super) mod new;
+mod serving;
 mod template;

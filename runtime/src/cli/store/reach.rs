@@ -147,14 +147,37 @@ impl Way {
         Err(StoreError::Unavailable { store: path.display().to_string(), source: problem })
     }
 
-    async fn server_of_memory(&self) -> anyhow::Result<Reached> {
-        let address: SocketAddr = match self.http.listen {
-            Listen::Usual => Listen::USUAL,
-            Listen::At(address) if address.port() != 0 => address,
-            Listen::At(_) | Listen::Off => {
-                let problem = "`gristmill run` has it in memory, and [http] does not say where that listens";
-                return Err(bad_address(problem).into());
+    /// The server of this machine that has the store and runs its jobs, if it answers. Opens no store. Of a Redis it is found only where
+    /// the manifest says that it listens, and only if it shows its store to the token.
+    ///
+    /// # Errors
+    /// A server answers, and refuses to say who it is.
+    pub(in crate::cli) async fn server_here(&self) -> Result<Option<RemoteStore>, StoreError> {
+        for path in self.layout.files() {
+            if let Some(Owner { http: Some(address), pid, secret }) = owner(path)? {
+                let reached = if_any(self.owners_server(path, pid, address, secret).await)?;
+                return Ok(reached.and_then(|reached| reached.server));
             }
+        }
+        let Some(address) = self.listens_at().filter(|_| self.layout.files().next().is_none()) else { return Ok(None) };
+        let server = if_any(RemoteStore::connect_with(address, self.token.clone()).await)?;
+        let store = self.layout.home.address.to_string();
+        Ok(server.filter(|server| server.store() == Some(store.as_str())))
+    }
+
+    /// Where the manifest says that its server listens.
+    fn listens_at(&self) -> Option<SocketAddr> {
+        match self.http.listen {
+            Listen::Usual => Some(Listen::USUAL),
+            Listen::At(address) if address.port() != 0 => Some(address),
+            Listen::At(_) | Listen::Off => None,
+        }
+    }
+
+    async fn server_of_memory(&self) -> anyhow::Result<Reached> {
+        let Some(address) = self.listens_at() else {
+            let problem = "`gristmill run` has it in memory, and [http] does not say where that listens";
+            return Err(bad_address(problem).into());
         };
         let server = RemoteStore::connect_with(address, self.token.clone()).await;
         let server = server.context("`sqlite::memory:` is in the memory of `gristmill run`: start it first")?;
@@ -165,6 +188,14 @@ impl Way {
             return Err(anyhow!("the server at http://{address} has another store: {store}"));
         }
         Ok(server.into())
+    }
+}
+
+/// `None`: nothing answers.
+fn if_any<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match answer {
+        Err(error) if error.is_unavailable() => Ok(None),
+        answer => answer.map(Some),
     }
 }
 
