@@ -63,6 +63,7 @@ pub(super) fn view(view: &JobView) -> Value {
         "job": view.job.as_ref().map(job),
         "last_failure": view.last_failure.as_ref().map(failure),
         "result": view.result.as_ref().map(result),
+        "checkpoint": view.checkpoint.as_ref().map(payload),
     })
 }
 

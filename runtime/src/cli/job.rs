@@ -115,6 +115,9 @@ fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
     if let Some(failure) = &view.last_failure {
         facts.push(("last failure", wait::about(Some(failure))));
     }
+    if let Some(checkpoint) = &view.checkpoint {
+        facts.push(("checkpoint", about_payload(checkpoint)));
+    }
     // The kept result of a dead job is its last failure once more.
     let said_already = matches!(
         (&view.result, &view.last_failure),

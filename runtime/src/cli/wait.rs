@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn view(state: JobState, result: Option<ResultView>) -> Option<JobView> {
-        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result, behind: None })
+        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result, behind: None, checkpoint: None })
     }
 
     fn failure() -> Failure {

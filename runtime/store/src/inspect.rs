@@ -263,6 +263,9 @@ pub struct JobView {
     /// Of a ready job that no claim may take: what it waits for. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindKey>,
+    /// What its handler saved for the next attempt, if it did. `None` once the job is finished. Lists do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Payload>,
 }
 
 /// The jobs that a ready job waits for, because they have the same key.

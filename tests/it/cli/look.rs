@@ -180,7 +180,7 @@ async fn a_job_is_shown_wherever_it_is() {
     let show = |id: &str| project.run(&["job", "show", id, "--json"]).ended(0).document();
     for id in ["ready", "delayed", "dead", "finished"] {
         let view = show(id);
-        assert_eq!(fields(&view), ["attempts", "id", "job", "last_failure", "place", "result", "state"]);
+        assert_eq!(fields(&view), ["attempts", "checkpoint", "id", "job", "last_failure", "place", "result", "state"]);
         assert_eq!((&view["id"], &view["state"]), (&json!(id), &json!(id)));
     }
     let (ready, delayed, dead) = (show("ready"), show("delayed"), show("dead"));

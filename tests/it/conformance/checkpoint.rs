@@ -12,6 +12,7 @@ super::cases![
     a_checkpoint_of_a_lost_lease_is_refused,
     a_checkpoint_goes_with_its_job,
     a_respawned_job_sees_its_checkpoint,
+    a_look_at_a_job_shows_its_checkpoint,
 ];
 
 async fn the_next_attempt_sees_the_last_checkpoint(queue: TestStore) {
@@ -71,4 +72,18 @@ async fn a_respawned_job_sees_its_checkpoint(queue: TestStore) {
     queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
     queue.store.respawn(&topic("mail"), &[claim.lease.job]).await.unwrap();
     assert_eq!(queue.claim_one().await.checkpoint.as_deref(), Some(&b"step 1"[..]));
+}
+
+async fn a_look_at_a_job_shows_its_checkpoint(queue: TestStore) {
+    let first = queue.running().await;
+    let (tenant, id) = (&first.lease.topic.tenant, &first.lease.job);
+    let shown = async || {
+        let view = queue.store.job(tenant, id).await.unwrap().unwrap();
+        view.checkpoint.map(|checkpoint| checkpoint.data)
+    };
+    assert_eq!(shown().await, None);
+    queue.store.checkpoint(&first.lease, b"step 1").await.unwrap();
+    assert_eq!(shown().await.as_deref(), Some(&b"step 1"[..]));
+    queue.settle(&first, Verdict::Bury(failure(Reason::Trap))).await;
+    assert_eq!(shown().await.as_deref(), Some(&b"step 1"[..]));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gristmill::job::{Job, JobId, JobSpec, Name, TopicId};
+use gristmill::job::{Job, JobId, JobSpec, Name, Payload, TopicId};
 use gristmill::store::{
     BehindKey, DeadJob, JobState, JobView, LimitReached, StateFilter, StoredJob, StoredPlace, TopicCounts,
 };
@@ -37,11 +37,12 @@ impl Model {
                 last_failure: record.failure.clone(),
                 result: result.map(|(_, result)| result),
                 behind: self.behind(&record.job.spec),
+                checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
             });
         }
         let (attempts, result) = result?;
         let (state, result) = (JobState::Finished, Some(result));
-        Some(JobView { id, state, job: None, attempts, last_failure: None, result, behind: None })
+        Some(JobView { id, state, job: None, attempts, last_failure: None, result, behind: None, checkpoint: None })
     }
 
     fn behind(&self, spec: &JobSpec) -> Option<BehindKey> {
@@ -137,7 +138,7 @@ impl Model {
             StateFilter::Dead => self.dead(topic).into_iter().map(|dead| dead.job.spec.id).collect(),
         };
         let views = ids.into_iter().filter_map(|id| self.view(&(topic.tenant.clone(), id)));
-        views.map(|view| JobView { result: None, behind: None, ..view }).collect()
+        views.map(|view| JobView { result: None, behind: None, checkpoint: None, ..view }).collect()
     }
 
     fn is_behind(&self, topic: &TopicId, id: &JobId) -> bool {

@@ -13,7 +13,7 @@ use super::store::EmbeddedStore;
 use super::topic::{Lines, read_limited};
 use super::work::Work;
 use crate::{AHEAD, BehindKey, JobState, JobView, Query, Signal, StoreError, TopicCounts};
-use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
@@ -156,6 +156,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
             last_failure: None,
             result: Some(result),
             behind: None,
+            checkpoint: None,
         }));
     };
     let behind = behind(connection, row)?;
@@ -170,6 +171,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         last_failure: known.failure,
         result: kept.map(|(_, result)| result),
         behind,
+        checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
     }))
 }
 

@@ -13,7 +13,7 @@ use super::store::{Partition, SCRIPT_JOBS};
 use crate::batch::ByteBudget;
 use crate::list::PAGE_BYTES;
 use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
-use gristmill_core::job::{Job, JobId, Name, Priority, TopicId};
+use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// A counter that the scripts keep and that is no total.
@@ -223,6 +223,7 @@ impl Partition {
             keys.keyed(),
             keys.slots(),
             keys.behind(),
+            keys.checkpoints(),
         ];
         let mut call = Call::new(script!("view.lua"), &names);
         call.arg(id.as_str());
@@ -234,9 +235,10 @@ impl Partition {
             let stored = (reply.bytes()?, reply.bytes()?, reply.text()?, reply.bytes()?);
             let at = [reply.text()?, reply.text()?, reply.text()?];
             let cancelled = reply.number()? == 1;
-            Ok((stored, at.map(|ms| ms.parse().ok()), cancelled, reply.text()?, reply.text()?.parse().ok()))
+            let behind = (reply.text()?, reply.text()?.parse().ok());
+            Ok((stored, at.map(|ms| ms.parse().ok()), cancelled, behind, reply.bytes()?))
         };
-        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled, holders, ahead) =
+        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled, (holders, ahead), checkpoint) =
             read().map_err(self.misread(LOOK_UP))?;
         if stored.is_empty() {
             // It ended between the two questions.
@@ -251,6 +253,7 @@ impl Partition {
             last_failure: read_failure(&failure),
             result: read_result(&result).map(|(_, result)| result),
             behind: ahead.map(|ahead| BehindKey { holders: read_holders(&holders), ahead }),
+            checkpoint: Some(Payload { data: checkpoint, content_type: None }).filter(|saved| !saved.data.is_empty()),
         }))
     }
 
@@ -289,6 +292,7 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
         last_failure: None,
         result: Some(result),
         behind: None,
+        checkpoint: None,
     })
 }
 

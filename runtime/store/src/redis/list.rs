@@ -288,6 +288,7 @@ fn read_job(
         last_failure: read_failure(&failure),
         result: None,
         behind: None,
+        checkpoint: None,
     };
     Ok(Listed { view, deliveries })
 }
