@@ -46,7 +46,8 @@ impl Timestamp {
     /// # Errors
     /// In words: the text is no time, has no offset from UTC, or is before 1970.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let bad = |problem: &str| format!("{problem}; write it as in 2026-11-20T13:00:00Z or 2026-11-20T14:00:00+01:00");
+        let bad =
+            |problem: &str| format!("{problem}; write it as in 2026-11-20T13:00:00Z or 2026-11-20T14:00:00+01:00");
         let time: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| bad(&error.to_string()))?;
         u64::try_from(time.as_millisecond()).map(Self).map_err(|_| bad("it is before 1970"))
     }
@@ -130,7 +131,9 @@ mod tests {
         for text in ["2026-11-20T12:04:05.006Z", "2026-11-20T13:34:05.006+01:30", "2026-11-20t07:04:05.006-05:00"] {
             assert_eq!(Timestamp::parse(text), Ok(noon), "{text}");
         }
-        for text in ["", "tomorrow", "2026-11-20", "2026-11-20T12:04:05", "2026-02-30T12:00:00Z", "1969-12-31T23:59:59Z"] {
+        for text in
+            ["", "tomorrow", "2026-11-20", "2026-11-20T12:04:05", "2026-02-30T12:00:00Z", "1969-12-31T23:59:59Z"]
+        {
             let refused = Timestamp::parse(text).unwrap_err();
             assert!(refused.contains("2026-11-20T13:00:00Z"), "{text}: {refused}");
         }

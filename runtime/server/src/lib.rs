@@ -56,6 +56,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
 pub use client::{BadServerAddress, RemoteStore, ServerAddress};
 pub use limits::HttpLimits;
@@ -64,3 +65,4 @@ pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 pub use wire::push::new_job;
 pub use wire::topic::TopicServing;
+pub use wire::worker::{Worker, WorkerKind, Workers};

@@ -15,7 +15,7 @@ use super::global::Global;
 use super::top;
 use super::{
     bill, check, copy, dead, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant, token,
-    topics,
+    topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -41,6 +41,7 @@ enum Command {
     Check(check::Args),
     Topics(topics::Args),
     Stats(stats::Args),
+    Workers(workers::Args),
     #[cfg(feature = "top")]
     Top(top::Args),
     Job(job::Args),
@@ -106,6 +107,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(global, args).await,
         Command::Topics(args) => topics::run(global, args).await,
         Command::Stats(args) => stats::run(global, args).await,
+        Command::Workers(args) => workers::run(global, args).await,
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(global, args).await,
         Command::Job(args) => job::run(global, args).await,

@@ -35,5 +35,6 @@ mod top;
 mod topics;
 mod wait;
 mod why;
+mod workers;
 
 pub use command::main;

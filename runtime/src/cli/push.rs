@@ -163,7 +163,11 @@ impl Plan {
 }
 
 /// Admits jobs and stores them. A server admits them by its own manifest.
-pub(super) async fn store(reached: &Reached, admission: Option<&Admission>, jobs: Vec<NewJob>) -> anyhow::Result<Stored> {
+pub(super) async fn store(
+    reached: &Reached,
+    admission: Option<&Admission>,
+    jobs: Vec<NewJob>,
+) -> anyhow::Result<Stored> {
     let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
     if let Some(server) = &reached.server {
         let (pushed, warnings) = server.push_with_warnings(&jobs).await?;

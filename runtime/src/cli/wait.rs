@@ -244,9 +244,9 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use gristmill_core::job::WorkerId;
     use gristmill_core::outcome::{FailureDetail, Reason};
-    use gristmill_core::time::Timestamp;
-    use gristmill_store::{JobView, TopicCounts};
+    use gristmill_store::TopicCounts;
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
@@ -270,6 +270,10 @@ mod tests {
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
             unreachable!("a wait lists no tenants")
         }
+
+        async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+            unreachable!("a wait lists no workers")
+        }
     }
 
     fn id() -> JobId {
@@ -281,7 +285,16 @@ mod tests {
     }
 
     fn view(state: JobState, result: Option<ResultView>) -> Option<JobView> {
-        Some(JobView { id: id(), state, job: None, attempts: 1, last_failure: Some(failure()), result, behind: None, checkpoint: None })
+        Some(JobView {
+            id: id(),
+            state,
+            job: None,
+            attempts: 1,
+            last_failure: Some(failure()),
+            result,
+            behind: None,
+            checkpoint: None,
+        })
     }
 
     fn failure() -> Failure {
@@ -336,7 +349,8 @@ mod tests {
     #[test]
     fn each_failed_attempt_is_said_once_with_what_follows() {
         let at = Timestamp::from_millis;
-        let running = |lease_until| JobState::Running { worker: "w".into(), delivery: 1, lease_until, cancelled: false };
+        let running =
+            |lease_until| JobState::Running { worker: "w".into(), delivery: 1, lease_until, cancelled: false };
         let mut attempts = Attempts { said: 0, is_silent: false };
         let mut news = |attempt, state, has_failed: bool| {
             let last_failure = has_failed.then(failure);
@@ -345,7 +359,8 @@ mod tests {
         assert_eq!(news(0, JobState::Ready, false), None);
         assert_eq!(news(1, running(at(9000)), false), None);
         let delayed = || JobState::Delayed { until: at(6000) };
-        let said = "attempt 1 of job j1 failed: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
+        let said =
+            "attempt 1 of job j1 failed: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
         assert_eq!(news(1, delayed(), true).as_deref(), Some(said));
         assert_eq!(news(1, delayed(), true), None);
         assert_eq!(news(2, running(at(9000)), true), None);

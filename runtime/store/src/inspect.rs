@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::list::PAGE_BYTES;
 use super::list::{Cursor, Page, StateFilter};
 use super::operations::operations;
-use gristmill_core::job::{Job, JobId, Name, Payload, TopicId};
+use gristmill_core::job::{Job, JobId, Name, Payload, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -36,6 +36,10 @@ operations! {
 
         /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
+
+        /// The workers whose heartbeats are kept, by id, each with the last one; at most 1,000 of each server of the store, those that
+        /// were heard last. Workers that were not retired are among them for an hour after their death.
+        async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError>;
     }
 }
 

@@ -73,8 +73,11 @@ async fn the_job_that_is_pushed_after_a_build_runs_what_was_built() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_the_server_does_not_take_fails_and_says_why() {
     let bytes = |component: &str| std::fs::metadata(component).unwrap().len();
-    let (small, large) =
-        if bytes(guests::ECHO) < bytes(guests::PUPPET) { (guests::ECHO, guests::PUPPET) } else { (guests::PUPPET, guests::ECHO) };
+    let (small, large) = if bytes(guests::ECHO) < bytes(guests::PUPPET) {
+        (guests::ECHO, guests::PUPPET)
+    } else {
+        (guests::PUPPET, guests::ECHO)
+    };
     let manifest = format!("[handlers]\ncomponent-limit = \"{}B\"\n[topics.echo]\n", bytes(small));
     let project = TestProject::new(&manifest, &[("echo", small)]).await;
     let _runner = project.serve().await;

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use gristmill_tests::guests;
 use gristmill_tests::process::command;
 use gristmill_tests::test_project::{TestProject, fields};
+use gristmill_tests::wait::{SOON, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -222,4 +223,28 @@ async fn a_job_is_shown_in_words() {
         1,
         "another tenant's job is nobody's business"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_shown_with_what_they_run() {
+    let redis = TestProject::on_redis(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    for project in [TestProject::new(MANIFEST, &[("puppet", guests::PUPPET)]).await, redis] {
+        project.run(&["push", "puppet", "--id", "j", "--data", r#"{"do": ["wait-until-cancelled"]}"#]).done();
+        assert_eq!(project.run(&["workers", "--json"]).ended(0).documents(), Vec::<Value>::new());
+        let runner = project.serve().await;
+        let runs = async || {
+            let worker = project.run(&["workers", "--json"]).ended(0).documents().pop()?;
+            (worker["running"] == 1 && worker["heartbeat_at_ms"].is_u64()).then_some(worker)
+        };
+        let worker = until("the job to run", SOON, runs).await;
+        assert_eq!(fields(&worker), ["heartbeat_at_ms", "kind", "running", "topics", "worker"]);
+        assert_eq!((&worker["kind"], &worker["topics"]), (&json!("runner"), &json!(["puppet"])));
+        assert!(worker["worker"].as_str().unwrap().contains(&format!("-{}-", runner.pid())), "{worker}");
+        assert!(project.run(&["workers"]).done().contains("puppet"));
+        if let Some(address) = project.address().filter(|_| project.redis.is_none()) {
+            let there = project.run(&["workers", "--json", "--server", &format!("http://{address}")]);
+            assert_eq!(there.ended(0).document()["worker"], worker["worker"]);
+        }
+        project.run(&["job", "cancel", "j"]).done();
+    }
 }

@@ -125,7 +125,8 @@ async fn a_failed_attempt_is_said_while_the_next_one_is_waited_for() {
         let _runner = project.serve().await;
         let script = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: Some(3_600_000) }]);
         let script = String::from_utf8(script.to_json()).unwrap();
-        let push = ["push", "puppet", "--id", "j", "--attempts", "2", "--wait", "--wait-timeout", "10m", "--data", &script];
+        let push =
+            ["push", "puppet", "--id", "j", "--attempts", "2", "--wait", "--wait-timeout", "10m", "--data", &script];
         let mut push = command(&project.manifest()).args(push).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(push.stderr.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();

@@ -23,6 +23,7 @@ super::cases![
     a_worker_that_never_said_anything_is_not_dead,
     a_retired_worker_is_never_called_dead,
     a_retired_workers_jobs_come_back_with_their_leases,
+    heartbeats_are_listed_until_the_worker_is_retired,
     overdue_jobs_are_found_in_bounded_numbers_and_once_each,
     overdue_jobs_are_the_tenants_own,
     overdue_jobs_of_many_tenants_are_found_together_within_the_limit,
@@ -195,6 +196,20 @@ async fn a_retired_workers_jobs_come_back_with_their_leases(queue: TestStore) {
     queue.pass(30_000);
     let found = overdue(&queue).await;
     assert_eq!((found.len(), found[0].worker_died), (1, false));
+}
+
+async fn heartbeats_are_listed_until_the_worker_is_retired(queue: TestStore) {
+    let (first, other) = (WorkerId::new("a"), WorkerId::new("b"));
+    assert_eq!(queue.store.heartbeats().await.unwrap(), []);
+    queue.heartbeat(&other).await;
+    queue.heartbeat(&first).await;
+    let [(one, early), (two, _)] = queue.store.heartbeats().await.unwrap().try_into().unwrap();
+    assert_eq!((&one, &two), (&first, &other));
+    queue.pass(5_000);
+    queue.heartbeat(&first).await;
+    queue.store.retire(&other).await.unwrap();
+    let [(one, late)] = queue.store.heartbeats().await.unwrap().try_into().unwrap();
+    assert!(one == first && late >= early.plus(Duration::from_secs(5)), "{early} {late}");
 }
 
 async fn overdue_jobs_are_found_in_bounded_numbers_and_once_each(queue: TestStore) {

@@ -31,6 +31,7 @@ on_both_stores! {
     a_checkpoint_may_be_as_long_as_its_topic_allows
     follow_ups_appear_with_the_ack
     a_job_over_its_time_to_live_is_not_handed_out
+    workers_are_listed_with_the_jobs_that_they_have
     only_external_topics_are_claimed_and_no_runner_claims_those
     a_malformed_settle_is_refused_and_settles_nothing
     an_edited_lease_gains_no_attempts
@@ -63,6 +64,23 @@ async fn push_many(runner: &TestRunner, topic: &str, count: usize) -> HashSet<Jo
 
 fn acks(claims: &[Value]) -> Value {
     claims.iter().map(|claim| json!({ "lease": claim["lease"], "ack": {} })).collect()
+}
+
+async fn workers_are_listed_with_the_jobs_that_they_have(runner: TestRunner) {
+    let client = runner.client();
+    push_many(&runner, "print", 2).await;
+    push_many(&runner, "post", 1).await;
+    for (topic, worker) in [("print", "press"), ("print", "press"), ("post", "van")] {
+        assert_eq!(claim(&client, topic, json!({ "wait_ms": 30_000, "worker": worker })).await.len(), 1);
+    }
+    let workers = async || client.get("/v1/workers").await.json();
+    // The runner has no job, and says that it lives.
+    until("a heartbeat", SOON, async || workers().await["workers"][0]["heartbeat_at_ms"].as_u64()).await;
+    let Value::Object(listed) = workers().await else { panic!("no object") };
+    let [own, press, van] = listed["workers"].as_array().unwrap().as_slice() else { panic!("{listed:?}") };
+    assert_eq!((&own["kind"], &own["running"], &listed["complete"]), (&json!("runner"), &json!(0), &json!(true)));
+    let pull = |worker: &str, running: u64, topic: &str| json!({ "worker": worker, "kind": "pull", "heartbeat_at_ms": null, "running": running, "topics": [topic] });
+    assert_eq!((press, van), (&pull("press", 2, "print"), &pull("van", 1, "post")));
 }
 
 async fn many_jobs_are_claimed_and_settled_at_once(runner: TestRunner) {

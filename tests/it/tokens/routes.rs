@@ -61,6 +61,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/openapi.json", "", Nothing),
     route("POST", "/v1/jobs", JOBS, Tenant(Push)),
     route("GET", "/v1/tenants", "", Everywhere(Read)),
+    route("GET", "/v1/workers", "", Everywhere(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs?q=state:ready", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/dead/groups", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),

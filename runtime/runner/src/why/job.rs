@@ -249,7 +249,16 @@ mod tests {
         let spec = JobSpec::new(topic, Payload::default());
         let id = spec.id.clone();
         let job = Job { spec, enqueued_at: NOW, due_at: NOW };
-        JobView { id, state, job: Some(job), attempts: 0, last_failure: None, result: None, behind: None, checkpoint: None }
+        JobView {
+            id,
+            state,
+            job: Some(job),
+            attempts: 0,
+            last_failure: None,
+            result: None,
+            behind: None,
+            checkpoint: None,
+        }
     }
 
     fn paused() -> Option<Idle> {

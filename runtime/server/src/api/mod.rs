@@ -19,3 +19,4 @@ pub(crate) mod schedules;
 pub(crate) mod tokens;
 pub(crate) mod topic_rates;
 pub(crate) mod topics;
+pub(crate) mod workers;

@@ -16,8 +16,10 @@ use super::signals;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
 use crate::wire::topic::TopicServing;
+use crate::wire::worker::{WorkerKind, Workers};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobId, Name, NewJob, TopicId};
+use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
@@ -128,6 +130,14 @@ impl RemoteStore {
     /// The server is unavailable, or refuses.
     pub async fn topic_why(&self, topic: &TopicId) -> Result<TopicWhy, StoreError> {
         self.server.ask(Question::get(format!("{}/why", topic_path(topic)), "ask why a topic begins no job")).await
+    }
+
+    /// What [`workers`](crate::workers) does, by the server.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses: the token is not for all tenants, for instance.
+    pub async fn workers(&self) -> Result<Workers, StoreError> {
+        self.server.ask(Question::get("/v1/workers".into(), "list workers")).await
     }
 
     /// Which component does a topic's jobs there. `None`: the server knows no such topic.
@@ -283,6 +293,12 @@ impl Query for RemoteStore {
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         let wire::Tenants { tenants } = self.server.ask(Question::get("/v1/tenants".into(), "list tenants")).await?;
         Ok(tenants)
+    }
+
+    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+        let Workers { workers, .. } = self.workers().await?;
+        let runners = workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner);
+        Ok(runners.filter_map(|runner| Some((WorkerId::new(&runner.worker), runner.heartbeat_at_ms?))).collect())
     }
 }
 

@@ -141,7 +141,7 @@ fn frame() -> Value {
             { "name": "jobs" },
             { "name": "topics" },
             { "name": "dead" },
-            { "name": "workers", "description": "Pull workers: see docs/pull-workers.md." },
+            { "name": "workers", "description": "Runners and pull workers: see docs/pull-workers.md." },
             { "name": "tokens" },
             { "name": "events" },
             { "name": "metrics" },

@@ -18,6 +18,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
     bill, components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, tokens, topics,
+    workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -215,6 +216,7 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(signals::routes())
         .merge(tokens::routes())
         .merge(openapi::routes())
+        .merge(workers::routes())
         .merge(events::routes())
         .merge(metrics::tenant_routes())
         .merge(pull::routes())

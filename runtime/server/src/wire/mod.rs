@@ -8,6 +8,7 @@ pub(super) mod push;
 pub(super) mod schedule;
 mod token;
 pub(super) mod topic;
+pub(super) mod worker;
 
 use std::collections::BTreeSet;
 

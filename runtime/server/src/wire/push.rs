@@ -14,8 +14,8 @@ use url::form_urlencoded;
 use super::{BATCH, Base64, JobView};
 use gristmill_core::admission::LATEST;
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
-use gristmill_core::json::object::{self, Object};
 use gristmill_core::json;
+use gristmill_core::json::object::{self, Object};
 use gristmill_core::time::Timestamp;
 
 const JSON: &str = "application/json";

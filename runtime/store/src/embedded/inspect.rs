@@ -13,7 +13,7 @@ use super::store::EmbeddedStore;
 use super::topic::{Lines, read_limited};
 use super::work::Work;
 use crate::{AHEAD, BehindKey, JobState, JobView, Query, Signal, StoreError, TopicCounts};
-use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId};
+use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
@@ -29,6 +29,10 @@ const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_num
 
 /// Everybody who has or had jobs.
 const TENANTS: &str = "SELECT tenant FROM topics WHERE used = 1 UNION SELECT tenant FROM schedules ORDER BY tenant";
+
+/// The workers that were heard last.
+const HEARTBEATS: &str =
+    "SELECT worker, seen FROM (SELECT worker, seen FROM workers ORDER BY seen DESC LIMIT 1000) ORDER BY worker";
 
 /// A job and where it is.
 const JOB: &str = shown_jobs!("id = ?1 AND job_rows.tenant = ?2");
@@ -74,6 +78,16 @@ impl Query for EmbeddedStore {
                 tenants.extend(text(row, "tenant")?.and_then(|tenant| tenant.parse().ok()));
             }
             Ok(tenants)
+        })
+        .await
+    }
+
+    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+        self.read_list("list workers", |connection, _| {
+            let mut select = connection.prepare_cached(HEARTBEATS)?;
+            let workers =
+                select.query_map([], |row| Ok((WorkerId::new(&row.get::<_, String>(0)?), at(row.get(1)?))))?;
+            Ok(workers.collect::<Result<Vec<_>, _>>()?)
         })
         .await
     }

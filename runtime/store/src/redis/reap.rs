@@ -65,6 +65,16 @@ impl Server {
         }
     }
 
+    pub(super) async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+        let mut look = pipe();
+        look.cmd("ZRANGE").arg(workers(&self.prefix)).arg(-1000).arg(-1).arg("WITHSCORES");
+        let (found,): (Vec<(String, u64)>,) = self.link.query("list workers", &look).await?;
+        let read = |(worker, at): (String, u64)| (WorkerId::new(&worker), Timestamp::from_millis(at));
+        let mut found: Vec<_> = found.into_iter().map(read).collect();
+        found.sort();
+        Ok(found)
+    }
+
     pub(super) async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let mut forget = pipe();
         forget.cmd("ZREM").arg(workers(&self.prefix)).arg(worker.as_str());

@@ -11,7 +11,8 @@ use crate::{
     Cancelled, Control, Cursor, DeadJob, DeadJobs, JobView, ListJobs, Page, Query, StateFilter, StoreError, StoreSize,
     TopicCounts, Usage,
 };
-use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
+use gristmill_core::time::Timestamp;
 
 #[async_trait]
 impl Query for RedisStore {
@@ -44,6 +45,10 @@ impl Query for RedisStore {
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         let map = self.map().await?;
         self.server.listed_tenants("list tenants", |tenant| map.of_tenant(tenant)).await
+    }
+
+    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+        self.server.heartbeats().await
     }
 }
 
