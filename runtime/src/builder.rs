@@ -1,6 +1,7 @@
 //! Settings, and the steps from them to a running [`Gristmill`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,27 +17,36 @@ use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
-use gristmill_runner::{BillWriter, Journal, Runner, RunnerSettings, Tenants, Traces};
+use gristmill_runner::{BillWriter, Journal, Observer, Runner, RunnerSettings, Tenants, Traces};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::{BillSums, Timed};
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
 /// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
-#[derive(Debug)]
 #[must_use = "it starts nothing before `start`"]
 pub struct Builder {
     manifest: Manifest,
     insecure: bool,
     compiler: CompilerProcess,
     native: BTreeMap<Name, NativeHandler>,
+    observer: Option<Observer>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { manifest, insecure, compiler, native, observer: _ } = self;
+        let mut builder = f.debug_struct("Builder");
+        builder.field("manifest", manifest).field("insecure", insecure).field("compiler", compiler);
+        builder.field("native", native).finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
     fn default() -> Self {
         let mut manifest = Manifest::default_at(Path::new(""));
         manifest.file = None;
-        Self { manifest, insecure: false, compiler: CompilerProcess::This, native: BTreeMap::new() }
+        Self { manifest, insecure: false, compiler: CompilerProcess::This, native: BTreeMap::new(), observer: None }
     }
 }
 
@@ -103,6 +113,11 @@ impl Builder {
         Self { compiler, ..self }
     }
 
+    /// Calls this with every attempt that the store has settled as its verdict said. It must not block.
+    pub fn observer(self, observer: Observer) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
     /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable; clients can
     /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
@@ -143,7 +158,7 @@ impl Builder {
             concurrency: manifest.server.concurrency as usize,
             threads: manifest.server.threads,
             shutdown_grace: manifest.server.shutdown_grace,
-            observer: None,
+            observer: self.observer,
             metrics: metrics.clone(),
             tenants: tenants.clone(),
             journal: journal.clone(),

@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    bill, check, copy, dead, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant, token,
-    topics, workers,
+    bill, check, copy, dead, dev, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant,
+    token, topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -38,6 +38,7 @@ enum Command {
     Push(push::Args),
     New(project::new::Args),
     Build(project::build::Args),
+    Dev(dev::Args),
     Check(check::Args),
     Topics(topics::Args),
     Stats(stats::Args),
@@ -104,6 +105,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Push(args) => push::run(global, args).await,
         Command::New(args) => project::new::run(global, args),
         Command::Build(args) => project::build::run(global, args).await,
+        Command::Dev(args) => dev::run(global, args).await,
         Command::Check(args) => check::run(global, args).await,
         Command::Topics(args) => topics::run(global, args).await,
         Command::Stats(args) => stats::run(global, args).await,
@@ -130,7 +132,13 @@ impl Command {
     /// Whether it reads the manifest and the handlers folder, or opens stores itself, so that no server can answer it.
     fn is_of_this_machine(&self) -> bool {
         match self {
-            Self::Run(_) | Self::New(_) | Self::Build(_) | Self::Check(_) | Self::Store(_) | Self::Invoke(_) => true,
+            Self::Run(_)
+            | Self::New(_)
+            | Self::Build(_)
+            | Self::Dev(_)
+            | Self::Check(_)
+            | Self::Store(_)
+            | Self::Invoke(_) => true,
             Self::Topics(args) => args.is_of_this_machine(),
             #[cfg(feature = "bench")]
             Self::Bench(_) => true,
@@ -140,7 +148,7 @@ impl Command {
 
     /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
     fn usual_log(&self) -> &'static str {
-        if matches!(self, Self::Run(_)) { "info" } else { "warn" }
+        if matches!(self, Self::Run(_) | Self::Dev(_)) { "info" } else { "warn" }
     }
 }
 

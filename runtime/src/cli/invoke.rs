@@ -14,11 +14,12 @@ use super::input::{Body, pair};
 use super::table::facts;
 use super::{document, folder, job, sandbox, screen};
 use gristmill_config::{Manifest, units};
+use gristmill_core::admission::Targets;
 use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
-use gristmill_sandbox::{Attempt, LogLine, LogSink, Report};
+use gristmill_sandbox::{Attempt, Component, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 
@@ -75,12 +76,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         return Err(anyhow!("{}", problem.strip_prefix("error: ").unwrap_or(&problem)));
     }
 
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let attempt = attempt(&manifest, &topic, body, args.meta, args.attempt, LogSink::Collect(Arc::clone(&lines)));
-    let began = Timestamp::now();
-    let report = component.invoke(attempt).await;
-    let lines = std::mem::take(&mut *lines.lock());
-    show(global, &topic.limits, &report, &lines, began)
+    let spec = JobSpec { metadata: args.meta, ..JobSpec::new(topic.id.clone(), body) };
+    let targets = folder::admission(&manifest).targets(&topic.id.tenant);
+    attempt(&component, &topic, targets, spec, args.attempt).await.show(global, &topic.limits)
 }
 
 /// The topic with what the options say on top.
@@ -94,70 +92,110 @@ fn topic(manifest: &Manifest, args: &Args) -> anyhow::Result<Topic> {
     Ok(topic)
 }
 
-fn attempt(
-    manifest: &Manifest,
+/// How an attempt went.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) report: Report,
+    pub(super) lines: Vec<LogLine>,
+    began: Timestamp,
+}
+
+/// One attempt beside the queue: in a fresh instance, with the limits and grants of the topic. Its follow-up jobs may name `targets`
+/// and go nowhere.
+pub(super) async fn attempt(
+    component: &Component,
     topic: &Topic,
-    body: Payload,
-    metadata: Vec<(String, String)>,
+    targets: Arc<Targets>,
+    spec: JobSpec,
     attempt: u32,
-    logs: LogSink,
-) -> Attempt {
-    let spec = JobSpec { metadata, ..JobSpec::new(topic.id.clone(), body) };
-    Attempt {
+) -> Ran {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let attempt = Attempt {
         attempt,
         max_attempts: topic.retry.attempts.max(attempt),
         adapter: topic.adapter.clone(),
         grants: Arc::clone(&topic.grants),
-        targets: folder::admission(manifest).targets(&topic.id.tenant),
-        logs,
+        targets,
+        logs: LogSink::Collect(Arc::clone(&lines)),
         ..Attempt::at(spec, topic.limits)
-    }
+    };
+    let began = Timestamp::now();
+    let report = component.invoke(attempt).await;
+    let lines = std::mem::take(&mut *lines.lock());
+    Ran { report, lines, began }
 }
 
-fn show(
-    global: &Global,
-    limits: &Limits,
-    report: &Report,
-    lines: &[LogLine],
-    began: Timestamp,
-) -> anyhow::Result<Exit> {
-    if global.json {
-        screen::document(&as_document(report, lines, began))?;
-    } else {
-        screen::note(&facts(&about(limits, report, lines, began)));
-        if let Outcome::Complete(Some(output)) = &report.outcome {
-            screen::result(&output.data)?;
+impl Ran {
+    fn show(&self, global: &Global, limits: &Limits) -> anyhow::Result<Exit> {
+        if global.json {
+            screen::document(&self.as_document())?;
+        } else {
+            screen::note(&facts(&self.about(limits)));
+            if let Some(output) = self.output() {
+                screen::result(&output.data)?;
+            }
+        }
+        Ok(match self.report.outcome {
+            Outcome::Complete(_) | Outcome::Snooze(_) => Exit::Done,
+            _ => Exit::NotCompleted,
+        })
+    }
+
+    /// The result, if there is one.
+    pub(super) fn output(&self) -> Option<&Payload> {
+        match &self.report.outcome {
+            Outcome::Complete(output) => output.as_ref(),
+            _ => None,
         }
     }
-    Ok(match report.outcome {
-        Outcome::Complete(_) | Outcome::Snooze(_) => Exit::Done,
-        _ => Exit::NotCompleted,
-    })
+
+    /// Facts with their names, of which `log` and `follow-ups` have several lines.
+    pub(super) fn about(&self, limits: &Limits) -> Vec<(&'static str, String)> {
+        let Self { report, lines, began } = self;
+        let (fuel, memory) = (units::COUNT.about(report.fuel), units::SIZE.about(report.memory_peak));
+        let mut facts = vec![
+            ("outcome", outcome(&report.outcome)),
+            ("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))),
+            ("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))),
+            ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
+        ];
+        if !report.follow_ups.is_empty() {
+            let lines: Vec<_> = report.follow_ups.iter().map(|new| follow_up(new, *began)).collect();
+            facts.push(("follow-ups", lines.join("\n")));
+        }
+        if !lines.is_empty() {
+            let lines: Vec<_> = lines.iter().map(log_line).collect();
+            facts.push(("log", lines.join("\n")));
+        }
+        if report.log_lines_dropped > 0 {
+            facts.push(("dropped", format!("{} log lines over the log-limit", report.log_lines_dropped)));
+        }
+        facts
+    }
+
+    pub(super) fn as_document(&self) -> Value {
+        let Self { report, lines, began } = self;
+        let (name, text) = in_words(&report.outcome);
+        let line = |line: &LogLine| {
+            let level = line.level.as_str().to_lowercase();
+            json!({ "level": level, "source": line.source, "message": line.message, "fields": line.fields })
+        };
+        json!({
+            "outcome": name,
+            "message": text,
+            "output": self.output().map(document::payload),
+            "fuel": report.fuel,
+            "memory_peak_bytes": report.memory_peak,
+            "duration_us": u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
+            "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new, *began)))).collect::<Vec<_>>(),
+            "log": lines.iter().map(line).collect::<Vec<_>>(),
+            "log_lines_dropped": report.log_lines_dropped,
+        })
+    }
 }
 
-fn about(limits: &Limits, report: &Report, lines: &[LogLine], began: Timestamp) -> Vec<(&'static str, String)> {
-    let (fuel, memory) = (units::COUNT.about(report.fuel), units::SIZE.about(report.memory_peak));
-    let mut facts = vec![
-        ("outcome", outcome(&report.outcome)),
-        ("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))),
-        ("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))),
-        ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
-    ];
-    if !report.follow_ups.is_empty() {
-        let lines: Vec<_> = report.follow_ups.iter().map(|new| follow_up(new, began)).collect();
-        facts.push(("follow-ups", lines.join("\n")));
-    }
-    if !lines.is_empty() {
-        let lines: Vec<_> = lines.iter().map(log_line).collect();
-        facts.push(("log", lines.join("\n")));
-    }
-    if report.log_lines_dropped > 0 {
-        facts.push(("dropped", format!("{} log lines over the log-limit", report.log_lines_dropped)));
-    }
-    facts
-}
-
-fn outcome(outcome: &Outcome) -> String {
+/// Its name, and what there is to say.
+pub(super) fn outcome(outcome: &Outcome) -> String {
     let (name, text) = in_words(outcome);
     if text.is_empty() { name.into() } else { format!("{name}: {text}") }
 }
@@ -215,28 +253,9 @@ fn due_in(new: &NewJob, began: Timestamp) -> Duration {
     }
 }
 
-fn log_line(line: &LogLine) -> String {
+/// In one line.
+pub(super) fn log_line(line: &LogLine) -> String {
     // What a guest prints has no level of its own: the stream says as much.
     let level = if line.source == "log" { line.level.as_str() } else { line.source };
     format!("{level:<8} {}  {}", line.message, line.fields_in_words()).trim_end().replace('\n', "\\n")
-}
-
-fn as_document(report: &Report, lines: &[LogLine], began: Timestamp) -> Value {
-    let (name, text) = in_words(&report.outcome);
-    let output = if let Outcome::Complete(output) = &report.outcome { output.as_ref() } else { None };
-    let line = |line: &LogLine| {
-        let level = line.level.as_str().to_lowercase();
-        json!({ "level": level, "source": line.source, "message": line.message, "fields": line.fields })
-    };
-    json!({
-        "outcome": name,
-        "message": text,
-        "output": output.map(document::payload),
-        "fuel": report.fuel,
-        "memory_peak_bytes": report.memory_peak,
-        "duration_us": u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
-        "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new, began)))).collect::<Vec<_>>(),
-        "log": lines.iter().map(line).collect::<Vec<_>>(),
-        "log_lines_dropped": report.log_lines_dropped,
-    })
 }

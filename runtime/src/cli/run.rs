@@ -1,13 +1,8 @@
 //! `gristmill run`: a whole Gristmill, until a signal ends it.
 
-use std::io::IsTerminal;
-
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
-
 use super::exit::Exit;
 use super::global::Global;
-use super::sandbox;
+use super::{sandbox, signals};
 use crate::Gristmill;
 
 /// Run jobs until SIGTERM or Ctrl-C
@@ -31,7 +26,7 @@ pub(super) struct Args {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest()?;
     let compiler = sandbox::compiler(&manifest)?;
-    let end = end_signals()?;
+    let end = signals::end()?;
     let builder = Gristmill::builder().manifest(manifest).insecure(args.insecure).compiler(compiler);
     // The store may be unavailable for long, and so may compiling many handlers take.
     let mut gristmill = tokio::select! {
@@ -44,34 +39,4 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     };
     gristmill.shutdown(end.second).await;
     broken.map_or(Ok(Exit::Done), |broken| Err(broken.into()))
-}
-
-struct EndSignals {
-    first: CancellationToken,
-    second: CancellationToken,
-}
-
-fn end_signals() -> std::io::Result<EndSignals> {
-    let (first, second) = (CancellationToken::new(), CancellationToken::new());
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (mut hangup, has_terminal) = (signal(SignalKind::hangup())?, std::io::stderr().is_terminal());
-    let end = EndSignals { first: first.clone(), second: second.clone() };
-    tokio::spawn(async move {
-        for token in [first, second] {
-            loop {
-                tokio::select! {
-                    _ = terminate.recv() => break,
-                    _ = interrupt.recv() => break,
-                    _ = hangup.recv() => {
-                        if has_terminal {
-                            break;
-                        }
-                        tracing::info!("SIGHUP changes nothing: the manifest and the handlers are read whenever they change");
-                    }
-                }
-            }
-            token.cancel();
-        }
-    });
-    Ok(end)
 }

@@ -6,6 +6,7 @@ mod compile;
 mod control;
 mod copy;
 mod dead;
+mod dev;
 mod figures;
 mod find;
 mod invoke;

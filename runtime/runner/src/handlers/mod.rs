@@ -21,3 +21,4 @@ pub use folder::{Folder, Refusal};
 pub use registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
 pub use uploads::{ComponentUploads, UploadError};
+pub use watch::Hints;

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 /// Every event that may concern the owner is the same hint: look at everything. That makes lost, merged and overflown events
 /// harmless, as long as the owner also looks by itself now and then: network file systems send none at all.
 #[derive(Debug)]
-pub(super) struct Hints {
-    _watcher: Option<RecommendedWatcher>,
+pub struct Hints {
+    watcher: Option<RecommendedWatcher>,
     wakes: mpsc::Receiver<()>,
     _keep_open: mpsc::Sender<()>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Hints {
 impl Hints {
     /// Folders that cannot be watched are logged, and left to the owner's rescan. `is_ours` says whether what a file holds is of
     /// interest.
-    pub(super) fn new(folders: &[PathBuf], is_ours: impl Fn(&Path) -> bool + Send + 'static) -> Self {
+    pub fn new(folders: &[PathBuf], is_ours: impl Fn(&Path) -> bool + Send + 'static) -> Self {
         let (sender, wakes) = mpsc::channel(1);
         let wake = sender.clone();
         // A full channel already holds a wake-up; one is as good as many.
@@ -36,16 +36,23 @@ impl Hints {
         if let Err(error) = &watcher {
             tracing::warn!(%error, "files cannot be watched here: changes are found by rescanning only");
         }
-        Self { _watcher: watcher.ok(), wakes, _keep_open: sender }
+        Self { watcher: watcher.ok(), wakes, _keep_open: sender }
+    }
+
+    /// Watches another folder. What changed in it before gives no hint.
+    pub fn add(&mut self, folder: &Path) {
+        if let Some(watcher) = &mut self.watcher {
+            watch(watcher, folder);
+        }
     }
 
     /// Waits for the next hint. Cancel-safe.
-    pub(super) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         self.wakes.recv().await;
     }
 
     /// Forgets the hint that may be waiting.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.wakes.try_recv().ok();
     }
 }

@@ -1,20 +1,21 @@
 //! `gristmill build`: from a project to a component in the handlers folder.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use serde_json::json;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
 
 use super::super::exit::Exit;
 use super::super::global::Global;
-use super::super::{sandbox, screen};
+use super::super::{sandbox, screen, signals};
 use super::commands;
 use super::file::HandlerFile;
 use super::serving::{LocalServer, Serving};
-use gristmill_config::{Manifest, units};
+use super::watch::Watch;
+use gristmill_config::{Diagnostic, Manifest, units};
 use gristmill_core::job::Name;
-use gristmill_sandbox::{Component, Kind};
+use gristmill_sandbox::{Component, Kind, Sandbox};
 
 /// Build a handler's project and drop the component into the handlers folder
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,8 @@ Examples:
   gristmill build
   gristmill build thumbnail --test
   gristmill build && gristmill push thumbnail --file cat.jpg --wait
-  gristmill build thumbnail --manifest gristmill.toml")]
+  gristmill build thumbnail --manifest gristmill.toml
+  gristmill build --watch            # again after each save, for a runner elsewhere")]
 pub(in crate::cli) struct Args {
     /// The project's folder
     #[arg(default_value = ".")]
@@ -38,34 +40,65 @@ pub(in crate::cli) struct Args {
     /// How long a running server may take to serve it; 0s: do not wait
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = units::duration)]
     wait_timeout: Duration,
+    /// Build again whenever a source changes, until Ctrl-C
+    #[arg(long, conflicts_with = "wait_timeout")]
+    watch: bool,
 }
 
 pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let Args { project, test, wait_timeout } = args;
-    let file = HandlerFile::read(&project)?;
-    let (name, manifest) = (file.name()?, global.manifest_without_secrets()?);
-    screen::note(&format!("building `{name}`, written in {}", file.language));
-    make(&file, &project, test)?;
-    let wasm = project.join(&file.component);
-    let wasm = std::fs::read(&wasm).with_context(|| format!("the lines of handler.toml left no {}", wasm.display()))?;
-    let component = sandbox::small(&manifest)?.load(&wasm).await;
-    let component = component.with_context(|| format!("failed to load {}", file.component.display()))?;
-    let mut server = server(global, &manifest, &name, &component, wait_timeout).await.unwrap_or_else(|error| {
+    let end = signals::end()?;
+    tokio::select! {
+        done = work(global, &args) => done,
+        () = end.first.cancelled() => if args.watch { Ok(Exit::Done) } else { bail!("a signal ended the build") },
+    }
+}
+
+async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest_without_secrets()?;
+    let sandbox = sandbox::small(&manifest)?;
+    if !watch {
+        let checked = check(project, &sandbox, *test).await?;
+        return serve(global, &manifest, checked, *wait_timeout).await;
+    }
+    let mut watch = Watch::start(project, &manifest);
+    loop {
+        if let Err(error) = build_again(global, project, &sandbox, *test).await {
+            screen::note(&format!("error: {error:#}"));
+        }
+        screen::note("waiting for changes");
+        watch.changed().await;
+    }
+}
+
+/// By the manifest as it is now.
+async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, test: bool) -> anyhow::Result<()> {
+    let manifest = global.manifest_without_secrets()?;
+    build(project, &manifest, sandbox, test).await?.show(global, &Serving::Unknown)
+}
+
+/// Drops a component into the handlers folder, and waits for a running server.
+async fn serve(
+    global: &Global,
+    manifest: &Manifest,
+    checked: Checked,
+    wait_timeout: Duration,
+) -> anyhow::Result<Exit> {
+    let mut server = server(global, manifest, &checked, wait_timeout).await.unwrap_or_else(|error| {
         screen::note(&format!("note: whether a running server takes it over is not known: {error:#}"));
         None
     });
-    let folder = &manifest.handlers.folder;
-    if std::fs::read(folder.join(format!("{name}.wasm"))).is_ok_and(|before| before == wasm)
+    let version = checked.component.version().to_string();
+    if checked.is_in(&manifest.handlers.folder)
         && let Some(server) = &mut server
     {
         server.forget_refusals();
     }
-    let dropped = drop_in(folder, &name, &wasm)?;
+    let built = checked.drop_into(manifest)?;
     let serving = match server {
         None => Serving::Unknown,
-        Some(server) => server.wait_for(&component.version().to_string(), wait_timeout).await?,
+        Some(server) => server.wait_for(&version, wait_timeout).await?,
     };
-    show(global, &manifest, &file, &component, &dropped, wasm.len() as u64, &serving)?;
+    built.show(global, &serving)?;
     Ok(serving.exit())
 }
 
@@ -73,25 +106,92 @@ pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<E
 async fn server(
     global: &Global,
     manifest: &Manifest,
-    name: &Name,
-    component: &Component,
+    checked: &Checked,
     wait_timeout: Duration,
 ) -> anyhow::Result<Option<LocalServer>> {
     if wait_timeout.is_zero() {
         return Ok(None);
     }
-    let topics = manifest.topics_of(name).into_iter().filter(|topic| topic.lacks(component.demands()).is_empty());
+    let topics = manifest.topics_of(&checked.name).into_iter();
+    let topics = topics.filter(|topic| topic.lacks(checked.component.demands()).is_empty());
     Ok(LocalServer::find(&global.way(manifest)?, topics.map(|topic| topic.id).collect()).await?)
 }
 
-/// From sources to the component's file. Blocks: there is nothing else to do meanwhile.
-fn make(file: &HandlerFile, project: &Path, test: bool) -> anyhow::Result<()> {
-    commands::look_for(&file.needs, &std::env::var_os("PATH").unwrap_or_default())?;
-    commands::run(&file.setup, project)?;
-    if test {
-        commands::run(&file.test, project)?;
+/// What a build made.
+struct Checked {
+    name: Name,
+    language: String,
+    component: Component,
+    wasm: Vec<u8>,
+    /// As in [`Built`].
+    took: (Duration, Duration),
+}
+
+/// What a build made, and dropped into the handlers folder.
+#[derive(Debug)]
+pub(in crate::cli) struct Built {
+    pub(in crate::cli) name: Name,
+    language: String,
+    pub(in crate::cli) component: Component,
+    dropped: PathBuf,
+    bytes: u64,
+    /// Of each topic of it that does not grant what it imports.
+    lacking: Vec<Diagnostic>,
+    /// Of the lines of the project, and of the check that follows, which compiles the component.
+    pub(in crate::cli) took: (Duration, Duration),
+}
+
+/// From a project's sources to a checked component in the handlers folder of `manifest`. What fails on the way leaves the folder
+/// as it is. Dropping the future ends the project's tools.
+///
+/// # Errors
+/// There is no project, a line of it fails, or the component fails a check.
+pub(in crate::cli) async fn build(
+    project: &Path,
+    manifest: &Manifest,
+    sandbox: &Sandbox,
+    test: bool,
+) -> anyhow::Result<Built> {
+    check(project, sandbox, test).await?.drop_into(manifest)
+}
+
+/// From a project's sources to a component that a runner can load.
+async fn check(project: &Path, sandbox: &Sandbox, test: bool) -> anyhow::Result<Checked> {
+    let file = HandlerFile::read(project)?;
+    let name = file.name()?;
+    screen::note(&format!("building `{name}`, written in {}", file.language));
+    let began = Instant::now();
+    make(&file, project, test).await?;
+    let made = Instant::now();
+    let wasm = project.join(&file.component);
+    let wasm = std::fs::read(&wasm).with_context(|| format!("the lines of handler.toml left no {}", wasm.display()))?;
+    let component = sandbox.load(&wasm).await;
+    let component = component.with_context(|| format!("failed to load {}", file.component.display()))?;
+    Ok(Checked { name, language: file.language, component, wasm, took: (made - began, made.elapsed()) })
+}
+
+impl Checked {
+    /// Whether the folder has this very component.
+    fn is_in(&self, folder: &Path) -> bool {
+        std::fs::read(folder.join(format!("{}.wasm", self.name))).is_ok_and(|there| there == self.wasm)
     }
-    commands::run(&file.build, project)
+
+    fn drop_into(self, manifest: &Manifest) -> anyhow::Result<Built> {
+        let Self { name, language, component, wasm, took } = self;
+        let dropped = drop_in(&manifest.handlers.folder, &name, &wasm)?;
+        let lacking = lacking(manifest, &name, &component);
+        Ok(Built { name, language, component, dropped, bytes: wasm.len() as u64, lacking, took })
+    }
+}
+
+/// From sources to the component's file.
+async fn make(file: &HandlerFile, project: &Path, test: bool) -> anyhow::Result<()> {
+    commands::look_for(&file.needs, &std::env::var_os("PATH").unwrap_or_default())?;
+    commands::run(&file.setup, project).await?;
+    if test {
+        commands::run(&file.test, project).await?;
+    }
+    commands::run(&file.build, project).await
 }
 
 /// Written beside its place and renamed, so that no reader sees half a component.
@@ -108,45 +208,50 @@ fn drop_in(folder: &Path, name: &Name, wasm: &[u8]) -> anyhow::Result<PathBuf> {
     renamed.map(|()| target)
 }
 
-fn show(
-    global: &Global,
-    manifest: &Manifest,
-    file: &HandlerFile,
-    component: &Component,
-    dropped: &Path,
-    bytes: u64,
-    serving: &Serving,
-) -> anyhow::Result<()> {
-    let lacking: Vec<_> = manifest
-        .topics_of(&file.name()?)
-        .into_iter()
-        .map(|topic| (topic.lacks(component.demands()), topic))
+fn lacking(manifest: &Manifest, name: &Name, component: &Component) -> Vec<Diagnostic> {
+    let topics = manifest.topics_of(name).into_iter();
+    let lacking = topics.map(|topic| (topic.lacks(component.demands()), topic));
+    lacking
         .filter(|(lacking, _)| !lacking.is_empty())
         .map(|(lacking, topic)| manifest.missing_grants(&topic, &lacking))
-        .collect();
-    if global.json {
-        let titles: Vec<_> = lacking.iter().map(|problem| problem.title()).collect();
-        screen::document(&json!({
-            "handler": file.name,
-            "language": file.language,
-            "path": dropped.to_string_lossy(),
-            "component_bytes": bytes,
-            "version": component.version().to_string(),
+        .collect()
+}
+
+impl Built {
+    fn show(&self, global: &Global, serving: &Serving) -> anyhow::Result<()> {
+        if global.json {
+            let mut document = self.as_document();
+            document["served"] = serving.is_served().into();
+            document["refused"] = serving.refused().into();
+            return screen::document(&document);
+        }
+        self.describe();
+        serving.note();
+        Ok(())
+    }
+
+    pub(in crate::cli) fn as_document(&self) -> Value {
+        let titles: Vec<_> = self.lacking.iter().map(|problem| problem.title()).collect();
+        json!({
+            "handler": self.name.as_str(),
+            "language": self.language,
+            "path": self.dropped.to_string_lossy(),
+            "component_bytes": self.bytes,
+            "version": self.component.version().to_string(),
             "problems": titles,
-            "served": serving.is_served(),
-            "refused": serving.refused(),
-        }))?;
-        return Ok(());
+        })
     }
-    let (size, version) = (units::SIZE.about(bytes), component.version());
-    let made = match component.kind() {
-        Kind::Component => "a component",
-        Kind::CoreModule => "a core module, made a component as it is loaded",
-    };
-    screen::note(&format!("{}: {size}, {made}, version {version}", dropped.display()));
-    for problem in lacking {
-        screen::note(&format!("\n{}", problem.render(screen::note_has_colour())));
+
+    /// Tells people what was made, and which lines of the manifest it lacks.
+    pub(in crate::cli) fn describe(&self) {
+        let (size, version) = (units::SIZE.about(self.bytes), self.component.version());
+        let made = match self.component.kind() {
+            Kind::Component => "a component",
+            Kind::CoreModule => "a core module, made a component as it is loaded",
+        };
+        screen::note(&format!("{}: {size}, {made}, version {version}", self.dropped.display()));
+        for problem in &self.lacking {
+            screen::note(&format!("\n{}", problem.render(screen::note_has_colour())));
+        }
     }
-    serving.note();
-    Ok(())
 }

@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Command;
 
 use super::super::screen;
 use super::file::{FILE, Need};
@@ -22,21 +24,25 @@ pub(super) fn look_for(needs: &[Need], path: &OsStr) -> anyhow::Result<()> {
 }
 
 /// Runs the lines one after the other in the project's folder. What they print goes to standard error: standard output
-/// is ours.
+/// is ours. Dropping the future ends the line that runs, with every process that it started.
 ///
 /// # Errors
 /// The first line that does not end well.
-pub(super) fn run(lines: &[String], project: &Path) -> anyhow::Result<()> {
+pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> {
     for line in lines {
         screen::note(&format!("$ {line}"));
         let output = std::io::stderr().as_fd().try_clone_to_owned().context("failed to share standard error")?;
-        let status = Command::new("sh")
+        let mut shell = Command::new("sh")
             .args(["-euc", line])
             .current_dir(project)
             .stdin(Stdio::null())
             .stdout(output)
-            .status()
+            .process_group(0)
+            .spawn()
             .context("failed to start `sh`")?;
+        let group = Group(shell.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let status = shell.wait().await.context("failed to wait for `sh`")?;
+        group.has_ended();
         if !status.success() {
             return Err(anyhow!("a line of {FILE} failed ({status}): {line}"));
         }
@@ -44,8 +50,29 @@ pub(super) fn run(lines: &[String], project: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The processes of a line. They are in a group of their own, so that compilers end with the shell that started them.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// Its number may soon be another group's.
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     #[test]
@@ -57,12 +84,33 @@ mod tests {
         assert!(error.contains("no-such-program") && error.contains("install it"), "{error}");
     }
 
-    #[test]
-    fn lines_run_in_the_projects_folder_until_one_fails() {
+    #[tokio::test]
+    async fn lines_run_in_the_projects_folder_until_one_fails() {
         let folder = tempfile::tempdir().unwrap();
         let lines = ["echo 1 >one", "cat nothing-there 2>/dev/null", "echo 2 >two"].map(str::to_owned);
-        let error = run(&lines, folder.path()).unwrap_err().to_string();
+        let error = run(&lines, folder.path()).await.unwrap_err().to_string();
         assert!(error.contains("nothing-there") && error.contains("exit status: 1"), "{error}");
         assert!(folder.path().join("one").exists() && !folder.path().join("two").exists());
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_given_up_ends_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let (said, begun) = tokio::sync::oneshot::channel();
+        let reader = tokio::task::spawn_blocking(move || {
+            let (mut from, mut first) = (BufReader::new(File::open(&fifo).unwrap()), String::new());
+            from.read_line(&mut first).unwrap();
+            said.send(first).unwrap();
+            // Ends once no process has it open for writing.
+            std::io::copy(&mut from, &mut std::io::sink()).unwrap()
+        });
+        let lines = ["(echo begun; exec cat /dev/zero) >fifo & wait".to_owned()];
+        tokio::select! {
+            ended = run(&lines, folder.path()) => panic!("{ended:?}"),
+            first = begun => assert_eq!(first.unwrap(), "begun\n"),
+        }
+        reader.await.unwrap();
     }
 }

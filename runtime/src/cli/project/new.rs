@@ -59,7 +59,7 @@ pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     } else {
         let folder = folder.display();
         screen::note(&format!(
-            "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  gristmill run\n\n\
+            "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  gristmill dev\n\n\
              and in another terminal, in the same folder:\n\n  \
              gristmill push {name} --data '{{\"email\": \"ada@example.org\", \"name\": \"Ada\"}}' --wait"
         ));

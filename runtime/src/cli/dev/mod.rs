@@ -1,0 +1,106 @@
+//! `gristmill dev`: a runner that serves what people write, a moment after they save it, and tries it at once.
+
+mod difference;
+mod jobs;
+mod runs;
+mod session;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use self::jobs::LastJobs;
+use self::runs::Runs;
+use self::session::Session;
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::project::watch::Watch;
+use super::{project, sandbox, screen, signals};
+use crate::Gristmill;
+use crate::open::Layout;
+use gristmill_config::{Manifest, StoreAddress};
+
+/// Write handlers: build, serve and try them at each save
+///
+/// Runs jobs as `gristmill run` does, and watches every project at or below the folder. A save builds its project; what passes
+/// the checks serves at once, what does not leaves the version before in service. Then the jobs in the project's folder
+/// `jobs`, or else the last job of the topic, are run again beside the queue, and compared with the run before.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A file jobs/NAME.json is the body of a job; jobs/NAME.job.json is a job as HTTP
+pushes it, with metadata and the rest. Such a run stores nothing; its follow-up
+jobs are shown and go nowhere. Requests to granted hosts are sent.
+
+Examples:
+  gristmill dev
+  gristmill dev services --manifest services/gristmill.toml
+  gristmill dev --store sqlite:dev.db --no-run")]
+pub(super) struct Args {
+    /// The folder at or below which the projects are
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Run no job by itself after a build
+    #[arg(long)]
+    no_run: bool,
+    /// Work on a Redis, although other runners and producers may use it
+    #[arg(long)]
+    remote_store: bool,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let manifest = global.manifest()?;
+    refuse_remote(&manifest, args.remote_store)?;
+    let watch = watch(&args, &manifest)?;
+    let (end, last) = (signals::end()?, LastJobs::default());
+    let (compiler, sandbox) = (sandbox::compiler(&manifest)?, sandbox::small(&manifest)?);
+    screen::note(&format!("jobs are kept in {}: those that wait there run here", manifest.store.address));
+    let builder = Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer());
+    let mut gristmill = tokio::select! {
+        started = builder.start() => started?,
+        () = end.first.cancelled() => return Ok(Exit::Done),
+    };
+    let runs = (!args.no_run).then(|| Runs::new(last));
+    let session = Session::new(global, watch, sandbox, gristmill.registry.clone(), runs);
+    // What is being built when a signal comes ends with the session.
+    let ended = tokio::select! {
+        () = end.first.cancelled() => Ok(Exit::Done),
+        broken = gristmill.broken() => Err(broken.into()),
+        error = session.work() => Err(error),
+    };
+    gristmill.shutdown(end.second).await;
+    ended
+}
+
+/// # Errors
+/// A store is on a server, and the options do not say that this is meant.
+fn refuse_remote(manifest: &Manifest, is_meant: bool) -> Result<(), Usage> {
+    let layout = Layout::of(manifest);
+    let remote = layout.all().find(|store| matches!(store.address, StoreAddress::Redis(_)));
+    let Some(remote) = remote.filter(|_| !is_meant) else { return Ok(()) };
+    Err(Usage(format!(
+        "the store is {}: unfinished handlers would do the jobs of all who use it. Name a store of your own with \
+         `--store sqlite:dev.db`, or say `--remote-store` if you mean this one",
+        remote.address
+    )))
+}
+
+/// # Errors
+/// There is no project, or two make the same handler.
+fn watch(args: &Args, manifest: &Manifest) -> Result<Watch, Usage> {
+    let watch = Watch::start(&args.folder, manifest);
+    let projects = watch.projects();
+    if projects.is_empty() {
+        let folder = args.folder.display();
+        return Err(Usage(format!("there is no handler.toml in {folder} or below: `gristmill new` writes a project")));
+    }
+    let mut known = BTreeMap::new();
+    // What is wrong with a project is shown when it is built.
+    for (name, project) in projects.iter().filter_map(|project| Some((project::name(project).ok()?, project))) {
+        if let Some(other) = known.insert(name.clone(), project) {
+            let (one, other) = (project.display(), other.display());
+            return Err(Usage(format!(
+                "{one} and {other} both make the handler `{name}`: give one of them another name"
+            )));
+        }
+    }
+    Ok(watch)
+}

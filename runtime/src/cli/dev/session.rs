@@ -1,0 +1,223 @@
+//! From one save to the next: build, wait until the runner serves it, try it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use serde_json::json;
+use tokio::sync::watch::Receiver;
+
+use super::super::global::Global;
+use super::super::project::build::{Built, build};
+use super::super::project::watch::{Watch, concerned};
+use super::super::screen::{self, Closed};
+use super::jobs;
+use super::runs::Runs;
+use gristmill_config::{Manifest, ManifestError};
+use gristmill_core::job::TopicId;
+use gristmill_core::topic::Topic;
+use gristmill_runner::handlers::{Handler, HandlerRegistry};
+use gristmill_sandbox::{Sandbox, Version};
+
+/// A file that has just been checked serves after some milliseconds; a machine that stands still takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The projects below a folder, and the runner that serves them.
+#[derive(Debug)]
+pub(super) struct Session<'a> {
+    global: &'a Global,
+    watch: Watch,
+    sandbox: Sandbox,
+    registry: Receiver<Arc<HandlerRegistry>>,
+    /// None: no job is run.
+    runs: Option<Runs>,
+    /// What serves of each project.
+    serving: BTreeMap<PathBuf, Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    version: Version,
+    topics: Vec<TopicId>,
+}
+
+/// What a project needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Need {
+    build: bool,
+    /// Also if it serves the same version as before.
+    run: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        global: &'a Global,
+        watch: Watch,
+        sandbox: Sandbox,
+        registry: Receiver<Arc<HandlerRegistry>>,
+        runs: Option<Runs>,
+    ) -> Self {
+        Self { global, watch, sandbox, registry, runs, serving: BTreeMap::new() }
+    }
+
+    /// Builds every project once, and then what changes. Returns only if the output cannot be written. Dropping the future ends what is being
+    /// built.
+    pub(super) async fn work(mut self) -> anyhow::Error {
+        match self.work_on().await {
+            Err(error) => error,
+            Ok(never) => match never {},
+        }
+    }
+
+    async fn work_on(&mut self) -> anyhow::Result<Infallible> {
+        let (build, run) = (true, true);
+        let mut needs: BTreeMap<_, _> =
+            self.watch.projects().into_iter().map(|project| (project, Need { build, run })).collect();
+        let mut noticed = None;
+        loop {
+            for (project, need) in &needs {
+                self.serve(project, *need, noticed).await?;
+            }
+            screen::note("waiting for changes");
+            let changes = self.watch.changed().await;
+            needs = plan(&self.watch.projects(), self.watch.manifest(), &changes.paths);
+            noticed = Some(changes.noticed);
+        }
+    }
+
+    /// One project, from a change to what comes of it. What fails is shown, and leaves what serves.
+    async fn serve(&mut self, project: &Path, need: Need, noticed: Option<Instant>) -> anyhow::Result<()> {
+        let before = self.serving.get(project).map(|serving| serving.version);
+        if need.build
+            && let Err(error) = self.build(project, noticed).await
+        {
+            return self.failed(project, error);
+        }
+        let Some(Serving { version, topics }) = self.serving.get(project) else { return Ok(()) };
+        if let Some(runs) = &mut self.runs
+            && (need.run || before != Some(*version))
+        {
+            let registry = Arc::clone(&self.registry.borrow());
+            let topics: Vec<_> = topics.iter().filter_map(|topic| registry.get(topic).cloned()).collect();
+            runs.again(self.global, project, &topics).await?;
+        }
+        Ok(())
+    }
+
+    async fn build(&mut self, project: &Path, noticed: Option<Instant>) -> anyhow::Result<()> {
+        // It may have changed.
+        let manifest = self.global.manifest()?;
+        let built = build(project, &manifest, &self.sandbox, false).await?;
+        let dropped = Instant::now();
+        if !self.global.json {
+            built.describe();
+        }
+        let version = built.component.version();
+        let topics = self.until_it_serves(&manifest, &built).await?;
+        self.say(&built, &topics, dropped.elapsed(), noticed.map(|noticed| noticed.elapsed()))?;
+        self.serving.insert(project.to_owned(), Serving { version, topics });
+        Ok(())
+    }
+
+    /// Waits until the runner has the manifest and the component. Returns the topics that grant what it imports: those that it
+    /// serves.
+    async fn until_it_serves(&mut self, manifest: &Manifest, built: &Built) -> anyhow::Result<Vec<TopicId>> {
+        let (version, demands) = (built.component.version(), built.component.demands());
+        let topics = manifest.topics_of(&built.name).into_iter().filter(|topic| topic.lacks(demands).is_empty());
+        let topics: Vec<Topic> = topics.collect();
+        let serves = |registry: &Arc<HandlerRegistry>| {
+            topics.iter().all(|topic| {
+                let entry = registry.get(&topic.id).filter(|entry| entry.topic == *topic);
+                entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version) == Some(version)
+            })
+        };
+        let is_served =
+            tokio::time::timeout(PATIENCE, self.registry.wait_for(serves)).await.is_ok_and(|served| served.is_ok());
+        ensure!(is_served, "`{}` does not serve version {version}; the log says why", built.name);
+        Ok(topics.into_iter().map(|topic| topic.id).collect())
+    }
+
+    /// How long each step took: of the whole from the save, if there was one.
+    fn say(&self, built: &Built, topics: &[TopicId], swap: Duration, whole: Option<Duration>) -> anyhow::Result<()> {
+        let (build, check) = built.took;
+        if self.global.json {
+            let ms = |time: Duration| json!(time.as_micros() as f64 / 1000.0);
+            let mut document = built.as_document();
+            document["kind"] = "build".into();
+            document["topics"] = topics.iter().map(ToString::to_string).collect();
+            (document["build_ms"], document["check_ms"], document["swap_ms"]) = (ms(build), ms(check), ms(swap));
+            document["since_save_ms"] = json!(whole.map(ms));
+            return screen::document(&document);
+        }
+        let (name, version) = (&built.name, built.component.version());
+        if topics.is_empty() {
+            screen::note(&format!("`{name}` does not serve version {version}: no topic grants what it imports"));
+            return Ok(());
+        }
+        let whole = whole.map(|whole| format!(", {whole:.1?} after the save")).unwrap_or_default();
+        screen::note(&format!(
+            "`{name}` serves version {version}{whole}: build {build:.1?}, check {check:.1?}, swap {swap:.1?}"
+        ));
+        Ok(())
+    }
+
+    fn failed(&self, project: &Path, error: anyhow::Error) -> anyhow::Result<()> {
+        if error.is::<Closed>() {
+            return Err(error);
+        }
+        if self.global.json {
+            let project = project.to_string_lossy();
+            return screen::document(&json!({ "kind": "failed", "project": project, "message": format!("{error:#}") }));
+        }
+        match error.downcast_ref::<ManifestError>() {
+            Some(invalid @ ManifestError::Invalid { .. }) => screen::note(&invalid.render(screen::note_has_colour())),
+            _ => screen::note(&format!("error: {error:#}")),
+        }
+        if let Some(Serving { version, topics }) = self.serving.get(project)
+            && !topics.is_empty()
+        {
+            screen::note(&format!("version {version} goes on serving"));
+        }
+        Ok(())
+    }
+}
+
+/// What each project needs after these files have changed.
+fn plan(projects: &[PathBuf], manifest: Option<&Path>, changed: &BTreeSet<PathBuf>) -> BTreeMap<PathBuf, Need> {
+    let mut needs: BTreeMap<PathBuf, Need> = BTreeMap::new();
+    for path in changed {
+        let is_manifest = manifest == Some(path);
+        for project in concerned(projects, manifest, path) {
+            let is_job = jobs::is_job(path) && path.starts_with(project.join(jobs::FOLDER));
+            let need = needs.entry(project.to_owned()).or_default();
+            need.build |= !is_job;
+            need.run |= is_job || is_manifest;
+        }
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_run_a_source_is_built_and_a_manifest_is_both() {
+        let projects = ["/p/a", "/p/b"].map(PathBuf::from);
+        let manifest = PathBuf::from("/p/gristmill.toml");
+        let plan = |paths: &[&str]| {
+            let changed = paths.iter().map(PathBuf::from).collect();
+            plan(&projects, Some(&manifest), &changed)
+        };
+        let need = |build, run| Need { build, run };
+        let of = |project: &str, need| (PathBuf::from(project), need);
+        assert_eq!(plan(&["/p/a/src/lib.rs"]), BTreeMap::from([of("/p/a", need(true, false))]));
+        assert_eq!(plan(&["/p/b/jobs/ada.json"]), BTreeMap::from([of("/p/b", need(false, true))]));
+        assert_eq!(plan(&["/p/b/jobs/read.me", "/p/b/jobs/x.json"]), BTreeMap::from([of("/p/b", need(true, true))]));
+        let both = BTreeMap::from([of("/p/a", need(true, true)), of("/p/b", need(true, true))]);
+        assert_eq!(plan(&["/p/gristmill.toml"]), both);
+    }
+}
