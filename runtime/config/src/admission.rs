@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::diagnostic::nearest;
 use super::limits::TenantLimits;
 use super::manifest::Manifest;
 use gristmill_core::admission::{Refused, Rules, Targets, TenantRules, UnknownTopic};
 use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::units::nearest;
 
 /// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

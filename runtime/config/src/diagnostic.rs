@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use gristmill_core::units::nearest;
+
 /// Bytes of the manifest's text.
 pub(super) type Span = Range<usize>;
 
@@ -129,14 +131,6 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.path, f)
     }
-}
-
-/// The choice that `written` was probably meant to be.
-pub(super) fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A third of the letters wrong is still a typing mistake; more is another word.
-    let allowed = (written.chars().count() / 3).max(1);
-    let by_distance = choices.map(|choice| (strsim::damerau_levenshtein(written, choice), choice));
-    by_distance.filter(|(distance, _)| *distance <= allowed).min().map(|(_, choice)| choice)
 }
 
 /// "did you mean …?", if one of the choices is close to what was written; else nothing.

@@ -2,8 +2,8 @@
 
 use super::ranges;
 use super::read::Section;
-use super::units::COUNT;
 use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate};
+use gristmill_core::units::COUNT;
 
 const MUST: &str = "a number of jobs in a unit of time such as \"100/s\"";
 const UNITS: &str = "units: s, m, h, d";

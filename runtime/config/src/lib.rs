@@ -1,8 +1,6 @@
 //! The manifest: `gristmill.toml` becomes validated settings and topics ([`Manifest`]), or a [`ManifestError`] that
 //! shows every mistake at its place. Reference for people: `docs/manifest.md`.
 
-pub mod units;
-
 mod adapter;
 mod admission;
 mod bounds;
@@ -29,6 +27,8 @@ mod topics;
 
 #[cfg(test)]
 mod tests;
+
+pub use gristmill_core::units;
 
 pub use admission::{Admission, UnknownTopics};
 pub use diagnostic::{Diagnostic, did_you_mean};

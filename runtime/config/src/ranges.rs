@@ -1,7 +1,7 @@
 //! Every bounded setting: its key, how it is written, and what is allowed. `docs/manifest.md` repeats this table, and a
 //! test compares the two.
 
-use super::units::{COUNT, DURATION, NUMBER, SIZE, Scale};
+use gristmill_core::units::{COUNT, DURATION, NUMBER, SIZE, Scale};
 
 /// The allowed values of one key, both ends included, in the base of its scale.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use super::ranges;
 use super::read::{Problems, Section, name};
 use super::schedules;
 use super::stores::{self, Residence};
-use super::units::DURATION;
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::millis;
 use gristmill_core::topic::{Backoff, BackoffKind, EXTERNAL, Topic};
+use gristmill_core::units::DURATION;
 
 /// The topics of a manifest while they are read.
 #[derive(Debug)]

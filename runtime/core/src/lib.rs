@@ -15,3 +15,4 @@ pub mod time;
 pub mod token;
 pub mod topic;
 pub mod trace;
+pub mod units;

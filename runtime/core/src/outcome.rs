@@ -9,6 +9,7 @@ use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use crate::job::Payload;
 use crate::json::json_and_stored;
+use crate::units;
 
 /// How an attempt ended. A failing job is a value, never an `Err`: `Err` only means that a store did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
@@ -99,6 +100,14 @@ pub enum LimitName {
     HostCalls,
     /// Bytes passed in one host call or returned by the handler.
     HostCallBytes,
+}
+
+impl LimitName {
+    /// "the output limit of 1MiB".
+    pub fn in_words(self, allowed: u64) -> String {
+        let scale = if self == Self::HostCalls { &units::COUNT } else { &units::SIZE };
+        format!("the {self} limit of {}", scale.about(allowed))
+    }
 }
 
 /// What a handler says about its own failure.

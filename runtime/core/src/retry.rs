@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::outcome::{Failure, FailureDetail, Outcome, Reason, Verdict};
 use crate::topic::{Backoff, BackoffKind, RetryPolicy};
+use crate::units;
 
 /// How long a job waits that the host could not run, so that a full pool or a faulty host is not asked in a tight loop.
 const NOT_RUN_PAUSE: Duration = Duration::from_millis(100);
@@ -39,7 +40,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
             retry_or_bury(left, after.unwrap_or_else(backoff), failure)
         }
         Outcome::TimedOut { limit } => {
-            let failure = ours(Reason::Timeout, format!("ran longer than {limit:?}"));
+            let failure = ours(Reason::Timeout, format!("ran longer than {}", units::about_duration(limit)));
             retry_or_bury(left, backoff(), failure)
         }
         // One more try: a trap may be the machine's or a dependency's fault once, twice in a row it is the handler's.
@@ -61,16 +62,18 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         // It would run out again: fuel is deterministic.
         Outcome::OutOfFuel { limit } => Verdict::Bury(ours(
             Reason::FuelExhausted,
-            format!("used up its fuel of {limit}; raise `fuel` if the work is honest"),
+            format!("used up its fuel of {}; raise `fuel` if the work is honest", units::COUNT.about(limit)),
         )),
         Outcome::MemoryExceeded { limit, peak } => Verdict::Bury(ours(
             Reason::MemoryExceeded,
             format!(
-                "asked for more than its {limit} bytes of memory (peak {peak}); raise `memory` if the work is honest"
+                "asked for more than its {} of memory (it had {}); raise `memory` if the work is honest",
+                units::SIZE.about(limit),
+                units::SIZE.about(peak)
             ),
         )),
         Outcome::LimitExceeded { limit, allowed } => {
-            Verdict::Bury(ours(Reason::Limit, format!("went over the {limit} limit of {allowed}")))
+            Verdict::Bury(ours(Reason::Limit, format!("went over {}", limit.in_words(allowed))))
         }
     }
 }

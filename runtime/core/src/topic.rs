@@ -161,11 +161,25 @@ impl fmt::Debug for Grants {
     }
 }
 
+impl Limits {
+    /// Of each limit the smaller one, of those that an instance meets before it does a job.
+    #[must_use]
+    pub fn narrowest(self, other: Self) -> Self {
+        Self {
+            fuel: self.fuel.min(other.fuel),
+            memory_bytes: self.memory_bytes.min(other.memory_bytes),
+            timeout: self.timeout.min(other.timeout),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
-    /// Enough for a real job (an image of some megapixels), and an end within seconds for a runaway one.
+    /// Memory for a real job (an image of some megapixels), and an end within half a minute for a runaway one: a compiled
+    /// loop uses some 10 G of fuel in a second, so that time is over before the fuel is, on a machine three times as fast too.
     fn default() -> Self {
         Self {
-            fuel: 2_000_000_000,
+            fuel: 1_000_000_000_000,
             memory_bytes: 64 << 20,
             timeout: Duration::from_secs(30),
             payload_bytes: 1 << 20,

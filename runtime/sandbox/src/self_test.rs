@@ -18,6 +18,11 @@ use super::state::State;
 use gristmill_core::job::{BadName, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::topic::Limits;
+use gristmill_core::units;
+
+/// Fuel of a trial, where the topics allow more: a start or a self-test that computes for seconds is broken, and a trial of it
+/// must not keep a thread until the topic's timeout.
+const TRIAL_FUEL_MAX: u64 = 20_000_000_000;
 
 /// What a self-test may say.
 const SAID_BYTES_MAX: usize = 4 << 10;
@@ -105,8 +110,9 @@ async fn apart<T: Send + 'static>(trial: impl Future<Output = T> + Send + 'stati
 
 /// An attempt at a job that does not exist.
 fn attempt(limits: &Limits) -> Result<Attempt, Outcome> {
+    let limits = Limits { fuel: limits.fuel.min(TRIAL_FUEL_MAX), ..*limits };
     let topic = "self-test".parse().map_err(|error: BadName| Outcome::HostFault(error.to_string()))?;
-    Ok(Attempt::at(JobSpec::new(topic, Payload::default()), *limits))
+    Ok(Attempt::at(JobSpec::new(topic, Payload::default()), limits))
 }
 
 /// A guest's text may be as long as its output limit. This one goes to the log and to each client that asks for the handler.
@@ -117,11 +123,11 @@ fn cut(mut text: String) -> String {
 
 fn in_words(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::OutOfFuel { limit } => format!("used up its fuel of {limit}"),
-        Outcome::MemoryExceeded { limit, .. } => format!("needs more than its {limit} bytes of memory"),
-        Outcome::TimedOut { limit } => format!("took longer than {limit:?}"),
+        Outcome::OutOfFuel { limit } => format!("used up its fuel of {}", units::COUNT.about(*limit)),
+        Outcome::MemoryExceeded { limit, .. } => format!("needs more than its {} of memory", units::SIZE.about(*limit)),
+        Outcome::TimedOut { limit } => format!("took longer than {}", units::about_duration(*limit)),
         Outcome::Trapped { message, backtrace } => format!("trapped: {message}\n{backtrace}"),
-        Outcome::LimitExceeded { limit, allowed } => format!("went over the {limit} limit of {allowed}"),
+        Outcome::LimitExceeded { limit, allowed } => format!("went over {}", limit.in_words(*allowed)),
         Outcome::HostFault(fault) => format!("could not be run: host fault: {fault}"),
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => {
             format!("could not be run: {}", outcome.kind())

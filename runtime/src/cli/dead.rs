@@ -217,7 +217,8 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
         ("failure", wait::about(dead.failure.as_ref())),
         ("attempts", dead.attempts.to_string()),
     ];
-    if let Some(context) = dead.failure.as_ref().and_then(|failure| failure.detail.context.as_ref()) {
+    let context = dead.failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
+    if let Some(context) = context.filter(|context| !wait::is_text(context)) {
         about.push(("context", job::about_payload(context)));
     }
     about.extend(job::about_job(&dead.job, now));

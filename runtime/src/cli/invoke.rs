@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::global::Global;
 use super::input::{Body, pair};
 use super::table::facts;
-use super::{document, folder, job, sandbox, screen};
+use super::{document, folder, job, sandbox, screen, used, wait};
 use gristmill_config::{Manifest, units};
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
@@ -128,7 +128,7 @@ pub(super) async fn attempt(
 impl Ran {
     fn show(&self, global: &Global, limits: &Limits) -> anyhow::Result<Exit> {
         if global.json {
-            screen::document(&self.as_document())?;
+            screen::document(&self.as_document(limits))?;
         } else {
             screen::note(&facts(&self.about(limits)));
             if let Some(output) = self.output() {
@@ -158,6 +158,7 @@ impl Ran {
             ("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))),
             ("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))),
             ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
+            ("used", used::in_words(&self.uses(limits))),
         ];
         if !report.follow_ups.is_empty() {
             let lines: Vec<_> = report.follow_ups.iter().map(|new| follow_up(new, *began)).collect();
@@ -173,7 +174,20 @@ impl Ran {
         facts
     }
 
-    pub(super) fn as_document(&self) -> Value {
+    fn uses(&self, limits: &Limits) -> Vec<used::Use> {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let mut uses = vec![
+            ("fuel", self.report.fuel, limits.fuel),
+            ("memory", self.report.memory_peak, limits.memory_bytes),
+            ("time", micros(self.report.duration), micros(limits.timeout)),
+        ];
+        if let Some(output) = self.output() {
+            uses.push(("output", output.data.len() as u64, limits.output_bytes));
+        }
+        uses
+    }
+
+    pub(super) fn as_document(&self, limits: &Limits) -> Value {
         let Self { report, lines, began } = self;
         let (name, text) = in_words(&report.outcome);
         let line = |line: &LogLine| {
@@ -186,6 +200,7 @@ impl Ran {
             "output": self.output().map(document::payload),
             "fuel": report.fuel,
             "memory_peak_bytes": report.memory_peak,
+            "nearest_limit": used::nearest(&self.uses(limits)),
             "duration_us": u64::try_from(report.duration.as_micros()).unwrap_or(u64::MAX),
             "follow_ups": report.follow_ups.iter().map(|new| document::follow_up(new, millis(due_in(new, *began)))).collect::<Vec<_>>(),
             "log": lines.iter().map(line).collect::<Vec<_>>(),
@@ -220,7 +235,7 @@ fn in_words(outcome: &Outcome) -> (&'static str, String) {
         }
         Outcome::TimedOut { limit } => ("timeout", format!("ran longer than {}", units::about_duration(*limit))),
         Outcome::Trapped { message, backtrace } => ("trap", format!("{message}\n{backtrace}").trim_end().into()),
-        Outcome::LimitExceeded { limit, allowed } => ("limit", format!("went over the {limit} limit of {allowed}")),
+        Outcome::LimitExceeded { limit, allowed } => ("limit", format!("went over {}", limit.in_words(*allowed))),
         Outcome::HostFault(fault) => ("not-run", format!("host fault: {fault}")),
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => ("not-run", outcome.kind().to_string()),
         Outcome::Expired => ("expired", String::new()),
@@ -231,7 +246,11 @@ fn in_words(outcome: &Outcome) -> (&'static str, String) {
 
 fn detail_in_words(detail: &FailureDetail) -> String {
     let FailureDetail { code, message, context } = detail;
-    let context = context.as_ref().map(|context| format!("\n{}", job::about_payload(context))).unwrap_or_default();
+    let context = match context {
+        None => String::new(),
+        Some(context) if wait::is_text(context) => format!("\n{}", String::from_utf8_lossy(&context.data)),
+        Some(context) => format!("\n{}", job::about_payload(context)),
+    };
     format!("{code}: {message}{context}")
 }
 

@@ -35,6 +35,7 @@ mod token;
 #[cfg(feature = "top")]
 mod top;
 mod topics;
+mod used;
 mod wait;
 mod why;
 mod workers;

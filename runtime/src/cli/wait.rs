@@ -21,6 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Each read locks the store, which a server that is about to start needs.
 const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
 
+/// Lines of a text that a handler kept with its failure.
+const CONTEXT_LINES: usize = 40;
+
 /// How the wait ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -202,10 +205,19 @@ pub(super) fn about(failure: Option<&Failure>) -> String {
     if let Some(line) = message.next() {
         text.push_str(&format!(": {}", screen::clean(line)));
     }
-    for line in message.chain(backtrace.iter().flat_map(|backtrace| backtrace.lines())) {
+    // A handler's own account, such as the stack of an exception.
+    let context = detail.context.as_ref().filter(|context| is_text(context)).map(|context| context.data.as_slice());
+    let context = context.map(String::from_utf8_lossy).unwrap_or_default();
+    let backtrace = backtrace.iter().flat_map(|backtrace| backtrace.lines());
+    for line in message.chain(context.lines().take(CONTEXT_LINES)).chain(backtrace) {
         text.push_str(&format!("\n  {}", screen::clean(line)));
     }
     text
+}
+
+/// Whether it is shown whole with the failure that it belongs to.
+pub(super) fn is_text(context: &Payload) -> bool {
+    context.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/plain"))
 }
 
 fn as_document(topic: &TopicId, id: &JobId, end: &End) -> Value {

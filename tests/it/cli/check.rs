@@ -18,7 +18,7 @@ async fn a_good_folder_has_no_problems() {
     assert!(said.text().contains("shout echo"), "the topics that it serves: {}", said.text());
 
     let document = project.run(&["check", "--json"]).ended(0).document();
-    let documented = "adapters component_bytes core_module exports grants_needed handler imports kind language path problem self_test \
+    let documented = "adapters component_bytes core_module exports grants_needed handler imports kind language nearest_limit path problem self_test \
                       start_fuel start_memory_bytes tools topics version";
     assert_eq!(fields(&document).join(" "), documented);
     assert_eq!((&document["language"], &document["core_module"]), (&json!("Rust"), &json!(false)));

@@ -32,10 +32,12 @@ async fn the_result_goes_to_standard_output_and_the_report_to_standard_error() {
     let lines = [
         "outcome     complete: 5B, text/plain",
         "fuel        ",
-        " of 2G\n",
+        " of 1T\n",
         "memory      ",
         " of 16MiB\n",
         "time        ",
+        "used        ",
+        " % of ",
         "follow-ups  sink in 1m30s: {}",
         "INFO     grinding  puppet=yes",
         "stdout   plain",
@@ -58,6 +60,7 @@ async fn json_is_one_document_with_everything_in_it() {
         "log_lines_dropped",
         "memory_peak_bytes",
         "message",
+        "nearest_limit",
         "outcome",
         "output",
     ];

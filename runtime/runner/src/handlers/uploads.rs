@@ -12,7 +12,7 @@ use super::folder;
 use super::load::load;
 use super::registry::{Handler, HandlerRegistry};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::Topic;
+use gristmill_core::topic::{Limits, Topic};
 use gristmill_sandbox::{Sandbox, Version};
 
 /// How long the reloader may take to serve what lies in the folder: it was compiled before.
@@ -174,7 +174,7 @@ impl ComponentUploads {
                 )));
             }
         }
-        let limits = served.iter().map(|topic| topic.limits).min_by_key(|limits| limits.fuel);
+        let limits = served.iter().map(|topic| topic.limits).reduce(Limits::narrowest);
         component.try_start(&limits.unwrap_or(topic.limits)).await.map_err(UploadError::Refused)?;
         // For the reloader, which finds the file in the folder.
         prepared.keep().await;

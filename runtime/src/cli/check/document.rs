@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::used;
 use super::examine::{Checked, Examined};
 use gristmill_config::Diagnostic;
 use gristmill_core::job::Name;
@@ -34,6 +35,7 @@ pub(super) fn component(checked: &Checked) -> Value {
         "topics": topics,
         "start_fuel": of(|it| json!(it.started.fuel)),
         "start_memory_bytes": of(|it| json!(it.started.memory_bytes)),
+        "nearest_limit": of(|it| used::nearest(&it.uses())),
         "problem": component.as_ref().err(),
     })
 }

@@ -1,8 +1,9 @@
 //! What there is to say of one component.
 
 use super::super::folder::Found;
+use super::super::used;
 use gristmill_config::{Diagnostic, Manifest};
-use gristmill_core::topic::{Capability, Topic};
+use gristmill_core::topic::{Capability, Limits, Topic};
 use gristmill_sandbox::{Component, Producers, Sandbox, Started};
 
 /// A component file, and what the sandbox says of it.
@@ -19,6 +20,16 @@ pub(super) struct Examined {
     pub(super) component: Component,
     pub(super) producers: Producers,
     pub(super) started: Started,
+    /// The narrowest of the topics that it serves.
+    limits: Limits,
+}
+
+impl Examined {
+    /// What the start takes of the narrowest limits.
+    pub(super) fn uses(&self) -> [used::Use; 2] {
+        let Self { started, limits, .. } = self;
+        [("fuel", started.fuel, limits.fuel), ("memory", started.memory_bytes, limits.memory_bytes)]
+    }
 }
 
 impl Checked {
@@ -48,8 +59,9 @@ impl Checked {
 async fn examine(found: &Found, manifest: &Manifest, topics: &[Topic], sandbox: &Sandbox) -> Result<Examined, String> {
     let bytes = found.read(manifest.handlers.component_bytes).map_err(|error| format!("{error:#}"))?;
     let component = sandbox.load(&bytes).await.map_err(|error| format!("{:#}", anyhow::Error::new(error)))?;
-    // The narrowest: what does not start within it would not do that topic's jobs.
-    let limits = topics.iter().map(|topic| topic.limits).min_by_key(|limits| limits.fuel).unwrap_or_default();
+    // What does not start within the narrowest limits would not do that topic's jobs.
+    let limits = topics.iter().map(|topic| topic.limits).reduce(Limits::narrowest).unwrap_or_default();
     let started = component.try_start(&limits).await?;
-    Ok(Examined { component, producers: Producers::of(&bytes), started })
+    component.self_test(&limits).await?;
+    Ok(Examined { component, producers: Producers::of(&bytes), started, limits })
 }

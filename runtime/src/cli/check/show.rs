@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::screen;
 use super::super::table::{Table, facts};
+use super::super::used;
 use super::examine::{Checked, Examined};
 use gristmill_config::{Diagnostic, Manifest, units};
 use gristmill_core::job::TopicId;
@@ -79,7 +80,7 @@ fn table(checked: &[Checked]) -> Table {
 }
 
 fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> {
-    let Examined { component, producers, started } = examined;
+    let Examined { component, producers, started, .. } = examined;
     let made = match component.kind() {
         Kind::Component => String::new(),
         Kind::CoreModule => ", a core module: made a component as it is loaded".to_owned(),
@@ -96,6 +97,7 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
         ("size", format!("{}{made}", units::SIZE.about(checked.found.bytes))),
         ("memory", format!("{} at start", units::SIZE.about(started.memory_bytes))),
         ("fuel", format!("{} to start", units::COUNT.about(started.fuel))),
+        ("used", format!("{} by the start", used::in_words(&examined.uses()))),
         ("adapter", adapters.join(" or ")),
         ("exports", component.exports().join("\n")),
         ("imports", or_none(component.imports().join("\n"))),

@@ -92,7 +92,7 @@ async fn attempt(entry: &TopicHandler, spec: JobSpec) -> Option<Ran> {
 
 fn show(global: &Global, topic: &Topic, name: &str, ran: &Ran, difference: Option<Vec<String>>) -> anyhow::Result<()> {
     if global.json {
-        let mut document = ran.as_document();
+        let mut document = ran.as_document(&topic.limits);
         document["kind"] = "run".into();
         document["tenant"] = topic.id.tenant.as_str().into();
         document["topic"] = topic.id.topic.as_str().into();

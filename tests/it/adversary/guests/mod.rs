@@ -26,6 +26,7 @@ const MANIFEST: &str = r#"
     [tenants.honest.topics.echo]
     [tenants.evil.topics.puppet]
     timeout = "1s"
+    fuel = "2G"
     attempts = 1
     enqueue = ["sink"]
     [tenants.evil.topics.timed]
@@ -61,7 +62,7 @@ fn scripts() -> Vec<(&'static str, &'static str, Script, Verdicts)> {
     let elsewhere = Enqueue { topic: "puppet".into(), count: Count::Forever, ..Enqueue::default() };
     vec![
         ("endless loop", "timed", end(End::InfiniteLoop), &["timeout"]),
-        ("endless loop with the usual fuel", "puppet", end(End::InfiniteLoop), &["fuel-exhausted", "timeout"]),
+        ("endless loop with little fuel", "puppet", end(End::InfiniteLoop), &["fuel-exhausted", "timeout"]),
         ("memory without end", "timed", end(End::MemoryBomb), &["memory-exceeded"]),
         (
             "a leak, and then a loop",

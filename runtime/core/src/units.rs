@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::diagnostic::nearest;
-use gristmill_core::time::millis;
+use super::time::millis;
 
 /// How one kind of quantity is written. Values are whole numbers of the scale's base: milliseconds, bytes or pieces.
 #[derive(Debug, PartialEq, Eq)]
@@ -208,6 +207,14 @@ pub fn duration(text: &str) -> Result<Duration, BadQuantity> {
 /// Writes a duration for the eye, such as `2h5m`.
 pub fn about_duration(duration: Duration) -> String {
     DURATION.about(millis(duration))
+}
+
+/// The choice that `written` was probably meant to be.
+pub fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A third of the letters wrong is still a typing mistake; more is another word.
+    let allowed = (written.chars().count() / 3).max(1);
+    let by_distance = choices.map(|choice| (strsim::damerau_levenshtein(written, choice), choice));
+    by_distance.filter(|(distance, _)| *distance <= allowed).min().map(|(_, choice)| choice)
 }
 
 fn split_at(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
