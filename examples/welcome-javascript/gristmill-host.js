@@ -52,6 +52,30 @@ export function exported(attempt) {
   };
 }
 
+/**
+ * The stack of an error in lines of the sources, without those of this library, and the innermost place.
+ *
+ * @param {Error} error @returns {{ stack: string, place: string }}
+ */
+export function traced(error) {
+  const { files, lines } = globalThis.gristmillLines ?? { files: [], lines: '' };
+  const table = lines.split('\n');
+  let place = '';
+  const frames = (error.stack ?? '').split('\n').map((frame) =>
+    frame.replace(/\(?\/build\/[^()]*:(\d+):(\d+)\)?$/, (whole, line, column) => {
+      const [first, ...more] = (table[line - 1] || '').split(',');
+      const last = more.map((part) => part.split(':')).filter(([from]) => Number(from) <= Number(column)).at(-1);
+      const [file, number] = last ? last.slice(1) : first.split(':');
+      if (files[file] === undefined) return whole;
+      const found = `${files[file]}:${number}`;
+      place ||= files[file].startsWith('gristmill') ? '' : found;
+      return `(${found})`;
+    }),
+  );
+  const own = frames.filter((frame) => !/\(gristmill[\w-]*\.[jt]s:\d+\)$/.test(frame));
+  return { stack: own.join('\n').trimEnd(), place };
+}
+
 /** False while the component is built. */
 let running = false;
 

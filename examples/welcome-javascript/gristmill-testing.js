@@ -60,6 +60,7 @@ let current;
 
 // What `gristmill.js` finds under `#host` outside a component.
 export const exported = (attempt) => ({ handle: attempt });
+export const traced = ({ stack }) => ({ stack: stack.slice(stack.indexOf('\n') + 1), place: '' });
 export const get = (name) => current.config[name];
 export const secret = (name) => current.secrets[name];
 export const now = () => current.now;

@@ -173,7 +173,8 @@ export function handle(work) {
 }
 
 /**
- * One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged.
+ * One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged and kept; a request
+ * that the runner refused is a reject.
  *
  * @param {HandlerFunction} work
  * @param {Job} job
@@ -185,9 +186,29 @@ export function attempt(work, job) {
     return result instanceof Snooze ? result : payload(result);
   } catch (error) {
     if (error instanceof Failure) return error;
-    log.error('uncaught exception', error instanceof Error ? { stack: `${error}\n${error.stack}`.trim() } : {});
-    return new Retry('exception', describe(error));
+    const refused = requestRefused(error?.payload);
+    if (refused) return refused;
+    if (!(error instanceof Error)) return new Retry('exception', describe(error));
+    const { stack, place } = host.traced(error);
+    log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
+    return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
   }
+}
+
+/** Letters of a stack that are kept with the attempt. */
+const STACK_MAX = 4000;
+
+/** What the runner says of a request over HTTP that another try would not change. */
+const REFUSED = {
+  'denied': (what) => `the request is not granted: ${what}`,
+  'invalid': (problem) => `the request cannot be sent: ${problem}`,
+  'too-large': (limit) => `the request or its answer is larger than ${limit} bytes`,
+  'too-many': (limit) => `one attempt may send no more than ${limit} requests`,
+};
+
+/** @param {{ tag?: string, val?: unknown }} [refusal] */
+function requestRefused({ tag, val } = {}) {
+  return Object.hasOwn(REFUSED, tag ?? '') ? new Reject(`http-${tag}`, REFUSED[tag](val)) : undefined;
 }
 
 /**

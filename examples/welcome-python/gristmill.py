@@ -151,15 +151,47 @@ def handler(function: Function) -> Function:
 
 
 def attempt(function: Function, job: Job) -> Union[Payload, Snooze, Failure, None]:
-    """One attempt: what `function` makes of `job`. An exception of any other kind is a retry, its traceback logged."""
+    """One attempt: what `function` makes of `job`.
+
+    An exception of any other kind is a retry, its traceback logged and kept; a request that the runner refused is a reject.
+    """
     try:
         result = function(job)
         return result if isinstance(result, Snooze) else payload(result)
     except Failure as failure:
         return failure
     except BaseException as error:  # SystemExit too: the instance must answer, or its last words are lost
-        log.error("uncaught exception", traceback=_traceback.format_exc().rstrip())
-        return Retry("exception", "".join(_traceback.format_exception_only(type(error), error)).strip())
+        return _request_refused(error) or _exception(error)
+
+
+#: Letters of a traceback that are kept with the attempt, the last ones.
+_TRACE_MAX = 4000
+#: Where a component has the files of the project.
+_PROJECT = "/0/"
+#: What the runner says of a request over HTTP that another try would not change.
+_REFUSED = {
+    "HttpError_Denied": ("http-denied", "the request is not granted: {}"),
+    "HttpError_Invalid": ("http-invalid", "the request cannot be sent: {}"),
+    "HttpError_TooLarge": ("http-too-large", "the request or its answer is larger than {} bytes"),
+    "HttpError_TooMany": ("http-too-many", "one attempt may send no more than {} requests"),
+}
+
+
+def _request_refused(error: BaseException) -> Optional[Reject]:
+    refusal = getattr(error, "value", None)
+    code, why = _REFUSED.get(type(refusal).__name__, (None, ""))
+    return Reject(code, why.format(refusal.value)) if code and refusal else None
+
+
+def _exception(error: BaseException) -> Retry:
+    trace = error.__traceback__ and error.__traceback__.tb_next  # without this file's own line
+    text = "".join(_traceback.format_exception(type(error), error, trace)).rstrip().replace(f'"{_PROJECT}', '"')
+    log.error("uncaught exception", traceback=text)
+    message = "".join(_traceback.format_exception_only(type(error), error)).strip()
+    places = [frame for frame in _traceback.extract_tb(trace) if frame.filename.startswith(_PROJECT)]
+    if places:
+        message += f" ({places[-1].filename.removeprefix(_PROJECT)}:{places[-1].lineno})"
+    return Retry("exception", message, context=text[-_TRACE_MAX:])
 
 
 def payload(value: Result) -> Optional[Payload]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
@@ -100,3 +101,28 @@ def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
         raise failed(f"this topic may not enqueue to `{job.topic}`; name it in the manifest's `enqueue` grant")
     _current.enqueued.append(job)
     return f"01K1{len(_current.enqueued):022}"
+
+
+def check(name: str) -> None:
+    """Ends the build of a module that cannot be a handler, with what CPython says of it."""
+    try:
+        module = __import__(name)
+    except ModuleNotFoundError as missing:
+        if missing.name in ("wit_world", "componentize_py_types"):
+            return  # only a component has these
+        fail(missing)
+    except BaseException as error:
+        fail(error)
+    else:
+        if not hasattr(module, "Handler"):
+            sys.exit(f"{name}.py has no handler: write @handler above the function that does the jobs")
+
+
+def fail(error: BaseException) -> None:
+    trace = error.__traceback__ and error.__traceback__.tb_next  # without this file's own line
+    traceback.print_exception(type(error), error, trace)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    check(sys.argv[1])

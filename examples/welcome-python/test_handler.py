@@ -84,6 +84,21 @@ class Welcome(unittest.TestCase):
         self.assertIsInstance(ending, Retry)
         self.assertEqual((ending.code, ending.message), ("exception", "KeyError: 'missing'"))
         self.assertIn("Traceback", host.logs[0][2]["traceback"])
+        self.assertIn(b"in <lambda>", ending.context.data)
+
+    def test_a_request_that_was_refused_is_no_retry(self):
+        class HttpError_Denied:
+            value = "https://example.org"
+
+        class Err(Exception):
+            value = HttpError_Denied()
+
+        def ask(job):
+            raise Err()
+
+        ending = Host().run(ask, ADA)
+        self.assertIsInstance(ending, Reject)
+        self.assertEqual(ending.code, "http-denied")
 
 
 if __name__ == "__main__":

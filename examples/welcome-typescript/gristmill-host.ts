@@ -70,6 +70,31 @@ export function exported(attempt: (job: WireJob) => Ending): object {
   };
 }
 
+/** What `gristmill-build.js` adds to the bundle: where its lines come from. */
+declare global {
+  var gristmillLines: { files: string[]; lines: string } | undefined;
+}
+
+/** The stack of an error in lines of the sources, without those of this library, and the innermost place. */
+export function traced(error: Error): { stack: string; place: string } {
+  const { files, lines } = globalThis.gristmillLines ?? { files: [], lines: '' };
+  const table = lines.split('\n');
+  let place = '';
+  const frames = (error.stack ?? '').split('\n').map((frame) =>
+    frame.replace(/\(?\/build\/[^()]*:(\d+):(\d+)\)?$/, (whole: string, line: string, column: string) => {
+      const [first = '', ...more] = (table[Number(line) - 1] ?? '').split(',');
+      const last = more.map((part) => part.split(':')).filter(([from]) => Number(from) <= Number(column)).at(-1);
+      const [file, number] = last ? last.slice(1) : first.split(':');
+      const name = files[Number(file || -1)];
+      if (name === undefined) return whole;
+      place ||= name.startsWith('gristmill') ? '' : `${name}:${number}`;
+      return `(${name}:${number})`;
+    }),
+  );
+  const own = frames.filter((frame) => !/\(gristmill[\w-]*\.[jt]s:\d+\)$/.test(frame));
+  return { stack: own.join('\n').trimEnd(), place };
+}
+
 /** False while the component is built. */
 let running = false;
 

@@ -65,6 +65,10 @@ let current = new Host();
 
 // What `gristmill.ts` finds under `#host` outside a component.
 export const exported = (attempt: (job: WireJob) => Ending): object => ({ handle: attempt });
+export const traced = ({ stack = '' }: Error): { stack: string; place: string } => ({
+  stack: stack.slice(stack.indexOf('\n') + 1),
+  place: '',
+});
 export const get = (name: string): string | null => current.given.config[name] ?? null;
 export const secret = (name: string): Uint8Array | null => current.given.secrets[name] ?? null;
 export const now = (): number => current.given.now;

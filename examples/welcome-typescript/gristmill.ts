@@ -202,16 +202,40 @@ export function handle(work: HandlerFunction): object {
   return host.exported((job: WireJob) => attempt(work, new Job(job)));
 }
 
-/** One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged. */
+/**
+ * One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged and kept; a request
+ * that the runner refused is a reject.
+ */
 export function attempt(work: HandlerFunction, job: Job): Ending {
   try {
     const result = work(job);
     return result instanceof Snooze ? result : payload(result);
   } catch (error) {
     if (error instanceof Failure) return error;
-    log.error('uncaught exception', error instanceof Error ? { stack: `${error}\n${error.stack}`.trim() } : {});
-    return new Retry('exception', describe(error));
+    const refused = requestRefused(error);
+    if (refused) return refused;
+    if (!(error instanceof Error)) return new Retry('exception', describe(error));
+    const { stack, place } = host.traced(error);
+    log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
+    return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
   }
+}
+
+/** Letters of a stack that are kept with the attempt. */
+const STACK_MAX = 4000;
+
+/** What the runner says of a request over HTTP that another try would not change. */
+const REFUSED: Record<string, (what: unknown) => string> = {
+  'denied': (what) => `the request is not granted: ${what}`,
+  'invalid': (problem) => `the request cannot be sent: ${problem}`,
+  'too-large': (limit) => `the request or its answer is larger than ${limit} bytes`,
+  'too-many': (limit) => `one attempt may send no more than ${limit} requests`,
+};
+
+function requestRefused(error: unknown): Reject | undefined {
+  const { tag, val } = (error as { payload?: { tag?: string; val?: unknown } } | null | undefined)?.payload ?? {};
+  const why = REFUSED[tag ?? ''];
+  return why && new Reject(`http-${tag}`, why(val));
 }
 
 /** A follow-up job. */

@@ -106,11 +106,20 @@ test('a refused follow-up is a retry', () => {
   assert.equal(ending.code, 'enqueue-failed');
 });
 
-test('an exception that nobody foresaw is a retry, and its stack is in the log', () => {
+test('an exception that nobody foresaw is a retry, and its stack is kept and logged', () => {
   const host = new Host();
   const ending = host.run(() => JSON.parse('{'), ADA);
   assert.ok(ending instanceof Retry);
   assert.equal(ending.code, 'exception');
   assert.match(ending.message, /^SyntaxError: /);
   assert.match(host.logs[0]?.fields[0]?.[1] ?? '', /SyntaxError: [^]+\n +at /);
+  assert.match(ending.context ? new TextDecoder().decode(ending.context.data) : '', /^ +at /);
+});
+
+test('a request that was refused is no retry', () => {
+  const refused = Object.assign(new Error('refused'), { payload: { tag: 'denied', val: 'https://example.org' } });
+  const ending = new Host().run(() => { throw refused; }, ADA);
+  assert.ok(ending instanceof Reject);
+  assert.equal(ending.code, 'http-denied');
+  assert.match(ending.message, /not granted: https:\/\/example.org/);
 });

@@ -13,6 +13,7 @@ mod invoke;
 mod look;
 mod orders;
 mod owner;
+mod project;
 mod push;
 mod run;
 mod server;

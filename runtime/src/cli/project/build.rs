@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::super::exit::Exit;
@@ -15,6 +15,7 @@ use super::serving::{LocalServer, Serving};
 use super::watch::Watch;
 use gristmill_config::{Diagnostic, Manifest, units};
 use gristmill_core::job::Name;
+use gristmill_core::topic::Limits;
 use gristmill_sandbox::{Component, Kind, Sandbox};
 
 /// Build a handler's project and drop the component into the handlers folder
@@ -57,7 +58,7 @@ async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Arg
     let manifest = global.manifest_without_secrets()?;
     let sandbox = sandbox::small(&manifest)?;
     if !watch {
-        let checked = check(project, &sandbox, *test).await?;
+        let checked = check(project, &manifest, &sandbox, *test).await?;
         return serve(global, &manifest, checked, *wait_timeout).await;
     }
     let mut watch = Watch::start(project, &manifest);
@@ -152,11 +153,11 @@ pub(in crate::cli) async fn build(
     sandbox: &Sandbox,
     test: bool,
 ) -> anyhow::Result<Built> {
-    check(project, sandbox, test).await?.drop_into(manifest)
+    check(project, manifest, sandbox, test).await?.drop_into(manifest)
 }
 
-/// From a project's sources to a component that a runner can load.
-async fn check(project: &Path, sandbox: &Sandbox, test: bool) -> anyhow::Result<Checked> {
+/// From a project's sources to a component that starts, and has a handler that can be called.
+async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, test: bool) -> anyhow::Result<Checked> {
     let file = HandlerFile::read(project)?;
     let name = file.name()?;
     screen::note(&format!("building `{name}`, written in {}", file.language));
@@ -167,6 +168,11 @@ async fn check(project: &Path, sandbox: &Sandbox, test: bool) -> anyhow::Result<
     let wasm = std::fs::read(&wasm).with_context(|| format!("the lines of handler.toml left no {}", wasm.display()))?;
     let component = sandbox.load(&wasm).await;
     let component = component.with_context(|| format!("failed to load {}", file.component.display()))?;
+    let limits = manifest.topics_of(&name).into_iter().map(|topic| topic.limits).reduce(Limits::narrowest);
+    let limits = limits.unwrap_or_default();
+    let unfit = |problem| anyhow!("{} is not used: {problem}", file.component.display());
+    component.try_start(&limits).await.map_err(unfit)?;
+    component.self_test(&limits).await.map_err(unfit)?;
     Ok(Checked { name, language: file.language, component, wasm, took: (made - began, made.elapsed()) })
 }
 

@@ -44,7 +44,9 @@ pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> 
         let status = shell.wait().await.context("failed to wait for `sh`")?;
         group.has_ended();
         if !status.success() {
-            return Err(anyhow!("a line of {FILE} failed ({status}): {line}"));
+            // The line, and all that it says, was shown: the cause is not pushed out of sight.
+            let program = line.split_whitespace().next().unwrap_or_default();
+            return Err(anyhow!("a line of {FILE} failed: `{program} …` ended with {status}"));
         }
     }
     Ok(())
@@ -89,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lines = ["echo 1 >one", "cat nothing-there 2>/dev/null", "echo 2 >two"].map(str::to_owned);
         let error = run(&lines, folder.path()).await.unwrap_err().to_string();
-        assert!(error.contains("nothing-there") && error.contains("exit status: 1"), "{error}");
+        assert!(error.contains("`cat …` ended with exit status: 1"), "{error}");
         assert!(folder.path().join("one").exists() && !folder.path().join("two").exists());
     }
 

@@ -21,6 +21,7 @@ tools: `gristmill build` calls them and says if one is missing.
 
 Examples:
   gristmill new thumbnail --lang rust
+  gristmill new hello --lang js --minimal
   gristmill new thumbnail --lang python --path services/thumbnail")]
 pub(in crate::cli) struct Args {
     /// The handler's name, and so its topic's: lower-case letters, digits and hyphens
@@ -29,6 +30,9 @@ pub(in crate::cli) struct Args {
     /// The language to write it in
     #[arg(long, short, value_enum)]
     lang: Language,
+    /// A handler of some lines with one test, to begin with: in Rust, JavaScript, TypeScript and Python
+    #[arg(long)]
+    minimal: bool,
     /// The folder to make [default: the name]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
@@ -41,15 +45,32 @@ fn project_name(text: &str) -> Result<String, String> {
     if bounded && text.chars().all(good) && !text.ends_with('-') {
         Ok(text.to_owned())
     } else {
-        Err("a name begins with a lower-case letter and goes on with up to 63 of them, digits and hyphens".to_owned())
+        let near = near_name(text).map(|near| format!("; `{near}` is one")).unwrap_or_default();
+        let rule = "a name begins with a lower-case letter and goes on with up to 63 of them, digits and hyphens";
+        Err(format!("{rule}{near}"))
     }
 }
 
+/// The nearest text that is a name: `my-topic` for `My Topic`.
+fn near_name(text: &str) -> Option<String> {
+    let hyphens = text.replace(|c: char| !c.is_ascii_alphanumeric(), "-").to_ascii_lowercase();
+    let words: Vec<_> = hyphens.split('-').filter(|word| !word.is_empty()).collect();
+    let joined = words.join("-");
+    let begins = joined.trim_start_matches(|c: char| !c.is_ascii_lowercase());
+    let near = begins.get(..begins.len().min(64)).unwrap_or_default().trim_end_matches('-');
+    (!near.is_empty()).then(|| near.to_owned())
+}
+
 pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let Args { name, lang, path } = args;
+    let Args { name, lang, minimal, path } = args;
     let folder = path.unwrap_or_else(|| PathBuf::from(&name));
     check_free(&folder)?;
-    let files = template::files(lang, &name);
+    let files = if minimal {
+        let none = || Usage(format!("there is no minimal project in {lang}: leave out --minimal"));
+        template::minimal_files(lang, &name).ok_or_else(none)?
+    } else {
+        template::files(lang, &name)
+    };
     for (path, text) in &files {
         write(&folder.join(path), text).with_context(|| format!("failed to write {path} in {}", folder.display()))?;
     }
@@ -58,10 +79,11 @@ pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         screen::document(&json!({ "handler": name, "path": folder.to_string_lossy(), "files": files }))?;
     } else {
         let folder = folder.display();
+        let data = if minimal { r#"{"name": "Ada"}"# } else { r#"{"email": "ada@example.org", "name": "Ada"}"# };
         screen::note(&format!(
             "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  gristmill dev\n\n\
              and in another terminal, in the same folder:\n\n  \
-             gristmill push {name} --data '{{\"email\": \"ada@example.org\", \"name\": \"Ada\"}}' --wait"
+             gristmill push {name} --data '{data}' --wait"
         ));
     }
     Ok(Exit::Done)
@@ -96,5 +118,24 @@ mod tests {
         assert!(["a", "thumbnail", "resize-image-2"].iter().all(|name| project_name(name).is_ok()));
         let bad = ["", "-a", "a-", "2a", "A", "a.b", "a_b", "../a", "größe", &"a".repeat(65)];
         assert!(bad.iter().all(|name| project_name(name).is_err()));
+    }
+
+    #[test]
+    fn a_refused_name_comes_with_one_that_is_not() {
+        let long = "a".repeat(80);
+        let cases = [
+            ("My Topic", "my-topic"),
+            ("hello_world", "hello-world"),
+            ("2fa", "fa"),
+            ("../a--b-", "a-b"),
+            (&long, &"a".repeat(64)),
+        ];
+        for (written, near) in cases {
+            assert!(project_name(near).is_ok());
+            let refused = project_name(written).unwrap_err();
+            assert!(refused.ends_with(&format!("; `{near}` is one")), "{written}: {refused}");
+        }
+        assert!(project_name("größe").unwrap_err().contains("`gr-e`"));
+        assert!(!project_name("42").unwrap_err().contains("is one"));
     }
 }

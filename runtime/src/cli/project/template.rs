@@ -28,8 +28,21 @@ macro_rules! files {
 
 /// Every file of a project, by its path.
 pub(super) fn files(language: Language, name: &str) -> Vec<(String, String)> {
+    of(example(language), language, name)
+}
+
+/// The same with a handler of some lines. None: this language has no such template.
+pub(super) fn minimal_files(language: Language, name: &str) -> Option<Vec<(String, String)>> {
+    let minimal = minimal(language)?;
+    let is_replaced = |path: &str| path == "src/tests.rs" || minimal.iter().any(|(replaced, _)| *replaced == path);
+    let kept = example(language).iter().filter(|(path, _)| !is_replaced(path));
+    let files: Vec<_> = kept.chain(minimal).copied().collect();
+    Some(of(&files, language, name))
+}
+
+fn of(example: &[(&str, &str)], language: Language, name: &str) -> Vec<(String, String)> {
     let mut files: Vec<_> =
-        example(language).iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name))).collect();
+        example.iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name))).collect();
     files.push(("wit/job.wit".to_owned(), WIT.to_owned()));
     if language == Language::Rust {
         // Until it is published, a project has a copy of its own.
@@ -59,6 +72,23 @@ fn example(language: Language) -> Files {
     }
 }
 
+/// What replaces the example's files in a minimal project.
+fn minimal(language: Language) -> Option<Files> {
+    match language {
+        Language::Rust => Some(files!("examples/minimal-rust": "README.md" "gristmill.toml" "src/lib.rs")),
+        Language::JavaScript => {
+            Some(files!("examples/minimal-javascript": "README.md" "gristmill.toml" "handler.js" "handler.test.js"))
+        }
+        Language::TypeScript => {
+            Some(files!("examples/minimal-typescript": "README.md" "gristmill.toml" "handler.test.ts" "handler.ts"))
+        }
+        Language::Python => {
+            Some(files!("examples/minimal-python": "README.md" "gristmill.toml" "handler.py" "test_handler.py"))
+        }
+        Language::Go | Language::C | Language::AssemblyScript | Language::Zig => None,
+    }
+}
+
 const RUST: Files = files!("examples/welcome-rust":
     ".cargo/config.toml" ".gitignore" "Cargo.toml" "README.md" "gristmill.toml" "handler.toml" "src/lib.rs"
     "src/tests.rs");
@@ -69,12 +99,12 @@ const RUST_SDK: Files = files!("guest-sdk":
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
 
 const JAVASCRIPT: Files = files!("examples/welcome-javascript":
-    ".gitignore" "README.md" "gristmill-host.js" "gristmill-testing.js" "gristmill.js" "gristmill.toml" "handler.js"
-    "handler.test.js" "handler.toml" "package.json");
+    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.js" "gristmill-host.js" "gristmill-testing.js" "gristmill.js"
+    "gristmill.toml" "handler.js" "handler.test.js" "handler.toml" "package.json");
 
 const TYPESCRIPT: Files = files!("examples/welcome-typescript":
-    ".gitignore" "README.md" "gristmill-host.ts" "gristmill-testing.ts" "gristmill.toml" "gristmill.ts"
-    "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
+    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.ts" "gristmill-host.ts" "gristmill-testing.ts" "gristmill.toml"
+    "gristmill.ts" "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
     ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_testing.py" "handler.py"

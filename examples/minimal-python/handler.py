@@ -1,0 +1,8 @@
+from gristmill import Job, handler, log
+
+
+@handler
+def greet(job: Job) -> dict:
+    name = job.json()["name"]
+    log.info("greet", attempt=job.attempt)
+    return {"hello": name}

@@ -1,0 +1,10 @@
+import { handle, log } from './gristmill.ts';
+import type { Job } from './gristmill.ts';
+
+export const handler = handle(greet);
+
+export function greet(job: Job): { hello: string } {
+  const { name } = job.json() as { name: string };
+  log.info('greet', { attempt: job.attempt });
+  return { hello: name };
+}

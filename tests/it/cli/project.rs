@@ -1,0 +1,85 @@
+//! `new` and `build`: names, the minimal project, and what a build lets through.
+
+use std::path::Path;
+use std::process::Command;
+
+use gristmill_tests::guests;
+use gristmill_tests::process::program;
+use gristmill_tests::test_project::TestProject;
+use puppet::MARKER;
+use tempfile::TempDir;
+
+/// A component whose self-test fails.
+fn sick() -> Vec<u8> {
+    let mut component = std::fs::read(guests::PUPPET).unwrap();
+    let at = component.windows(15).position(|window| window == &MARKER[..15]).expect("the marker is there");
+    component[at + 15..at + 25].copy_from_slice(b"6666666666");
+    component
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_fails_its_self_test_is_refused_by_check_and_by_build_and_replaces_nothing() {
+    let project = TestProject::new("[topics.puppet]\nclock = true\nrandom = true", &[]).await;
+    project.drop_in("puppet", &sick());
+    let text = project.run(&["check"]).ended(1).text();
+    assert!(text.contains("handlers/puppet.wasm cannot be used\n  the self-test says: "), "{text}");
+
+    let served = std::fs::read(guests::PUPPET).unwrap();
+    project.drop_in("puppet", &served);
+    let source = TempDir::with_prefix("gristmill-").unwrap();
+    std::fs::write(source.path().join("sick.wasm"), sick()).unwrap();
+    let lines =
+        "name = \"puppet\"\nlanguage = \"none\"\nbuild = [\"cp sick.wasm built.wasm\"]\ncomponent = \"built.wasm\"\n";
+    std::fs::write(source.path().join("handler.toml"), lines).unwrap();
+    let said = project.run(&["build", source.path().to_str().unwrap()]);
+    assert!(said.ended(1).err.contains("built.wasm is not used: the self-test says: "), "{}", said.err);
+    assert!(std::fs::read(project.handlers().join("puppet.wasm")).unwrap() == served);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_line_of_a_failed_build_is_short_and_stands_below_what_the_compiler_said() {
+    let project = TestProject::new("", &[]).await;
+    let source = TempDir::with_prefix("gristmill-").unwrap();
+    let lines =
+        "name = \"a\"\nlanguage = \"none\"\nbuild = [\"echo expected a semicolon; exit 3\"]\ncomponent = \"a.wasm\"\n";
+    std::fs::write(source.path().join("handler.toml"), lines).unwrap();
+    let said = project.run(&["build", source.path().to_str().unwrap()]);
+    let end = "\nexpected a semicolon\nerror: a line of handler.toml failed: `echo …` ended with exit status: 3\n";
+    assert!(said.ended(1).err.ends_with(end), "{}", said.err);
+}
+
+fn new(folder: &Path, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program()).arg("new").args(arguments).current_dir(folder).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
+    crate::languages::require(&["node", "python3"]);
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    for (language, test) in [
+        ("rs", None),
+        ("ts", None),
+        ("js", Some(["node", "--test", "handler.test.js"].as_slice())),
+        ("py", Some(["python3", "-m", "unittest"].as_slice())),
+    ] {
+        let name = format!("hello-{language}");
+        let (made, said) = new(folder.path(), &[&name, "--lang", language, "--minimal"]);
+        assert!(
+            made && said.contains(&format!("gristmill push {name} --data '{{\"name\": \"Ada\"}}' --wait")),
+            "{said}"
+        );
+        let project = folder.path().join(&name);
+        let manifest = std::fs::read_to_string(project.join("gristmill.toml")).unwrap();
+        assert!(manifest.contains(&format!("[topics.{name}]")) && project.join("wit/job.wit").exists(), "{manifest}");
+        assert!(!project.join("src/tests.rs").exists());
+        if let Some([program, arguments @ ..]) = test {
+            let output = Command::new(program).args(arguments).current_dir(&project).output().unwrap();
+            assert!(output.status.success(), "{language}: {output:?}");
+        }
+    }
+    let (made, said) = new(folder.path(), &["hello", "--lang", "c", "--minimal"]);
+    assert!(!made && said.contains("there is no minimal project in C: leave out --minimal"), "{said}");
+    let (made, said) = new(folder.path(), &["My Topic", "--lang", "js"]);
+    assert!(!made && said.contains("`my-topic` is one"), "{said}");
+}
