@@ -183,7 +183,7 @@ async fn a_self_test_can_fail_in_every_way() {
     let cases = [
         (says, "the self-test says: sick"),
         ("unreachable", "the self-test trapped: wasm trap: wasm `unreachable`"),
-        ("(loop (br 0)) (i32.const 0)", "the self-test used up its fuel of 1000"),
+        ("(loop (br 0)) (i32.const 0)", "the self-test used up its fuel of 1k"),
     ];
     for (check, text) in cases {
         let component = load(&with_check(check)).await;
