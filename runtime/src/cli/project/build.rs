@@ -78,12 +78,7 @@ async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, test: b
 }
 
 /// Drops a component into the handlers folder, and waits for a running server.
-async fn serve(
-    global: &Global,
-    manifest: &Manifest,
-    checked: Checked,
-    wait_timeout: Duration,
-) -> anyhow::Result<Exit> {
+async fn serve(global: &Global, manifest: &Manifest, checked: Checked, wait_timeout: Duration) -> anyhow::Result<Exit> {
     let mut server = server(global, manifest, &checked, wait_timeout).await.unwrap_or_else(|error| {
         screen::note(&format!("note: whether a running server takes it over is not known: {error:#}"));
         None
