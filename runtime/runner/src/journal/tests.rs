@@ -119,7 +119,7 @@ fn what_is_not_known_is_null() {
     let unknown = AttemptRecord { run: Some(run), settled: None, ..record("j") };
     let line: Value = serde_json::from_str(&line(&unknown)).unwrap();
     assert_eq!((&line["component"], &line["settled"]), (&Value::Null, &Value::Null));
-    assert_eq!(line.as_object().unwrap().len(), 22);
+    assert_eq!(line.as_object().unwrap().len(), 24);
 }
 
 #[test]
