@@ -22,6 +22,14 @@ pub(super) fn payload(payload: &Payload) -> Value {
     object.into()
 }
 
+/// An object with more fields.
+pub(super) fn with<const N: usize>(mut document: Value, fields: [(&str, Value); N]) -> Value {
+    if let Some(object) = document.as_object_mut() {
+        object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    document
+}
+
 /// An object as the HTTP API writes it.
 fn object(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {

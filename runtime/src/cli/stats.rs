@@ -85,8 +85,7 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
         let now = Timestamp::now();
         if global.json {
             for counts in &counts {
-                let mut document = document::counts(counts);
-                document["at_ms"] = now.as_millis().into();
+                let document = document::with(document::counts(counts), [("at_ms", now.as_millis().into())]);
                 screen::document(&document)?;
             }
             continue;

@@ -21,7 +21,7 @@ impl Edited {
         let lines = "test ! -e broken || { echo 'handler.c:1: no such thing' >&2; exit 1; }";
         edited.write(
             "handler.toml",
-            &format!(
+            format!(
                 "name = \"puppet\"\nlanguage = \"puppetry\"\nbuild = [\"{lines}\", \"mkdir -p build && cp {SOURCE} build/puppet.wasm\"]\n\
                  component = \"build/puppet.wasm\"\n"
             ),

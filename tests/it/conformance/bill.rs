@@ -124,7 +124,7 @@ async fn writers_do_not_know_each_others_numbers(queue: TestStore) {
 
 async fn a_bill_is_gone_when_its_time_is_over(queue: TestStore) {
     let (old, today) = (Day::from_number(7), day(&queue, 0));
-    let lines = vec![line("mail", old, cost(1)), line("mail", today, cost(2))];
+    let lines = [line("mail", old, cost(1)), line("mail", today, cost(2))];
     // Some stores' bills go by the server's own clock, which is later than this day in any case.
     let short = BillEntry { keep: Duration::from_secs(86_400), ..entry(1, vec![lines[0].clone()]) };
     add(&queue, &[short, entry(2, vec![lines[1].clone()])]).await;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::super::document::with;
 use super::super::global::Global;
 use super::super::invoke::{self, Ran};
 use super::super::screen;
@@ -92,12 +93,16 @@ async fn attempt(entry: &TopicHandler, spec: JobSpec) -> Option<Ran> {
 
 fn show(global: &Global, topic: &Topic, name: &str, ran: &Ran, difference: Option<Vec<String>>) -> anyhow::Result<()> {
     if global.json {
-        let mut document = ran.as_document(&topic.limits);
-        document["kind"] = "run".into();
-        document["tenant"] = topic.id.tenant.as_str().into();
-        document["topic"] = topic.id.topic.as_str().into();
-        document["name"] = name.into();
-        document["difference"] = difference.map_or(Value::Null, |lines| json!(lines));
+        let document = with(
+            ran.as_document(&topic.limits),
+            [
+                ("kind", "run".into()),
+                ("tenant", topic.id.tenant.as_str().into()),
+                ("topic", topic.id.topic.as_str().into()),
+                ("name", name.into()),
+                ("difference", json!(difference)),
+            ],
+        );
         return screen::document(&document);
     }
     let mut about = ran.about(&topic.limits);

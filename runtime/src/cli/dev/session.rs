@@ -10,6 +10,7 @@ use anyhow::ensure;
 use serde_json::json;
 use tokio::sync::watch::Receiver;
 
+use super::super::document::with;
 use super::super::global::Global;
 use super::super::project::build::{Built, build};
 use super::super::project::watch::{Watch, concerned};
@@ -145,11 +146,18 @@ impl<'a> Session<'a> {
         let (build, check) = built.took;
         if self.global.json {
             let ms = |time: Duration| json!(time.as_micros() as f64 / 1000.0);
-            let mut document = built.as_document();
-            document["kind"] = "build".into();
-            document["topics"] = topics.iter().map(ToString::to_string).collect();
-            (document["build_ms"], document["check_ms"], document["swap_ms"]) = (ms(build), ms(check), ms(swap));
-            document["since_save_ms"] = json!(whole.map(ms));
+            let topics: Vec<_> = topics.iter().map(ToString::to_string).collect();
+            let document = with(
+                built.as_document(),
+                [
+                    ("kind", "build".into()),
+                    ("topics", topics.into()),
+                    ("build_ms", ms(build)),
+                    ("check_ms", ms(check)),
+                    ("swap_ms", ms(swap)),
+                    ("since_save_ms", json!(whole.map(ms))),
+                ],
+            );
             return screen::document(&document);
         }
         let (name, version) = (&built.name, built.component.version());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::exit::Exit;
 use super::super::global::Global;
-use super::super::{sandbox, screen, signals};
+use super::super::{document, sandbox, screen, signals};
 use super::commands;
 use super::file::HandlerFile;
 use super::serving::{LocalServer, Serving};
@@ -221,10 +221,8 @@ fn lacking(manifest: &Manifest, name: &Name, component: &Component) -> Vec<Diagn
 impl Built {
     fn show(&self, global: &Global, serving: &Serving) -> anyhow::Result<()> {
         if global.json {
-            let mut document = self.as_document();
-            document["served"] = serving.is_served().into();
-            document["refused"] = serving.refused().into();
-            return screen::document(&document);
+            let more = [("served", serving.is_served().into()), ("refused", serving.refused().into())];
+            return screen::document(&document::with(self.as_document(), more));
         }
         self.describe();
         serving.note();

@@ -128,7 +128,7 @@ mod tests {
         std::fs::write(folder.path().join(file::FILE), "").unwrap();
         let mut watch = Watch::start(folder.path(), &Manifest::default_at(folder.path()));
         let root = folder.path().canonicalize().unwrap();
-        assert_eq!(watch.projects(), [root.clone()]);
+        assert_eq!(watch.projects(), std::slice::from_ref(&root));
         std::fs::create_dir(root.join("src")).unwrap();
         std::fs::write(root.join("src/a.c"), "1").unwrap();
         std::fs::write(root.join("src/b.c"), "1").unwrap();
