@@ -10,7 +10,7 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 9] = [
+const GUESTS: [(&str, &str); 10] = [
     ("echo", "ECHO"),
     ("resize-image", "RESIZE_IMAGE"),
     ("order-timeout", "ORDER_TIMEOUT"),
@@ -18,6 +18,7 @@ const GUESTS: [(&str, &str); 9] = [
     ("webhook", "WEBHOOK"),
     ("puppet", "PUPPET"),
     ("caller", "CALLER"),
+    ("keeper", "KEEPER"),
     ("program", "PROGRAM"),
     ("http-component", "HTTP_COMPONENT"),
 ];

@@ -23,6 +23,20 @@ pub mod http {
     });
 }
 
+/// The state of the job's key. A world of its own for the same reason.
+pub mod state {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "
+            package gristmill:state-only;
+            world state-only { import gristmill:job/state@0.1.0; }
+        ",
+        generate_all,
+        additional_derives: [PartialEq],
+        default_bindings_module: "gristmill_guest::bindings::state",
+    });
+}
+
 /// The optional export. A world of its own, because a component that exports `check` must implement it.
 pub mod self_test {
     wit_bindgen::generate!({

@@ -61,6 +61,7 @@ pub mod log;
 mod outcome;
 mod payload;
 mod queue;
+pub mod state;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 

@@ -36,6 +36,7 @@ mod reload;
 mod reuse;
 mod schedules;
 mod shutdown;
+mod states;
 mod stores;
 mod tidy;
 mod tokens;

@@ -23,6 +23,11 @@ pub(crate) struct State {
     pub(crate) denied: BTreeSet<String>,
     pub(crate) follow_ups_max: u32,
     pub(crate) checkpoints_fail: bool,
+    /// The job that runs has a key.
+    pub(crate) has_key: bool,
+    pub(crate) state: Option<Vec<u8>>,
+    pub(crate) state_limit: u64,
+    pub(crate) states_fail: bool,
     /// The first is the next.
     pub(crate) answers: VecDeque<Result<Response, HttpError>>,
 
@@ -31,6 +36,8 @@ pub(crate) struct State {
     pub(crate) logs: Vec<LogLine>,
     pub(crate) checkpoint: Option<Vec<u8>>,
     pub(crate) progress: Vec<(u32, Option<String>)>,
+    /// What the handler said last, if anything.
+    pub(crate) new_state: Option<Option<Vec<u8>>>,
 }
 
 impl Default for State {
@@ -44,12 +51,17 @@ impl Default for State {
             denied: BTreeSet::new(),
             follow_ups_max: 100,
             checkpoints_fail: false,
+            has_key: false,
+            state: None,
+            state_limit: 64 << 10,
+            states_fail: false,
             answers: VecDeque::new(),
             enqueued: Vec::new(),
             requests: Vec::new(),
             logs: Vec::new(),
             checkpoint: None,
             progress: Vec::new(),
+            new_state: None,
         }
     }
 }
@@ -126,6 +138,36 @@ pub(crate) mod http {
             let denied = || Err(HttpError::Denied("the fake host has no answer left: queue one".into()));
             host.answers.pop_front().unwrap_or_else(denied)
         })
+    }
+}
+
+pub(crate) mod state {
+    use super::State;
+    use crate::bindings::state::gristmill::job::state::StateError;
+
+    pub(crate) fn get() -> Result<Option<Vec<u8>>, StateError> {
+        super::state(|host| {
+            check(host)?;
+            Ok(host.new_state.clone().unwrap_or_else(|| host.state.clone()))
+        })
+    }
+
+    pub(crate) fn set(value: Option<&[u8]>) -> Result<(), StateError> {
+        super::state(|host| {
+            check(host)?;
+            if value.is_some_and(|value| value.len() as u64 > host.state_limit) {
+                return Err(StateError::TooLarge(host.state_limit));
+            }
+            host.new_state = Some(value.map(<[u8]>::to_vec));
+            Ok(())
+        })
+    }
+
+    fn check(host: &State) -> Result<(), StateError> {
+        if host.states_fail {
+            return Err(StateError::Unavailable("the fake host was told to refuse".into()));
+        }
+        if host.has_key { Ok(()) } else { Err(StateError::NoKey) }
     }
 }
 

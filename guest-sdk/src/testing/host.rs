@@ -76,6 +76,27 @@ impl Host {
         self
     }
 
+    /// The state of the job's key before the attempt. None unless it is given.
+    #[must_use]
+    pub fn state(mut self, state: impl Into<Vec<u8>>) -> Self {
+        self.state.state = Some(state.into());
+        self
+    }
+
+    /// Takes no larger state than this, in bytes. 64 KiB by default, as in a manifest.
+    #[must_use]
+    pub fn state_limit(mut self, bytes: u64) -> Self {
+        self.state.state_limit = bytes;
+        self
+    }
+
+    /// States cannot be read: the store does not answer.
+    #[must_use]
+    pub fn without_states(mut self) -> Self {
+        self.state.states_fail = true;
+        self
+    }
+
     /// Queues the answer to the handler's next request; see [`answer`](crate::testing::answer). Once the queue is empty,
     /// requests are denied.
     #[must_use]
@@ -97,7 +118,9 @@ impl Host {
         handle: impl FnOnce(Job) -> Result<T, E>,
         job: impl Into<Job>,
     ) -> Run {
-        let (result, state) = fake::with(self.state.clone(), || handle(job.into()));
+        let job = job.into();
+        let state = State { has_key: job.key.as_ref().is_some_and(|key| !key.is_empty()), ..self.state.clone() };
+        let (result, state) = fake::with(state, || handle(job));
         Run::new(result.map_err(Into::into).and_then(IntoOutcome::into_outcome), state)
     }
 }

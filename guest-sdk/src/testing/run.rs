@@ -34,6 +34,9 @@ impl LogLine {
 
 impl Run {
     pub(crate) fn new(ending: Result<Outcome, Failure>, mut state: State) -> Self {
+        if let (Ok(Outcome::Complete(_)), Some(new)) = (&ending, state.new_state.take()) {
+            state.state = new;
+        }
         if ending.is_err() {
             // As with the real host: nothing becomes visible unless the attempt succeeds.
             state.enqueued.clear();
@@ -92,6 +95,11 @@ impl Run {
     /// The last checkpoint.
     pub fn checkpoint(&self) -> Option<&[u8]> {
         self.state.checkpoint.as_deref()
+    }
+
+    /// The state of the job's key after the attempt: what the handler set, if it completed.
+    pub fn state(&self) -> Option<&[u8]> {
+        self.state.state.as_deref()
     }
 
     /// Every progress report, in order: basis points and note.

@@ -159,10 +159,11 @@ impl Manifest {
         let journal = line_file::line_file(&mut root, "journal", folder);
         let audit = line_file::line_file(&mut root, "audit", folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, limits, residences, spread, .. } =
+        let topics::Topics { topics, places, template, limits, residences, spread, stateful, .. } =
             topics::read(&mut root, folder, secrets);
         let residences = stores::residences(residences, &stores, problems);
         stores::check_spread(spread, &store, &stores, &residences, problems);
+        stores::check_states(stateful, &stores, problems);
         root.finish();
         Self {
             path: source.path.to_path_buf(),

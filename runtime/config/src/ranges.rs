@@ -80,6 +80,8 @@ ranges! {
     HOST_CALLS = "host-calls", COUNT, 0 to 1_000_000_000;
     FOLLOW_UPS = "follow-ups", NUMBER, 0 to 10_000;
     CHECKPOINT_LIMIT = "checkpoint-limit", SIZE, 0 to (16 * MIB);
+    STATE_LIMIT = "state-limit", SIZE, 0 to (16 * MIB);
+    STATE_TTL = "state-ttl", DURATION, SECOND to (3650 * DAY);
     RESULT_RETENTION = "result-retention", DURATION, 0 to (365 * DAY);
     TTL = "ttl", DURATION, 1 to (365 * DAY);
     DEAD_LIMIT = "dead-limit", COUNT, 0 to 10_000_000;

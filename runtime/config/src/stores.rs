@@ -95,6 +95,19 @@ pub(super) fn check_spread(
     }
 }
 
+/// Refuses states of keys where there are several stores: a tenant that moves from one to another would leave them behind.
+pub(super) fn check_states(
+    stateful: Vec<(TopicId, Span)>,
+    stores: &BTreeMap<Name, StoreSettings>,
+    problems: &Problems,
+) {
+    for (topic, span) in stateful.into_iter().filter(|_| !stores.is_empty()) {
+        let title = format!("`{topic}` has `state`, which does not move between stores, and there are several");
+        let help = "remove the sections [stores.NAME], or `state`, or run these topics with a manifest of their own";
+        problems.report(span, title, help);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Manifest, StoreAddress};

@@ -147,6 +147,8 @@ fn every_key_of_a_topic_is_read() {
         host-calls = "10k"
         follow-ups = 0
         checkpoint-limit = "4KiB"
+        state-limit = "5KiB"
+        state-ttl = "9d"
         result-retention = "7d"
         ttl = "1h"
         dead-limit = "2k"
@@ -156,6 +158,7 @@ fn every_key_of_a_topic_is_read() {
         enqueue = ["a"]
         clock = true
         random = true
+        state = true
         config = { region = "eu" }
         env = { TZ = "Europe/Paris", PACKAGE = { env = "CARGO_PKG_NAME" } }
         secrets = { package = { env = "CARGO_PKG_NAME" } }
@@ -178,10 +181,11 @@ fn every_key_of_a_topic_is_read() {
         host_calls: 10_000,
         follow_ups: 0,
         checkpoint_bytes: 4096,
+        state_bytes: 5120,
     };
     assert_eq!(topic.limits, expected);
     assert_eq!((topic.handler.as_str(), topic.concurrency, topic.retry.attempts), ("echo", 7, 9));
-    assert_eq!(topic.reuse, 50);
+    assert_eq!((topic.reuse, topic.state_ttl), (50, Duration::from_secs(9 * 86_400)));
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));

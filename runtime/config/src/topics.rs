@@ -18,7 +18,7 @@ use super::schedules;
 use super::stores::{self, Residence};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::millis;
-use gristmill_core::topic::{Backoff, BackoffKind, EXTERNAL, Topic};
+use gristmill_core::topic::{Backoff, BackoffKind, Capability, EXTERNAL, FleetLimits, Topic};
 use gristmill_core::units::DURATION;
 
 /// The topics of a manifest while they are read.
@@ -35,6 +35,8 @@ pub(super) struct Topics {
     pub(super) residences: Vec<Residence>,
     /// The topics that are spread over partitions, which takes a Redis; to be checked by who knows the stores.
     pub(super) spread: Vec<(TopicId, Span)>,
+    /// The topics whose keys have states, which takes a single store; to be checked likewise.
+    pub(super) stateful: Vec<(TopicId, Span)>,
     /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
     targets: Vec<(Name, Name, Span)>,
 }
@@ -70,6 +72,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         limits: BTreeMap::new(),
         residences: Vec::new(),
         spread: Vec::new(),
+        stateful: Vec::new(),
         targets: Vec::new(),
     };
     let tenant = default_tenant();
@@ -129,6 +132,12 @@ impl Topics {
             self.layer(tenant, &mut topic, &mut section);
             topic.adapter = adapter(&mut section);
             topic.fleet = fleet_limits(&mut section);
+            if topic.grants.has(Capability::State)
+                && let Some(value) = section.value(Capability::State.name())
+            {
+                self.stateful.push((id.clone(), value.span()));
+                one_writer(&section, &topic.fleet, value.span());
+            }
             section.quantity(&ranges::PARTITIONS, &mut topic.partitions);
             if let Some(value) = section.value(ranges::PARTITIONS.key).filter(|_| topic.partitions > 1) {
                 self.spread.push((id.clone(), value.span()));
@@ -165,6 +174,8 @@ impl Topics {
         section.quantity(&ranges::HOST_CALLS, &mut topic.limits.host_calls);
         section.quantity(&ranges::FOLLOW_UPS, &mut topic.limits.follow_ups);
         section.quantity(&ranges::CHECKPOINT_LIMIT, &mut topic.limits.checkpoint_bytes);
+        section.quantity(&ranges::STATE_LIMIT, &mut topic.limits.state_bytes);
+        section.quantity(&ranges::STATE_TTL, &mut topic.state_ttl);
         section.quantity(&ranges::RESULT_RETENTION, &mut topic.result_retention);
         ttl(section, topic);
         section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
@@ -206,6 +217,16 @@ pub(super) fn section_of(id: &TopicId) -> String {
     }
 }
 
+/// The state of a key has one writer: the job of the key that runs.
+fn one_writer(section: &Section<'_>, fleet: &FleetLimits, place: Span) {
+    let at_once = fleet.per_key.max_running;
+    if at_once > 1 {
+        let title = format!("{} has `state`, and {at_once} jobs of a key may run at once", section.title());
+        let help = "they would undo what each other sets: remove `max-running` from `per-key`, or `state`";
+        section.problems().report(place, title, help);
+    }
+}
+
 /// Keys that make no sense in defaults: they would be the same for every topic.
 fn only_for_topics(section: &mut Section<'_>) {
     let keys = [
@@ -215,6 +236,7 @@ fn only_for_topics(section: &mut Section<'_>) {
         "burst",
         "max-running",
         "per-key",
+        "state",
         "schedule",
         "config",
         "env",

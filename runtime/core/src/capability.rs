@@ -17,6 +17,8 @@ pub enum Capability {
     Random,
     /// HTTP requests to the hosts that the grant names.
     Http,
+    /// What the jobs of a key leave for each other.
+    State,
     /// To be called by Gristmill's own contract.
     HandlerAdapter,
     /// To be called as a program.
@@ -74,8 +76,15 @@ fn names_one_of(known: &[&str], name: &str) -> bool {
 
 impl Capability {
     /// All capabilities.
-    pub const ALL: [Self; 6] =
-        [Self::Clock, Self::Random, Self::Http, Self::HandlerAdapter, Self::CommandAdapter, Self::ProxyAdapter];
+    pub const ALL: [Self; 7] = [
+        Self::Clock,
+        Self::Random,
+        Self::Http,
+        Self::State,
+        Self::HandlerAdapter,
+        Self::CommandAdapter,
+        Self::ProxyAdapter,
+    ];
 
     const fn row(self) -> Row {
         match self {
@@ -86,6 +95,7 @@ impl Capability {
             Self::Http => {
                 Row::imported("http", &["gristmill:job/http"], WrittenAs::Section("allow = [\"the.host.it.asks\"]"))
             }
+            Self::State => Row::imported("state", &["gristmill:job/state"], WrittenAs::Switch),
             Self::HandlerAdapter => {
                 Row::exported("handler-adapter", &["gristmill:job/handler"], "adapter = \"handler\"")
             }
@@ -156,6 +166,7 @@ mod tests {
         let imports = imports.map(str::to_owned);
         assert_eq!(Demands::of(&imports, &[]).grants, [Capability::Clock, Capability::Random]);
         assert_eq!(Demands::of(&["gristmill:job/http@0.1.0".to_owned()], &[]).grants, [Capability::Http]);
+        assert_eq!(Demands::of(&["gristmill:job/state@0.1.0".to_owned()], &[]).grants, [Capability::State]);
         assert_eq!(Demands::of(&imports[3..], &[]), Demands::default());
     }
 }

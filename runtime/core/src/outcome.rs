@@ -56,6 +56,15 @@ pub enum Outcome {
     HostFault(String),
 }
 
+/// What an attempt does to the state of its job's key, if it completes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateChange {
+    /// The state is these bytes from now on.
+    Set(Vec<u8>),
+    /// There is none any more.
+    Delete,
+}
+
 impl Outcome {
     /// The handler returned normally: however the job fares, it is the handler that says so.
     pub const fn is_decided(&self) -> bool {

@@ -47,6 +47,8 @@ pub struct Topic {
     pub ttl: Option<Duration>,
     /// How many dead jobs are kept, and for how long.
     pub dead: DeadPolicy,
+    /// How long the state of a key is kept after the job that set it.
+    pub state_ttl: Duration,
     /// Over how many partitions of a Redis the jobs are spread. At least 1.
     pub partitions: u32,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
@@ -87,6 +89,8 @@ pub struct Limits {
     pub follow_ups: u32,
     /// Bytes of a checkpoint.
     pub checkpoint_bytes: u64,
+    /// Bytes of the state of a key.
+    pub state_bytes: u64,
 }
 
 /// When to try again.
@@ -124,7 +128,7 @@ pub enum BackoffKind {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// The capabilities that are either granted or not: `clock` (the machine's clocks, fine enough to time other guests by;
-    /// the store's time, to the millisecond, needs no grant) and `random` (unpredictable numbers).
+    /// the store's time, to the millisecond, needs no grant), `random` (unpredictable numbers) and `state` (of the job's key).
     pub switches: BTreeSet<Capability>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
@@ -139,7 +143,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    fn has(&self, capability: Capability) -> bool {
+    /// Whether the topic has the capability.
+    pub fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::Http => self.http.is_some(),
             switch => self.switches.contains(&switch),
@@ -188,6 +193,7 @@ impl Default for Limits {
             host_calls: 100_000,
             follow_ups: 100,
             checkpoint_bytes: 64 << 10,
+            state_bytes: 64 << 10,
         }
     }
 }
@@ -229,6 +235,7 @@ impl Topic {
             result_retention: Duration::ZERO,
             ttl: None,
             dead: DeadPolicy::default(),
+            state_ttl: DeadPolicy::default().retention,
             partitions: 1,
             raw_producers: false,
             grants: Arc::default(),

@@ -314,6 +314,7 @@ mod tests {
         let executor = Arc::new(ExecutorContext {
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
+            states: gristmill_sandbox::StateReader(mpsc::channel(1).0),
             extensions: mpsc::channel(1).0,
             ending: context.stop.clone(),
             abort: context.stop.clone(),

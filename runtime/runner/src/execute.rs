@@ -17,10 +17,12 @@ use super::traces::Traces;
 use crate::handlers::{Code, Handler, TopicHandler};
 use gristmill_core::admission;
 use gristmill_core::job::Claim;
-use gristmill_core::outcome::Outcome;
+use gristmill_core::outcome::{Outcome, StateChange};
+use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
-use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report};
+use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report, StateReader};
+use gristmill_store::{Settlement, StateWrite};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(super) struct Work {
 pub(super) struct ExecutorContext {
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
+    pub(super) states: StateReader,
     pub(super) extensions: mpsc::Sender<Extension>,
     /// The runner is shutting down: guests may ask and finish early.
     pub(super) ending: CancellationToken,
@@ -79,7 +82,8 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     slot.charge(run.fuel, run.duration);
     let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
-    let settlement = decide(&claim, topic, report.outcome, report.follow_ups);
+    let state = state_write(&claim, topic, report.state);
+    let settlement = Settlement { state, ..decide(&claim, topic, report.outcome, report.follow_ups) };
     // Closed only once every guest thread has ended.
     context.finished.send(Finished { claim, run, outcome, settlement, slot }).ok();
 }
@@ -114,6 +118,12 @@ async fn run(
     }
 }
 
+/// What the attempt leaves for the next job of its key.
+fn state_write(claim: &Claim, topic: Option<&Topic>, change: Option<StateChange>) -> Option<StateWrite> {
+    let (change, topic) = (change?, topic?);
+    Some(StateWrite { key: claim.job.spec.shared_key()?.to_owned(), change, ttl: topic.state_ttl })
+}
+
 /// Runs the handler: a native function, a component in a fresh instance, or a component in an instance that its topic reuses.
 async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Attempt) -> Report {
     match (&handler.code, &entry.instances) {
@@ -144,6 +154,7 @@ fn attempt(
         clock_offset_ms,
         cancellation,
         checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: context.checkpoints.clone() }),
+        states: topic.grants.has(Capability::State).then(|| context.states.clone()),
         logs: LogSink::Trace,
         trace: None,
     }

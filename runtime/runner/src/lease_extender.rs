@@ -1,4 +1,6 @@
-//! Extends the leases and saves the checkpoints of running attempts.
+//! Extends the leases of running attempts, and asks the store what they ask.
+
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -7,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 use super::lease;
 use super::start::Context;
 use gristmill_core::job::Lease;
-use gristmill_sandbox::CheckpointRequest;
-use gristmill_store::StoreError;
+use gristmill_sandbox::{CheckpointRequest, StateRequest};
+use gristmill_store::Store;
 
 /// Extensions in one call.
 const AT_ONCE: usize = 256;
 
-/// Checkpoints that are on their way to the store at a time.
-const CHECKPOINTS_AT_ONCE: usize = 64;
+/// Questions of attempts that are on their way to the store at a time.
+const QUESTIONS_AT_ONCE: usize = 64;
 
 /// An attempt asks to keep its lease.
 #[derive(Debug)]
@@ -56,70 +58,73 @@ pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Exten
     }
 }
 
-/// Saves checkpoints, several at once, until every sender is gone, or until `abort`: a native handler may keep a sender in a task
-/// of its own. A guest waits for its checkpoint, so it is not retried: the guest gets the error and decides.
-pub(super) async fn checkpoints<F>(
-    save: impl Fn(Lease, Vec<u8>) -> F,
-    mut asked: mpsc::Receiver<CheckpointRequest>,
-    abort: CancellationToken,
-) where
-    F: Future<Output = Result<bool, StoreError>> + Send + 'static,
+/// Saves a checkpoint. A guest waits for it, so it is not retried: the guest gets the error and decides.
+pub(super) async fn save_checkpoint(
+    store: Arc<dyn Store>,
+    CheckpointRequest { lease, state, reply }: CheckpointRequest,
+) {
+    let saved = match store.checkpoint(&lease, &state).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the lease is lost".into()),
+        Err(error) => Err(format!("{:#}", anyhow::Error::from(error))),
+    };
+    reply.send(saved).ok();
+}
+
+/// Reads the state of a key; not retried either.
+pub(super) async fn read_state(store: Arc<dyn Store>, StateRequest { topic, key, reply }: StateRequest) {
+    let state = store.state(&topic, &key).await;
+    reply.send(state.map_err(|error| format!("{:#}", anyhow::Error::from(error)))).ok();
+}
+
+/// Answers questions of attempts, several at once, until every sender is gone, or until `abort`: a native handler may keep a sender in
+/// a task of its own.
+pub(super) async fn answer<Q, F>(ask: impl Fn(Q) -> F, mut asked: mpsc::Receiver<Q>, abort: CancellationToken)
+where
+    F: Future<Output = ()> + Send + 'static,
 {
-    let mut saving = JoinSet::new();
+    let mut asking = JoinSet::new();
     loop {
         tokio::select! {
             () = abort.cancelled() => break,
-            request = asked.recv(), if saving.len() < CHECKPOINTS_AT_ONCE => {
-                let Some(CheckpointRequest { lease, state, reply }) = request else { break };
-                let saved = save(lease, state);
-                saving.spawn(async move {
-                    let saved = match saved.await {
-                        Ok(true) => Ok(()),
-                        Ok(false) => Err("the lease is lost".into()),
-                        Err(error) => Err(format!("{:#}", anyhow::Error::from(error))),
-                    };
-                    reply.send(saved).ok();
-                });
+            question = asked.recv(), if asking.len() < QUESTIONS_AT_ONCE => {
+                let Some(question) = question else { break };
+                asking.spawn(ask(question));
             }
-            Some(_) = saving.join_next() => {}
+            Some(_) = asking.join_next() => {}
         }
     }
-    while saving.join_next().await.is_some() {}
+    while asking.join_next().await.is_some() {}
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use gristmill_core::job::{JobId, WorkerId};
     use tokio::sync::Barrier;
 
     #[tokio::test]
-    async fn one_checkpoint_does_not_wait_for_another() {
-        let (requests, asked) = mpsc::channel(CHECKPOINTS_AT_ONCE);
-        let replies: Vec<_> = (0..CHECKPOINTS_AT_ONCE)
+    async fn one_question_does_not_wait_for_another() {
+        let (questions, asked) = mpsc::channel(QUESTIONS_AT_ONCE);
+        let replies: Vec<_> = (0..QUESTIONS_AT_ONCE)
             .map(|_| {
-                let (reply, saved) = oneshot::channel();
-                let (job, topic) = (JobId::generate(), "t".parse().unwrap());
-                let lease = Lease { job, topic, worker: WorkerId::new("w"), delivery: 1, batch: None };
-                requests.try_send(CheckpointRequest { lease, state: Vec::new(), reply }).unwrap();
-                saved
+                let (reply, answered) = oneshot::channel();
+                questions.try_send(reply).unwrap();
+                answered
             })
             .collect();
-        drop(requests);
-        // None is saved before all are asked for.
-        let all = Arc::new(Barrier::new(CHECKPOINTS_AT_ONCE));
-        let save = move |_, _| {
+        drop(questions);
+        // None is answered before all are asked.
+        let all = Arc::new(Barrier::new(QUESTIONS_AT_ONCE));
+        let ask = move |reply: oneshot::Sender<()>| {
             let all = Arc::clone(&all);
             async move {
                 all.wait().await;
-                Ok(true)
+                reply.send(()).ok();
             }
         };
-        checkpoints(save, asked, CancellationToken::new()).await;
-        for saved in replies {
-            saved.await.unwrap().unwrap();
+        answer(ask, asked, CancellationToken::new()).await;
+        for answered in replies {
+            answered.await.unwrap();
         }
     }
 }

@@ -25,9 +25,10 @@ use super::tenants::Tenants;
 use super::traces::Traces;
 use super::{lease_extender, migrate, schedules, sweep};
 use crate::handlers::HandlerRegistry;
-use gristmill_core::job::{Lease, WorkerId};
+use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
 use gristmill_metrics::Metrics;
+use gristmill_sandbox::StateReader;
 use gristmill_store::{BillSums, Store};
 
 /// Signals waiting to be heard; more than that and the store's side waits, too.
@@ -160,22 +161,24 @@ impl Runner {
 
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
+        let (states, to_read) = mpsc::channel(SIGNALS);
         let (extensions, to_extend) = mpsc::channel(SIGNALS);
         let mut settling = Tasks::default();
         let settler = Settler { context: context.clone(), observer, journal: journal.clone(), traces: traces.clone() };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let store = context.store.clone();
-        let save = move |lease: Lease, state: Vec<u8>| {
-            let store = store.clone();
-            async move { store.checkpoint(&lease, &state).await }
-        };
-        settling.spawn("checkpoint", lease_extender::checkpoints(save, to_save, abort.clone()));
+        let save = move |checkpoint| lease_extender::save_checkpoint(store.clone(), checkpoint);
+        settling.spawn("checkpoint", lease_extender::answer(save, to_save, abort.clone()));
+        let store = context.store.clone();
+        let read = move |question| lease_extender::read_state(store.clone(), question);
+        settling.spawn("state", lease_extender::answer(read, to_read, abort.clone()));
         settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
         let executor = Arc::new(ExecutorContext {
             finished,
             checkpoints,
+            states: StateReader(states),
             extensions,
             ending: ending.clone(),
             abort: abort.clone(),

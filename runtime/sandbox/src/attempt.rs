@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::keyed_state::StateReader;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
-use gristmill_core::outcome::Outcome;
+use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Grants, Limits};
 use gristmill_core::trace::TraceContext;
@@ -65,6 +66,8 @@ pub struct Attempt {
     pub cancellation: Cancellation,
     /// Where checkpoints go. Without it, the guest gets `unavailable`.
     pub checkpoints: Option<CheckpointSender>,
+    /// Where the state of the job's key is read. Without it there is none.
+    pub states: Option<StateReader>,
     /// Where log lines go.
     pub logs: LogSink,
     /// What log lines and requests of the attempt carry, if attempts are traced.
@@ -88,6 +91,7 @@ impl Attempt {
             clock_offset_ms: 0,
             cancellation: Cancellation::default(),
             checkpoints: None,
+            states: None,
             logs: LogSink::Trace,
             trace: None,
         }
@@ -175,6 +179,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// Empty unless the outcome is complete or snooze.
     pub follow_ups: Vec<NewJob>,
+    /// What becomes of the state of the job's key; none unless the outcome is complete.
+    pub state: Option<StateChange>,
     /// Fuel used, instantiation included; known for failed attempts too.
     pub fuel: u64,
     /// Most linear memory at any time, in bytes.
@@ -191,6 +197,6 @@ impl Report {
     /// The report of an attempt for which no handler ran.
     pub fn without_running(outcome: Outcome) -> Self {
         let (follow_ups, duration) = (Vec::new(), Duration::ZERO);
-        Self { outcome, follow_ups, fuel: 0, memory_peak: 0, requests: 0, duration, log_lines_dropped: 0 }
+        Self { outcome, follow_ups, state: None, fuel: 0, memory_peak: 0, requests: 0, duration, log_lines_dropped: 0 }
     }
 }

@@ -7,7 +7,7 @@ use super::meter::{DeadlinePassed, HostCallsUsedUp};
 use super::program_streams::OutputFull;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
-use gristmill_core::topic::{Grants, Limits};
+use gristmill_core::topic::{Capability, Grants, Limits};
 
 /// What kept a guest from returning.
 #[derive(Debug)]
@@ -25,8 +25,10 @@ pub(super) enum Stopped {
 pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
     const SLACK: u64 = 1 << 20;
     let request = grants.http.as_ref().map_or(0, |http| http.request_bytes);
-    let largest = [limits.payload_bytes, limits.output_bytes, limits.checkpoint_bytes, limits.log_bytes, request];
-    largest.into_iter().fold(0, u64::max).saturating_add(SLACK)
+    let state = if grants.has(Capability::State) { limits.state_bytes } else { 0 };
+    let kept = [limits.checkpoint_bytes, limits.log_bytes, request, state];
+    let largest = [limits.payload_bytes, limits.output_bytes].into_iter().chain(kept);
+    largest.fold(0, u64::max).saturating_add(SLACK)
 }
 
 /// The outcome of a guest that was stopped.

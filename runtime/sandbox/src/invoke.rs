@@ -86,10 +86,15 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         Outcome::Complete(_) | Outcome::Snooze(_) => state.follow_ups.take(),
         _ => Vec::new(),
     };
+    let changed = match outcome {
+        Outcome::Complete(_) => state.keyed.as_mut().and_then(|keyed| keyed.take_change()),
+        _ => None,
+    };
     let log_lines_dropped = state.guest_log().close();
     Report {
         outcome,
         follow_ups,
+        state: changed,
         fuel: state.limits.fuel.saturating_sub(fuel_left),
         memory_peak: state.memory.peak(),
         requests: state.http_requests.into(),

@@ -11,6 +11,7 @@ use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, 
 use super::guest_http::WasiHttpState;
 use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
+use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
 use super::program_streams::ProgramStreams;
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(super) clock_offset_ms: i64,
     pub(super) cancellation: Cancellation,
     pub(super) checkpoints: Option<CheckpointSender>,
+    /// None if the topic keeps no states.
+    pub(super) keyed: Option<Box<KeyedState>>,
     pub(super) memory: MemoryLimiter,
     pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
@@ -63,6 +66,7 @@ impl State {
             clock_offset_ms: attempt.clock_offset_ms,
             cancellation: attempt.cancellation.clone(),
             checkpoints: attempt.checkpoints.clone(),
+            keyed: KeyedState::of(attempt).map(Box::new),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             follow_ups: FollowUps::default(),
             program: ProgramStreams::of(attempt, &guest_log),
@@ -149,6 +153,7 @@ mod tests {
             clock_offset_ms,
             cancellation,
             checkpoints,
+            keyed,
             memory,
             follow_ups,
             guest_log: renewed,
@@ -162,7 +167,7 @@ mod tests {
         } = state;
         assert_eq!((topic.topic.as_str(), limits, clock_offset_ms), ("other", next.limits, 7));
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
-        assert!(!cancellation.is_cancelled() && checkpoints.is_none());
+        assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
         assert_eq!((follow_ups.is_empty(), http_requests, trace), (true, 0, None));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
@@ -189,9 +194,16 @@ mod tests {
         let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1 };
         state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
+        state.keyed = granted(&first);
         state.trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         state.resources.push(()).unwrap();
         state
+    }
+
+    fn granted(attempt: &Attempt) -> Option<Box<KeyedState>> {
+        let mut attempt = attempt.clone();
+        Arc::make_mut(&mut attempt.grants).switches.insert(gristmill_core::topic::Capability::State);
+        KeyedState::of(&attempt).map(Box::new)
     }
 
     fn line(message: &str) -> LogLine {

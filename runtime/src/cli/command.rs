@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    bill, check, copy, dead, dev, invoke, job, logging, pause, project, push, run, schedule, screen, stats, tenant,
-    token, topics, workers,
+    bill, check, copy, dead, dev, invoke, job, logging, pause, project, push, run, schedule, screen, state, stats,
+    tenant, token, topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -51,6 +51,7 @@ enum Command {
     Resume(pause::ResumeArgs),
     Schedule(schedule::Args),
     Bill(bill::Args),
+    State(state::Args),
     Store(copy::Args),
     Tenant(tenant::Args),
     Token(token::Args),
@@ -118,6 +119,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Schedule(args) => schedule::run(global, args).await,
         Command::Bill(args) => bill::run(global, args).await,
+        Command::State(args) => state::run(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,

@@ -37,7 +37,7 @@ enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
     /// Each topic is paused in the old store while its jobs are moved. Schedules move, too; tokens are copied with their limits, and a paused topic
-    /// is paused in the new store. Running jobs stay where they are, and so do results and totals. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
+    /// is paused in the new store. Running jobs stay where they are, and so do results, totals and states of keys. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
     Copy(CopyArgs),
 }
 

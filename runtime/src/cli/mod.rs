@@ -27,6 +27,7 @@ mod sandbox;
 mod schedule;
 mod screen;
 mod signals;
+mod state;
 mod stats;
 mod store;
 mod table;

@@ -29,13 +29,13 @@ pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a job's result to standard output: as it is, unless a person looks at it.
+/// Writes a job's result, or a state, to standard output: as it is, unless a person looks at it.
 pub(super) fn result(data: &[u8]) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() {
         return bytes(data);
     }
     if std::str::from_utf8(data).is_err() {
-        note(&format!("the result is {} bytes of binary data: redirect it to a file to keep it", data.len()));
+        note(&format!("it is {} bytes of binary data: redirect it to a file to keep it", data.len()));
         return Ok(());
     }
     bytes(data)?;

@@ -67,13 +67,25 @@ operations! {
         /// Ends attempts. Answers in the order given. Which of a batch's settlements comes first is not promised.
         ///
         /// One step each: the verdict, the removal from the worker's list and the leases, follow-up jobs (only with
-        /// [`Ack`](gristmill_core::outcome::Verdict::Ack) and [`Snooze`](gristmill_core::outcome::Verdict::Snooze)), result, counts.
+        /// [`Ack`](gristmill_core::outcome::Verdict::Ack) and [`Snooze`](gristmill_core::outcome::Verdict::Snooze)), the state of the job's
+        /// key (only with `Ack`), result, counts.
         ///
         /// A job that was cancelled while it ran is gone with any verdict but `Ack` and
         /// [`Expire`](gristmill_core::outcome::Verdict::Expire): that is answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
         ///
         /// A call that failed may have settled some. Settled again through the same store, they are answered as the first time.
         async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => announce settled;
+    }
+}
+
+operations! {
+    /// What the jobs of a key leave for each other: bytes for each key of a topic. [`Settlement::state`](crate::Settlement::state) writes them.
+    pub trait States {
+        /// The state of a key; `None` if there is none, or its time is over.
+        async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+        /// Deletes the state of a key. Returns whether there was one. A job of the key that runs may set it again.
+        async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError>;
     }
 }
 
@@ -219,9 +231,9 @@ pub trait Shards: Probe {
 }
 
 /// What a producer and an operator need.
-pub trait Produce: Push + Signals + Inspect + Schedules + Tokens + Bills {}
+pub trait Produce: Push + Signals + Inspect + States + Schedules + Tokens + Bills {}
 
-impl<S: Push + Signals + Inspect + Schedules + Tokens + Bills + ?Sized> Produce for S {}
+impl<S: Push + Signals + Inspect + States + Schedules + Tokens + Bills + ?Sized> Produce for S {}
 
 /// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
 /// [crate](crate) for the rules.

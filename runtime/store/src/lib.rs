@@ -57,8 +57,8 @@ pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use bill::{BillEntries, BillEntry, BillSums, Bills};
 pub use clock::Clock;
 pub use contract::{
-    Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, Store, StoreSize, Sweep, Usage,
-    Workers,
+    Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, States, Store, StoreSize, Sweep,
+    Usage, Workers,
 };
 pub use error::StoreError;
 pub use inspect::{
@@ -76,7 +76,7 @@ pub use purge::{Purged, purge};
 pub use schedules::{
     ManifestSchedules, ManifestStanding, ScheduleChange, ScheduleChanged, Schedules, StoredSchedule, move_schedules,
 };
-pub use settlement::Settlement;
+pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
@@ -85,7 +85,7 @@ pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
 pub mod prelude {
     pub use super::{
         BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules,
-        PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, Store, Sweep, TokenLookup,
-        Tokens, Transfer, Usage, Workers,
+        PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States, Store, Sweep,
+        TokenLookup, Tokens, Transfer, Usage, Workers,
     };
 }

@@ -3,7 +3,18 @@
 use std::time::Duration;
 
 use gristmill_core::job::{Claim, Lease, NewJob, Unique};
-use gristmill_core::outcome::Verdict;
+use gristmill_core::outcome::{StateChange, Verdict};
+
+/// What the end of an attempt does to the state of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateWrite {
+    /// The job's key. Not empty.
+    pub key: String,
+    /// The state from then on.
+    pub change: StateChange,
+    /// How long it is kept, from then on.
+    pub ttl: Duration,
+}
 
 /// The end of one attempt.
 #[derive(Debug, Clone)]
@@ -16,6 +27,8 @@ pub struct Settlement {
     pub attempts: u32,
     /// Stored in the same step. Same tenant as the lease. Only with Ack and Snooze.
     pub follow_ups: Vec<NewJob>,
+    /// Written in the same step. Only with Ack.
+    pub state: Option<StateWrite>,
     /// Keep what became of the job for this long once it is done or dead; zero: not at all.
     pub keep_result: Duration,
     /// The job's unique value, if the end of the job sets it free.
@@ -37,6 +50,7 @@ impl Settlement {
             verdict,
             attempts: 1,
             follow_ups: Vec::new(),
+            state: None,
             keep_result: Duration::ZERO,
             unique: None,
             is_keyed: true,
@@ -60,13 +74,22 @@ impl Settlement {
         result + self.visible_follow_ups().iter().map(|job| job.spec.body.data.len()).sum::<usize>()
     }
 
+    /// The state that counts: it is stored with the step that ends an attempt that completed, or not at all.
+    pub(crate) fn visible_state(&self) -> Option<&StateWrite> {
+        self.state.as_ref().filter(|_| matches!(self.verdict, Verdict::Ack(_)))
+    }
+
     /// How many bytes it carries, roughly: for stores that bound what they do at once.
     pub(crate) fn bytes(&self) -> usize {
         let failure = self.verdict.failure().map_or(0, |failure| {
             let context = failure.detail.context.as_ref().map_or(0, |payload| payload.data.len());
             context + failure.detail.message.len() + failure.backtrace.as_ref().map_or(0, String::len)
         });
-        failure + self.bytes_out()
+        let state = match self.visible_state() {
+            Some(StateWrite { change: StateChange::Set(value), .. }) => value.len(),
+            _ => 0,
+        };
+        failure + state + self.bytes_out()
     }
 
     /// The end of a claimed attempt, with what the producer asked for. The result is kept for as long as the producer or the

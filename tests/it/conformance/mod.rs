@@ -66,6 +66,7 @@ mod results;
 mod schedules;
 mod settle;
 mod signals;
+mod states;
 mod sweep;
 mod tokens;
 mod transfer;

@@ -112,6 +112,7 @@ impl Case {
             clock_offset_ms: 0,
             cancellation: Cancellation::default(),
             checkpoints: None,
+            states: None,
             logs,
             trace: None,
         }

@@ -133,6 +133,8 @@ pub(super) struct Ending {
     pub(super) kept: bool,
     pub(super) only_if_overdue: bool,
     pub(super) twice: bool,
+    /// What becomes of the state of the job's key; an inner none deletes it.
+    pub(super) state: Option<Option<u8>>,
 }
 
 #[derive(Debug, Clone)]
@@ -248,14 +250,16 @@ fn pick() -> impl Strategy<Value = Pick> {
 fn ending() -> impl Strategy<Value = Ending> {
     let follow_ups = prop_oneof![3 => Just(Vec::new()), 1 => vec(draft(), 1..3)];
     let seldom = || prop::bool::weighted(0.1);
-    (pick(), end(), follow_ups, prop::bool::weighted(0.2), seldom(), seldom()).prop_map(
-        |(claim, verdict, follow_ups, kept, only_if_overdue, twice)| Ending {
+    let state = weighted(0.3, weighted(0.7, 0..4u8));
+    (pick(), end(), follow_ups, prop::bool::weighted(0.2), seldom(), seldom(), state).prop_map(
+        |(claim, verdict, follow_ups, kept, only_if_overdue, twice, state)| Ending {
             claim,
             verdict,
             follow_ups,
             kept,
             only_if_overdue,
             twice,
+            state,
         },
     )
 }

@@ -5,8 +5,8 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use gristmill::job::{Claim, Due, JobId, JobSpec, Lease, Name, NewJob, Payload, TopicId, Unique, WorkerId};
-use gristmill::outcome::{Failure, FailureDetail, Verdict};
-use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, TokenAdded};
+use gristmill::outcome::{Failure, FailureDetail, StateChange, Verdict};
+use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, StateWrite, TokenAdded};
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Rate, Scope, TokenHash, TokenLimits};
 use gristmill::topic::{FleetLimits, KeyLimits, OnDead};
@@ -334,6 +334,10 @@ impl World {
             let mut follow_ups = self.jobs(&ending.follow_ups, endings.len() == 1);
             follow_ups.retain(|job| job.spec.topic.tenant == claim.lease.topic.tenant);
             settlement.follow_ups = follow_ups;
+            settlement.state = claim.job.spec.key.clone().zip(ending.state).map(|(key, state)| {
+                let change = state.map_or(StateChange::Delete, |state| StateChange::Set(vec![state]));
+                StateWrite { key, change, ttl: KEPT }
+            });
             settlement.only_if_overdue = ending.only_if_overdue.then_some(DEAD_AFTER);
             batch.extend(ending.twice.then(|| settlement.clone()));
             batch.push(settlement);
@@ -357,7 +361,14 @@ impl World {
 
     async fn settle_part(&mut self, batch: &[Settlement]) -> Result<(), Difference> {
         let settled = self.here.queue.store.settle(batch).await?;
-        same("settled", settled, batch.iter().map(|settlement| self.here.model.settle(settlement)).collect())
+        same("settled", settled, batch.iter().map(|settlement| self.here.model.settle(settlement)).collect())?;
+        for settlement in batch {
+            let Some(StateWrite { key, .. }) = &settlement.state else { continue };
+            let topic = &settlement.lease.topic;
+            let known = self.here.model.states.get(&(topic.clone(), key.clone())).cloned();
+            same("state", self.here.queue.store.state(topic, key).await?, known)?;
+        }
+        Ok(())
     }
 
     async fn reap(&mut self, tenant: usize, limit: usize, verdict: &End) -> Result<(), Difference> {

@@ -49,6 +49,7 @@ const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic"
 const IDS: &str = r#"{"ids":["{job}"]}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
+const STATE: &str = "/v1/tenants/{tenant}/topics/{topic}/state/{key}";
 const SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}";
 const PAUSE_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/pause";
 const RESUME_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/resume";
@@ -93,6 +94,8 @@ pub(super) const ROUTES: &[Route] = &[
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/bill", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
+    route("GET", STATE, "", Tenant(Read)),
+    route("DELETE", STATE, "", Tenant(Admin)),
     route("GET", SCHEDULE, "", Tenant(Read)),
     route("PUT", SCHEDULE, r#"{"cron":"@daily"}"#, Tenant(Admin)),
     route("POST", RUN_SCHEDULE, "{}", Tenant(Admin)),
@@ -150,7 +153,7 @@ impl About<'_> {
 
     fn fill(&self, text: &str) -> String {
         let filled = text.replace("{tenant}", self.tenant).replace("{topic}", self.topic);
-        let filled = filled.replace("{schedule}", "nightly");
+        let filled = filled.replace("{schedule}", "nightly").replace("{key}", "customer-7");
         filled.replace("{job}", self.job).replace("{token}", self.token)
     }
 }

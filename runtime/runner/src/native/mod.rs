@@ -19,9 +19,10 @@ use crate::tasks::message_of;
 use gristmill_core::admission::{FollowUpRules, FollowUps};
 use gristmill_core::job::{JobId, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
-use gristmill_sandbox::{Attempt, Report};
+use gristmill_sandbox::{Attempt, KeyedState, Report};
 
 pub use gristmill_core::admission::NoFollowUp;
+pub use gristmill_sandbox::StateError;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
 
@@ -109,6 +110,8 @@ pub enum CheckpointError {
 pub struct NativeJob {
     attempt: Attempt,
     follow_ups: Arc<Mutex<FollowUps>>,
+    /// None if the topic keeps no states.
+    keyed: Option<Arc<Mutex<KeyedState>>>,
 }
 
 impl NativeJob {
@@ -156,6 +159,25 @@ impl NativeJob {
         sender.save(state.to_vec()).await.map_err(CheckpointError::NotSaved)
     }
 
+    /// The state of the job's key; `None` if there is none. After [`NativeJob::set_state`], what that said.
+    ///
+    /// # Errors
+    /// [`StateError`]: the topic keeps no states, the job has no key, or the store does not answer.
+    pub async fn state(&self) -> Result<Option<Vec<u8>>, StateError> {
+        let keyed = self.keyed.as_ref().ok_or_else(StateError::not_granted)?.lock().clone();
+        keyed.get().await
+    }
+
+    /// Has the state of the job's key be `value` once the attempt is settled as completed; `None` deletes it. The last call counts, and
+    /// none does if the attempt ends in any other way.
+    ///
+    /// # Errors
+    /// [`StateError`]: the topic keeps no states, the job has no key, or `value` is over the topic's `state-limit`.
+    pub fn set_state(&self, value: Option<&[u8]>) -> Result<(), StateError> {
+        let keyed = self.keyed.as_ref().ok_or_else(StateError::not_granted)?;
+        keyed.lock().set(value.map(<[u8]>::to_vec))
+    }
+
     /// Enqueues a follow-up. It is pushed with the settlement if the attempt completes or snoozes, and dropped otherwise.
     /// The topic's `ttl` holds for a job that brings none.
     ///
@@ -190,7 +212,8 @@ impl NativeHandler {
     pub(super) async fn invoke(&self, attempt: Attempt) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();
-        let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups) };
+        let keyed = KeyedState::of(&attempt).map(|keyed| Arc::new(Mutex::new(keyed)));
+        let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups), keyed: keyed.clone() };
         let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
         let outcome = match tokio::time::timeout(limits.timeout, task).await {
             Err(_) => Outcome::TimedOut { limit: limits.timeout },
@@ -200,10 +223,13 @@ impl NativeHandler {
             },
             Ok(Ok(answer)) => outcome(answer).within(limits.output_bytes),
         };
+        let change = keyed.and_then(|keyed| keyed.lock().take_change());
+        let state = change.filter(|_| matches!(outcome, Outcome::Complete(_)));
         let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
         let follow_ups = follow_ups.lock().take();
         Report {
             follow_ups: if kept { follow_ups } else { Vec::new() },
+            state,
             duration: begun.elapsed(),
             ..Report::without_running(outcome)
         }

@@ -17,7 +17,7 @@ use gristmill_store::BillSums;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::prelude::*;
 
-const MANIFEST: &str = "[topics.work]\nattempts = 2\nbackoff = \"1ms\"\ntimeout = \"200ms\"\noutput-limit = \"1KiB\"\n";
+const MANIFEST: &str = "[topics.work]\nattempts = 2\nbackoff = \"1ms\"\ntimeout = \"200ms\"\noutput-limit = \"1KiB\"\nstate = true\nstate-limit = \"4B\"\n";
 
 /// A registry in which this handler does the jobs of `work`, and of the topics of `manifest` that choose it.
 fn registry(handler: NativeHandler) -> HandlerRegistry {
@@ -46,7 +46,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
     let registry = watch::Sender::new(Arc::new(registry(handler)));
     let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();
     let body = Payload { data: b"body".to_vec(), content_type: None };
-    let spec = JobSpec::new("work".parse().unwrap(), body);
+    let spec = JobSpec { key: Some("k".into()), ..JobSpec::new("work".parse().unwrap(), body) };
     store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
     let mut attempts = Vec::new();
     while !attempts.last().is_some_and(|last: &AttemptRecord| last.verdict.is_final()) {
@@ -71,6 +71,19 @@ async fn a_native_handler_gets_the_job_and_its_result_is_kept() {
     let Verdict::Ack(Some(result)) = &attempts[0].verdict else { panic!("{:?}", attempts[0].verdict) };
     assert_eq!(result.data, b"BODY");
     assert!(attempts[0].run.is_some_and(|run| run.ran && run.version.is_none()));
+}
+
+#[tokio::test]
+async fn a_state_is_there_after_it_was_set_and_only_if_the_attempt_completes() {
+    let attempts = run(NativeHandler::new(async |job: NativeJob| {
+        assert_eq!(job.state().await, Ok(None));
+        assert_eq!(job.set_state(Some(b"12345")), Err(StateError::TooLarge(4)));
+        job.set_state(Some(b"1234"))?;
+        assert_eq!(job.state().await?.as_deref(), Some(&b"1234"[..]));
+        if job.attempt() == 1 { Err(HandlerError::retry("not yet")) } else { Ok(()) }
+    }))
+    .await;
+    assert_eq!(outcomes(&attempts), [OutcomeKind::Retry, OutcomeKind::Complete]);
 }
 
 #[tokio::test]

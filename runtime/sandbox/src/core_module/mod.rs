@@ -81,7 +81,7 @@ fn with_type(module: &[u8]) -> Result<Vec<u8>, Error> {
     let mut module = module.to_vec();
     let signs = HandlerSigns::of(&module);
     if !signs.typed {
-        let name = if signs.self_test { "gristmill:job/job-handler-full" } else { "gristmill:job/job-handler-http" };
+        let name = if signs.self_test { "gristmill:job/job-handler-full" } else { "gristmill:job/job-handler-all" };
         let (resolve, world) = world(&[], name)?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }

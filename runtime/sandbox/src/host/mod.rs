@@ -5,6 +5,7 @@ mod context;
 mod http;
 mod log;
 mod queue;
+mod state;
 mod wasi_http;
 
 use wasmtime::Engine;
@@ -20,13 +21,14 @@ type Add = fn(&mut Linker<State>, &Outbound) -> wasmtime::Result<()>;
 
 /// The interfaces of `gristmill:job` that a handler may import. All are linked, and one that the topic is not granted
 /// refuses each call: a toolchain's imports say little about what its guest will call.
-const INTERFACES: [(&str, Add); 6] = [
+const INTERFACES: [(&str, Add); 7] = [
     ("types", |linker, _| bindings::types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     ("context", |linker, _| context::add_to_linker(linker)),
     ("queue", |linker, _| bindings::queue::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     ("log", |linker, _| log::add_to_linker(linker)),
     ("config", |linker, _| bindings::config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     ("http", http::add_to_linker),
+    ("state", |linker, _| state::add_to_linker(linker)),
 ];
 
 /// Everything that any handler may import.

@@ -16,6 +16,7 @@ pub(crate) mod push;
 pub(crate) mod queue_depths;
 pub(crate) mod readiness;
 pub(crate) mod schedules;
+pub(crate) mod states;
 pub(crate) mod tokens;
 pub(crate) mod topic_rates;
 pub(crate) mod topics;

@@ -98,6 +98,13 @@ impl Target for (Name, Name, Name) {
     }
 }
 
+/// A tenant, a topic, and a key of its jobs.
+impl Target for (Name, Name, String) {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.0)
+    }
+}
+
 /// All tenants, whatever else the path names.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]

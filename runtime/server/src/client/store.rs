@@ -24,7 +24,7 @@ use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobView, ListJobs, Page, Push, Pushed, Query,
-    QueryCursor, Signal, Signals, StateFilter, StoreError, TopicCounts,
+    QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -236,6 +236,34 @@ fn searching(path: &str, fields: &[(&str, &str)], after: Option<&QueryCursor>) -
         query.append_pair("after", &after.to_string());
     }
     format!("{path}?{}", query.finish())
+}
+
+#[async_trait]
+impl States for RemoteStore {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let question = Question::get(state_path(topic, key), "read the state of a key");
+        let wire::KeyState { state } = self.server.ask(question).await?;
+        Ok(state.map(|wire::Base64(bytes)| bytes))
+    }
+
+    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
+        let question = Question::delete(state_path(topic, key), "delete the state of a key");
+        let wire::Changed { changed } = self.server.ask(question).await?;
+        Ok(changed)
+    }
+}
+
+/// A key may be any text.
+fn state_path(topic: &TopicId, key: &str) -> String {
+    let mut path = format!("{}/state/", topic_path(topic));
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            path.push(byte.into());
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
 }
 
 fn topic_path(topic: &TopicId) -> String {

@@ -50,4 +50,5 @@ in_path! {
     (Name, JobId): Name, JobId;
     (Name, TokenId): Name, TokenId;
     (Name, Name, Name): Name, Name, Name;
+    (Name, Name, String): Name, Name, String;
 }

@@ -17,8 +17,8 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
-    bill, components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, tokens, topics,
-    workers,
+    bill, components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, states, tokens,
+    topics, workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -212,6 +212,7 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(dead::routes())
         .merge(schedules::routes())
         .merge(bill::routes())
+        .merge(states::routes())
         .merge(moves::routes())
         .merge(signals::routes())
         .merge(tokens::routes())

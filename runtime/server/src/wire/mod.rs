@@ -154,6 +154,13 @@ pub(super) struct Changed {
     pub(super) changed: bool,
 }
 
+/// The state of a key.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct KeyState {
+    /// `null` if there is none.
+    pub(super) state: Option<Base64>,
+}
+
 /// What `DELETE` of a topic does with its jobs.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

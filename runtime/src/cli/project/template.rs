@@ -95,7 +95,7 @@ const RUST: Files = files!("examples/welcome-rust":
 
 const RUST_SDK: Files = files!("guest-sdk":
     "Cargo.toml" "src/bindings.rs" "src/config.rs" "src/context.rs" "src/export.rs" "src/failure.rs" "src/host.rs"
-    "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/testing/answer.rs" "src/testing/fake.rs"
+    "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/state.rs" "src/testing/answer.rs" "src/testing/fake.rs"
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
 
 const JAVASCRIPT: Files = files!("examples/welcome-javascript":

@@ -89,7 +89,11 @@ impl Sweep for EmbeddedStore {
         // A thousand a minute would be less than a busy producer makes; each thousand is a commit of its own.
         for _ in 0..SWEEPS {
             let expired = |work: &mut Work<'_>| {
-                Ok(work.expire_results(SWEEP)?.max(work.expire_uniques(SWEEP)?).max(work.expire_bills(SWEEP)?))
+                Ok(work
+                    .expire_results(SWEEP)?
+                    .max(work.expire_uniques(SWEEP)?)
+                    .max(work.expire_bills(SWEEP)?)
+                    .max(work.expire_states(SWEEP)?))
             };
             if self.write(DOING, weight, expired).await? < SWEEP.unsigned_abs() as usize {
                 break;

@@ -35,6 +35,7 @@ mod settle;
 mod signals;
 mod start;
 mod statements;
+mod states;
 mod store;
 mod tokens;
 mod topic;

@@ -127,6 +127,7 @@ impl Ending {
             lease: settlement.lease.clone(),
             verdict: settlement.verdict.clone(),
             follow_ups: Vec::new(),
+            state: settlement.visible_state().cloned(),
             unique: None,
             ..*settlement
         };
@@ -189,6 +190,9 @@ impl Work<'_> {
             }
             Verdict::Snooze(after) => self.put_back(topic, &held, less_one(&held), *after, None, "snoozed")?,
             Verdict::Release(after) => self.put_back(topic, &held, less_one(&held), *after, None, "released")?,
+        }
+        if let Some(state) = &settlement.state {
+            self.write_state(&lease.topic, state)?;
         }
         if !follow_ups.is_empty() {
             // One of them may have the id of a job that has ended.

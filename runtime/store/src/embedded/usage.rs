@@ -8,7 +8,7 @@ use super::store::EmbeddedStore;
 use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
 
-/// Of jobs, unique values and results.
+/// Of jobs, unique values, results and states.
 const BYTES: &str = concat!(
     "SELECT (SELECT coalesce(sum(
              coalesce(octet_length(body),
@@ -23,7 +23,8 @@ const BYTES: &str = concat!(
          FROM topics CROSS JOIN uniques ON topic_number = topics.number WHERE tenant = ?1)
       + (SELECT coalesce(sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(content_type), 0)
                              + coalesce(octet_length(failure), 0)), 0)
-         FROM results WHERE tenant = ?1)"
+         FROM results WHERE tenant = ?1)
+      + (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) FROM states WHERE tenant = ?1)"
 );
 
 #[async_trait]

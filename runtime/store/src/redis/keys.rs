@@ -54,6 +54,16 @@ impl Keys {
         self.key_of("result", "")
     }
 
+    /// What the keys of all states begin with.
+    pub(super) fn states(&self) -> String {
+        self.key_of("state", "")
+    }
+
+    /// STRING: the state of a key of a topic; see [`states`](super::states).
+    pub(super) fn state(&self, topic: &Name, key: &str) -> String {
+        self.key_of("state", &[topic.as_str(), ":", key].concat())
+    }
+
     /// LIST of ids of jobs that a worker took with one claim, and still runs.
     pub(super) fn processing(&self, holder: Holder<'_>) -> String {
         self.key_of("processing", &holder.text())

@@ -43,6 +43,7 @@ mod settle;
 mod settle_call;
 mod signals;
 mod slots;
+mod states;
 mod store;
 mod sweep;
 mod tenants;

@@ -116,6 +116,19 @@ impl PartitionMap {
         self.spread(&job.topic).map_or(0, |spread| spread.current(now).choose(job))
     }
 
+    /// The partitions in which the state of a key may be, the present one first.
+    pub(in crate::redis) fn of_key(&self, topic: &TopicId, key: &str) -> Vec<u32> {
+        let Some(spread) = self.spread(topic) else { return vec![0] };
+        let now = self.now();
+        let begun = spread.0.iter().rev().filter(|stage| stage.begins <= now);
+        begun.map(|stage| stage.choose_by(key)).collect()
+    }
+
+    /// Whether jobs of the topic may be in partitions that it had before.
+    pub(in crate::redis) fn has_earlier(&self, topic: &TopicId) -> bool {
+        self.spread(topic).is_some_and(|spread| spread.has_earlier(self.now()))
+    }
+
     /// The partition of a running job.
     pub(in crate::redis) fn of_lease(&self, lease: &Lease) -> u32 {
         let count = u64::from(PARTITIONS_MAX);
@@ -187,9 +200,12 @@ impl Spread {
 impl Stage {
     fn choose(&self, job: &JobSpec) -> u32 {
         let unique = job.unique.as_ref().map(|unique| unique.value.as_str());
-        let by = job.shared_key().or(unique).unwrap_or(job.id.as_str());
+        self.choose_by(job.shared_key().or(unique).unwrap_or(job.id.as_str()))
+    }
+
+    fn choose_by(&self, text: &str) -> u32 {
         let width = u32::try_from(self.numbers.len()).unwrap_or(1).max(1);
-        self.numbers.start + u32::from(slot_of_key(by.as_bytes())) % width
+        self.numbers.start + u32::from(slot_of_key(text.as_bytes())) % width
     }
 }
 

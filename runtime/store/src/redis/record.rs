@@ -1,10 +1,10 @@
-//! What is stored about a job besides itself: its last failure, and what became of it. MessagePack maps.
+//! What is stored about a job besides itself: its last failure, and what became of it, as MessagePack maps; the state that it leaves.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ResultView;
 use gristmill_core::job::Payload;
-use gristmill_core::outcome::{Failure, Verdict};
+use gristmill_core::outcome::{Failure, StateChange, Verdict};
 
 /// What became of a job, as stored.
 #[derive(Serialize, Deserialize)]
@@ -48,6 +48,26 @@ pub(super) fn write_result(verdict: &Verdict, attempts: u32) -> Result<Option<Ve
 pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
     let StoredResult { attempts, end } = rmp_serde::from_slice(stored).ok()?;
     Some((attempts, end))
+}
+
+/// What the stored form of a state begins with.
+const STATE_SET: u8 = b'1';
+
+/// The stored form of a state that was deleted.
+const STATE_DELETED: &[u8] = b"0";
+
+/// The stored form of a state; `None`: nothing, and the key goes. Where an earlier state may be found in another partition, a
+/// mark says that it was deleted.
+pub(super) fn write_state(change: &StateChange, may_be_elsewhere: bool) -> Option<Vec<u8>> {
+    match change {
+        StateChange::Set(value) => Some([&[STATE_SET], value.as_slice()].concat()),
+        StateChange::Delete => may_be_elsewhere.then(|| STATE_DELETED.to_vec()),
+    }
+}
+
+/// The state of what is stored; `None` if it was deleted.
+pub(super) fn read_state(mut stored: Vec<u8>) -> Option<Vec<u8>> {
+    (stored.first() == Some(&STATE_SET)).then(|| stored.split_off(1))
 }
 
 #[cfg(test)]

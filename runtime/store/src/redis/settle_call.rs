@@ -6,7 +6,7 @@ use super::holder::Holder;
 use super::keys::Keys;
 use super::partition_map::PartitionMap;
 use super::push::{NewJobArgument, add_jobs, yes};
-use super::record::{write_failure, write_result};
+use super::record::{write_failure, write_result, write_state};
 use super::replies::Record;
 use super::script::{Call, script};
 use super::settle::{DOING, Dead, Placed};
@@ -30,6 +30,7 @@ struct Group<'a> {
     guard: &'static str,
     has_unique: bool,
     is_keyed: bool,
+    writes_states: bool,
 }
 
 /// A follow-up job, and the position of the settlement that it follows, counted from 1.
@@ -52,7 +53,13 @@ impl<'a> Group<'a> {
             guard: guard(settlement, dead),
             has_unique: settlement.unique.is_some(),
             is_keyed: settlement.is_keyed,
+            writes_states: settlement.visible_state().is_some(),
         }
+    }
+
+    /// What the script is told of keys.
+    fn keyed(&self) -> &'static str {
+        if self.writes_states { "state" } else { yes(self.is_keyed) }
     }
 
     /// Whether settling its jobs touches keys of their topic.
@@ -102,6 +109,10 @@ impl Partition {
         let mut names = own_keys(keys, &holders.0, topics.0.iter().take(rows), record);
         names.extend(topics.0.iter().skip(rows).map(|topic| keys.waiters(topic)));
         names.extend(results.map(|(_, settlement)| keys.result(&settlement.lease.job)));
+        let states = part.iter().filter_map(|(_, settlement)| {
+            Some(keys.state(&settlement.lease.topic.topic, &settlement.visible_state()?.key))
+        });
+        names.extend(states);
         names.extend(follow_ups.iter().any(|follow_up| is_elsewhere(follow_up.job)).then(|| keys.outbox()));
 
         let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
@@ -116,9 +127,10 @@ impl Partition {
             call.arg(holders.number(group.holder)).arg(topics.number(group.topic)).arg(group.delivery);
             let keep = Some(group.keep_result).filter(|keep| !keep.is_zero()).map(wait_ms);
             call.arg(group.verdict).arg(group.reason).arg(keep.map_or_else(String::new, |keep| keep.to_string()));
-            call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(yes(group.is_keyed));
+            call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(group.keyed());
             call.arg(settlements.len());
             self.add_columns(&mut call, group, settlements)?;
+            add_states(&mut call, map, settlements);
         }
         let follow_ups = follow_ups.iter().map(|FollowUp { job, packed, follows }| NewJobArgument {
             job,
@@ -170,6 +182,18 @@ impl Partition {
             }
         }
         Ok(())
+    }
+}
+
+/// The states that a group leaves: for each how long it is kept, then what is stored.
+fn add_states(call: &mut Call, map: &PartitionMap, part: &[Placed<'_>]) {
+    let states = || part.iter().filter_map(|(_, settlement)| Some((settlement, settlement.visible_state()?)));
+    for (_, state) in states() {
+        call.arg(wait_ms(state.ttl).max(1));
+    }
+    for (settlement, state) in states() {
+        let may_be_elsewhere = map.has_earlier(&settlement.lease.topic);
+        call.arg(write_state(&state.change, may_be_elsewhere).unwrap_or_default());
     }
 }
 

@@ -15,7 +15,7 @@ const DOING: &str = "count bytes";
 /// How many entries of a key Redis looks at, to estimate the size of the others.
 const SAMPLES: usize = 1000;
 
-/// How many keys of all tenants are looked at, to estimate the size of the results of one: each result has a key of its own.
+/// How many keys of all tenants are looked at, to estimate the size of the results and states of one: each has a key of its own.
 const KEYS: usize = 20_000;
 
 impl Partition {
@@ -28,7 +28,7 @@ impl Partition {
         let topics: BTreeSet<Name> = used.iter().chain(&perishable).filter_map(|name| name.parse().ok()).collect();
         let sized = [keys.jobs(), keys.failures(), keys.checkpoints(), keys.keyed(), keys.slots(), keys.behind()];
         let sized = sized.into_iter().chain(topics.iter().map(|topic| keys.unique(topic)));
-        Ok(self.sizes(sized).await? + self.size_of_results(&keys, self.slot(tenant)).await?)
+        Ok(self.sizes(sized).await? + self.size_of_single_keys(&keys, self.slot(tenant)).await?)
     }
 
     /// Says nothing if the user may not run `INFO`, or the server is unavailable: what the caller does next fails by itself then.
@@ -57,21 +57,21 @@ impl Partition {
     }
 
     /// Redis keeps keys in the order of their hashes, so the first ones are like the others.
-    async fn size_of_results(&self, keys: &Keys, slot: Slot) -> Result<u64, StoreError> {
-        let (mut cursor, mut seen, mut results) = (0, 0, Vec::new());
-        let prefix = keys.results();
+    async fn size_of_single_keys(&self, keys: &Keys, slot: Slot) -> Result<u64, StoreError> {
+        let (mut cursor, mut seen, mut ours) = (0, 0, Vec::new());
+        let prefixes = [keys.results(), keys.states()];
         let all = loop {
             let mut ask = pipe();
             ask.cmd("DBSIZE").cmd("SCAN").arg(cursor).arg("COUNT").arg(SAMPLES);
             let (all, (next, found)): (u64, (u64, Vec<String>)) = self.link.query_at(DOING, Some(slot), &ask).await?;
             seen += found.len();
-            results.extend(found.into_iter().filter(|key| key.starts_with(&prefix)));
+            ours.extend(found.into_iter().filter(|key| prefixes.iter().any(|prefix| key.starts_with(prefix))));
             cursor = next;
             if cursor == 0 || seen >= KEYS {
                 break if cursor == 0 { seen as u64 } else { all };
             }
         };
-        let bytes = u128::from(self.sizes(results).await?) * u128::from(all) / seen.max(1) as u128;
+        let bytes = u128::from(self.sizes(ours).await?) * u128::from(all) / seen.max(1) as u128;
         Ok(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }

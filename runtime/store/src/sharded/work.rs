@@ -13,7 +13,7 @@ use super::store::ShardedStore;
 use crate::parts::{ask_by_store, if_available};
 use crate::{
     DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
-    StoreError, Sweep, Sweepable, Workers,
+    States, StoreError, Sweep, Sweepable, Workers,
 };
 use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
 
@@ -72,6 +72,18 @@ impl Leases for ShardedStore {
         let ask = |shard: Arc<Shard>| async move { shard.claims_of(tenant, worker, except).await };
         let claims = self.ask_available(tenant, ask).await?;
         Ok(claims.into_iter().flat_map(|(_, claims)| claims).collect())
+    }
+}
+
+/// The manifest refuses states where there are several stores, so no tenant that has some moves.
+#[async_trait]
+impl States for ShardedStore {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.map().placed(&topic.tenant)?.1.state(topic, key).await
+    }
+
+    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
+        self.map().placed(&topic.tenant)?.1.delete_state(topic, key).await
     }
 }
 

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
-use gristmill::outcome::{Failure, Verdict};
-use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
+use gristmill::outcome::{Failure, StateChange, Verdict};
+use gristmill::store::{
+    Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement, StateWrite,
+};
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
 use gristmill::topic::{KeyLimits, OnDead};
@@ -57,6 +59,8 @@ pub(in crate::model) struct Model {
     pub(in crate::model) topics: BTreeMap<TopicId, TopicState>,
     /// Results, and the attempts that were made.
     pub(in crate::model) results: BTreeMap<Key, (u32, ResultView)>,
+    /// What the jobs of keys have left.
+    pub(in crate::model) states: BTreeMap<(TopicId, String), Vec<u8>>,
     /// Ids that were pushed again while a result was kept: whether that is still shown is left open.
     pub(in crate::model) blurred: BTreeSet<Key>,
     heartbeats: BTreeMap<WorkerId, Timestamp>,
@@ -273,7 +277,10 @@ impl Model {
             return Settled::Cancelled;
         }
         match &settlement.verdict {
-            Verdict::Ack(payload) => self.finish(settlement, "acked", ResultView::Complete(payload.clone())),
+            Verdict::Ack(payload) => {
+                self.set_state(settlement);
+                self.finish(settlement, "acked", ResultView::Complete(payload.clone()));
+            }
             Verdict::Expire => self.finish(settlement, "expired", ResultView::Expired),
             Verdict::Bury(failure) => self.bury(settlement, failure),
             Verdict::Retry { after, failure } => {
@@ -289,6 +296,15 @@ impl Model {
             }
         }
         Settled::Done
+    }
+
+    fn set_state(&mut self, Settlement { lease, state, .. }: &Settlement) {
+        let Some(StateWrite { key, change, .. }) = state else { return };
+        let of = (lease.topic.clone(), key.clone());
+        match change {
+            StateChange::Set(value) => drop(self.states.insert(of, value.clone())),
+            StateChange::Delete => drop(self.states.remove(&of)),
+        }
     }
 
     fn put_back(&mut self, lease: &Lease, after: Duration, total: &str, given_back: u32) {

@@ -10,8 +10,8 @@
 --
 -- KEYS  1 to 13: see waiting; 14 claims  15 leases  16 failures  17 checkpoints  18 cancelled
 --       19 extended  20 record of this call  21 limited, then the processing lists of claims; then a row per topic that has one; then
---       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs;
---       last, if a follow-up job goes there: outbox
+--       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs; then the
+--       state keys of the groups that leave states, likewise; last, if a follow-up job goes there: outbox
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
 --       5 number of claims, then their holders in order
 --       number of topics with rows, number of topics, then their names in order, those with rows first. A topic needs a row if one of
@@ -19,9 +19,11 @@
 --       number of settlements, then their ids in the order of the groups
 --       number of groups, then per group, 11: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
 --         expire), reason or '', keep the results for ms ('': keep none), notify of the ends ('1' or ''), guard ('': none, 'lease':
---         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys or '', number of its settlements
+--         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys, 'state' if they
+--         leave states as well, or '', number of its settlements
 --         then per settlement, one kind after the other: the wait in ms (retry snooze release); the failure (retry bury); the unique
---         value; the result ('' if the verdict does not end the job), if the group keeps them
+--         value; the result ('' if the verdict does not end the job), if the group keeps them; how many ms the state is kept, then the
+--         state as it is stored ('': it is deleted), if they leave states
 --       then the follow-up jobs: see read_new
 -- Returns per settlement that is not simply done: its position, counted from 1; 2 if the job was cancelled meanwhile and is gone, 0
 -- if the lease is lost and nothing was changed.
@@ -55,7 +57,7 @@ end
 local settlements = tonumber(take())
 local ids = { unpack(ARGV, cursor + 1, cursor + settlements) }
 cursor = cursor + settlements
-local next_job, result_keys = 1, others + #topics - rows
+local next_job, result_keys, stateful = 1, others + #topics - rows, {}
 for g = 1, tonumber(take()) do
   local claim, topic, delivery, verdict, reason, keep, notify, guard, holds, keyed, jobs = unpack(ARGV, cursor + 1, cursor + 11)
   cursor = cursor + 11
@@ -73,6 +75,10 @@ for g = 1, tonumber(take()) do
     group.keys = result_keys + 1 - group.first
     result_keys = group.keys + group.last
   end
+  if keyed == 'state' then
+    group.ttls, group.states = column(group, true), column(group, true)
+    stateful[#stateful + 1] = group
+  end
   for i = group.first, is_put_back and group.last or 0 do
     local wait_ms = ARGV[group.waits + i]
     expect_place(group.topic, wait_ms ~= '0' and wait_ms or '')
@@ -83,6 +89,11 @@ for g = 1, tonumber(take()) do
     expect_keys()
     expect_place(group.topic, '')
   end
+end
+local state_keys = result_keys
+for _, group in ipairs(stateful) do
+  group.state_keys = state_keys + 1 - group.first
+  state_keys = group.state_keys + group.last
 end
 local follow_ups = read_new(topics, cursor + 1, true)
 -- Most attempts end as plain acks. A call with nothing else needs neither the time nor a place where jobs wait, and its first write needs no
@@ -183,6 +194,14 @@ local function remove_later(ours)
   for k, i in ipairs(ours) do gone[n + k] = ids[i] end
 end
 
+-- Writes the states that completed jobs leave.
+local function leave_states(group, ours)
+  for _, i in ipairs(group.states and ours or {}) do
+    local key, state = KEYS[group.state_keys + i], ARGV[group.states + i]
+    if state == '' then redis.call('DEL', key) else redis.call('SET', key, state, 'PX', ARGV[group.ttls + i]) end
+  end
+end
+
 -- Back to waiting. Only a retry keeps the attempt that the claim counted; none takes back the delivery.
 local function put_back(group, ours)
   count(group.topic.name, PUT_BACK[group.verdict], #ours)
@@ -235,6 +254,7 @@ for _, group in ipairs(groups) do
     bury(group, ours)
   else
     end_jobs(group, ours, GONE[group.verdict])
+    leave_states(group, ours)
     remove_later(ours)
   end
 end

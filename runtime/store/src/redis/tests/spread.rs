@@ -11,9 +11,9 @@ use super::server::{TestRedis, until};
 use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{bury, job, retry, tenant, topic, unique, with, worker};
-use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement};
+use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateWrite};
 use gristmill_core::job::{JobId, NewJob};
-use gristmill_core::outcome::Verdict;
+use gristmill_core::outcome::{StateChange, Verdict};
 use gristmill_core::schedule::{Overlap, Schedule, ScheduleId};
 
 impl TestRedis {
@@ -94,6 +94,34 @@ async fn a_dead_job_of_an_earlier_partition_waits_for_its_unique_value() {
     redis.settle(&holder, Verdict::Ack(None)).await;
     assert_eq!(respawn().await, [true]);
     assert_eq!(redis.push_one(&unique("mail", "u", None)).await, Pushed::Duplicate(dead.lease.job));
+}
+
+#[tokio::test]
+async fn the_state_of_a_key_is_found_after_its_topic_is_spread_further_and_stays_deleted() {
+    let redis = TestRedis::new().await;
+    let end = async |change: StateChange| {
+        let mut keyed = job("mail");
+        keyed.spec.key = Some("k".into());
+        redis.push(&[keyed]).await;
+        let claim = redis.claim(1).await.pop().unwrap();
+        let state = Some(StateWrite { key: "k".into(), change, ttl: Duration::from_secs(3600) });
+        let settlement = Settlement { state, ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO) };
+        assert_eq!(redis.store.settle(&[settlement]).await.unwrap(), [Settled::Done]);
+    };
+    let state = async || redis.store.state(&topic("mail"), "k").await.unwrap();
+    end(StateChange::Set(b"first".into())).await;
+    redis.spread(3).await;
+    assert_eq!(state().await.as_deref(), Some(&b"first"[..]));
+    end(StateChange::Set(b"second".into())).await;
+    assert_eq!(state().await.as_deref(), Some(&b"second"[..]));
+    end(StateChange::Delete).await;
+    assert_eq!(state().await, None, "the first one does not come back");
+    redis.spread(5).await;
+    assert_eq!(state().await, None);
+    end(StateChange::Set(b"third".into())).await;
+    assert!(redis.store.delete_state(&topic("mail"), "k").await.unwrap());
+    assert_eq!(state().await, None, "none of them comes back");
+    assert!(!redis.store.delete_state(&topic("mail"), "k").await.unwrap());
 }
 
 #[tokio::test]
