@@ -38,6 +38,21 @@ typedef struct {
   };
 } checkpointed;
 
+/* result<option<list<u8>>, state-error>, or result<_, state-error> */
+typedef struct {
+  bool failed;
+  _Alignas(8) union {
+    gm_optional_text state;
+    struct {
+      uint8_t kind; /* no-key, too-large, unavailable */
+      _Alignas(8) union {
+        uint64_t limit;
+        gm_text reason;
+      };
+    } error;
+  };
+} state_answer;
+
 IMPORT("context", "now") uint64_t gm_host_now(void);
 IMPORT("context", "fuel-remaining") uint64_t gm_host_fuel_remaining(void);
 IMPORT("context", "is-cancelled") bool gm_host_is_cancelled(void);
@@ -45,6 +60,8 @@ IMPORT("context", "checkpoint") void gm_host_checkpoint(const char *state, size_
 IMPORT("context", "progress")
 void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, size_t note_size);
 IMPORT("queue", "enqueue") void gm_host_enqueue(const gm_new_job *job, void *answer);
+IMPORT("state", "get") void gm_host_state(void *answer);
+IMPORT("state", "set") void gm_host_set_state(uint32_t some, const char *state, size_t size, void *answer);
 IMPORT("log", "emit")
 void gm_host_log(uint32_t level, const char *message, size_t size, const gm_pair *fields, size_t count);
 IMPORT("log", "enabled") bool gm_host_log_enabled(uint32_t level);
@@ -56,7 +73,7 @@ _Static_assert(sizeof(gm_job) == 112 && offsetof(gm_job, attempt) == 64 && offse
 _Static_assert(sizeof(gm_new_job) == 96 && offsetof(gm_new_job, priority) == 76, "new-job");
 _Static_assert(sizeof(gm_ending) == 72 && offsetof(gm_ending, failure.detail.after) == 56, "result<outcome, failure>");
 _Static_assert(offsetof(gm_ending, outcome.result.payload) == 20 && offsetof(gm_ending, outcome.snooze) == 16, "outcome");
-_Static_assert(sizeof(enqueued) == 24 && sizeof(checkpointed) == 24, "answers");
+_Static_assert(sizeof(enqueued) == 24 && sizeof(checkpointed) == 24 && sizeof(state_answer) == 24, "answers");
 #endif
 
 /* ---- Memory: blocks that are freed together ---- */
@@ -185,6 +202,34 @@ gm_answer gm_checkpoint(gm_text state) {
   if (!answer.failed) return (gm_answer){0};
   if (answer.unavailable) return (gm_answer){GM_UNAVAILABLE, answer.reason};
   return (gm_answer){GM_TOO_LARGE, GM("the state is larger than the topic allows")};
+}
+
+static gm_answer state_refusal(const state_answer *answer) {
+  if (!answer->failed) return (gm_answer){0};
+  switch (answer->error.kind) {
+    case 0: return (gm_answer){GM_NO_KEY, GM("the job has no key, so it has no state: push it with one")};
+    case 1: return (gm_answer){GM_TOO_LARGE, GM("the state is larger than the topic allows")};
+    default: return (gm_answer){GM_UNAVAILABLE, gm_join(GM("the state cannot be read now: "), answer->error.reason)};
+  }
+}
+
+gm_answer gm_state(gm_optional_text *state) {
+  state_answer answer = {0};
+  gm_host_state(&answer);
+  *state = answer.failed ? (gm_optional_text){0} : answer.state;
+  return state_refusal(&answer);
+}
+
+gm_answer gm_set_state(gm_optional_text state) {
+  state_answer answer = {0};
+  gm_host_set_state(state.some, state.value.data, state.value.size, &answer);
+  return state_refusal(&answer);
+}
+
+gm_ending gm_state_failure(gm_answer refusal) {
+  if (refusal.error == GM_NO_KEY) return gm_reject(GM("no-key"), refusal.text);
+  if (refusal.error == GM_TOO_LARGE) return gm_reject(GM("state-too-large"), refusal.text);
+  return gm_retry(GM("state-unavailable"), refusal.text);
 }
 
 void gm_progress(uint32_t basis_points, gm_optional_text note) {

@@ -146,7 +146,7 @@ typedef struct {
   gm_optional_u64 unique_window;
 } gm_new_job;
 
-typedef enum { GM_OK, GM_DENIED, GM_TOO_LARGE, GM_TOO_MANY, GM_UNKNOWN_TOPIC, GM_UNAVAILABLE } gm_error_kind;
+typedef enum { GM_OK, GM_DENIED, GM_TOO_LARGE, GM_TOO_MANY, GM_UNKNOWN_TOPIC, GM_UNAVAILABLE, GM_NO_KEY } gm_error_kind;
 
 /* What the runner answered: the new job's id, or why it refused, in words. */
 typedef struct {
@@ -168,6 +168,13 @@ uint64_t gm_fuel_remaining(void);
 bool gm_cancelled(void);
 /* Saves a state durably: the next attempt finds it in the job's `checkpoint`. */
 gm_answer gm_checkpoint(gm_text state);
+/* What earlier jobs of this job's key left; none if there is nothing. After gm_set_state, what that said. Of the jobs of a key one runs
+ * at a time. A component that uses it imports gristmill:job/state, and runs only in topics with state = true. */
+gm_answer gm_state(gm_optional_text *state);
+/* Has the state be this once the job has completed, or not at all; none deletes it. The last call counts. */
+gm_answer gm_set_state(gm_optional_text state);
+/* The failure for what these two refused: another try helps only if the store did not answer. */
+gm_ending gm_state_failure(gm_answer refusal);
 /* For people who watch: 0 to 10000 (basis points) and a short note. */
 void gm_progress(uint32_t basis_points, gm_optional_text note);
 /* A setting or a secret that the manifest grants this topic; none if it does not. */

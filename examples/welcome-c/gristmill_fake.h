@@ -24,6 +24,9 @@ typedef struct {
   uint32_t attempt; /* of the job; 0 is taken for 1 */
   gm_pairs config, secrets;
   gm_optional_text job_checkpoint;
+  gm_optional_text key;   /* of the job */
+  gm_optional_text state; /* of that key: before a run, and after it what a completed attempt left */
+  size_t state_limit;     /* in bytes; 0 is taken for 64 KiB */
 
   gm_new_job enqueued[GM_FAKE_MAX];
   size_t enqueued_count;
@@ -42,6 +45,7 @@ static gm_ending gm_fake_run_text(gm_text body) {
       .tenant = GM("default"),
       .topic = GM("test"),
       .body = {.data = body},
+      .key = gm_fake.key,
       .attempt = gm_fake.attempt != 0 ? gm_fake.attempt : 1,
       .max_attempts = 5,
       .enqueued_at = gm_fake.now,
@@ -49,7 +53,10 @@ static gm_ending gm_fake_run_text(gm_text body) {
       .deadline = gm_fake.now + 30000,
       .checkpoint = gm_fake.job_checkpoint,
   };
-  return gm_handle(&job);
+  gm_optional_text before = gm_fake.state;
+  gm_ending ending = gm_handle(&job);
+  if (ending.failed || ending.outcome.snoozed) gm_fake.state = before;
+  return ending;
 }
 
 static inline gm_ending gm_fake_run(const char *body) { return gm_fake_run_text((gm_text){body, strlen(body)}); }
@@ -72,7 +79,7 @@ static gm_optional_text gm_fake_find(gm_pairs pairs, gm_text name) {
 
 uint64_t gm_host_now(void) { return gm_fake.now; }
 
-uint64_t gm_host_fuel_remaining(void) { return 2000000000; }
+uint64_t gm_host_fuel_remaining(void) { return 1000000000000; }
 
 bool gm_host_is_cancelled(void) { return gm_fake.cancelled; }
 
@@ -84,6 +91,26 @@ void gm_host_checkpoint(const char *state, size_t size, void *answer) {
 void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, size_t note_size) {
   (void)some, (void)note, (void)note_size;
   gm_fake.progress = basis_points;
+}
+
+void gm_host_state(void *answer) {
+  state_answer *state = answer;
+  if (gm_fake.key.some) {
+    state->state = gm_fake.state;
+  } else {
+    state->failed = true;
+    state->error.kind = 0;
+  }
+}
+
+void gm_host_set_state(uint32_t some, const char *state, size_t size, void *answer) {
+  size_t limit = gm_fake.state_limit != 0 ? gm_fake.state_limit : 65536;
+  if (!gm_fake.key.some || size > limit) {
+    ((state_answer *)answer)->failed = true;
+    ((state_answer *)answer)->error.kind = gm_fake.key.some ? 1 : 0;
+    return;
+  }
+  gm_fake.state = some ? gm_some(gm_fake_copy((gm_text){state, size})) : (gm_optional_text){0};
 }
 
 void gm_host_enqueue(const gm_new_job *job, void *answer) {

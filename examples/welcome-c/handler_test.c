@@ -128,6 +128,19 @@ static void deep_nesting_is_rejected(void) {
   CHECK(rejected(gm_fake_run_text((gm_text){body, DEPTH}), "bad-payload"));
 }
 
+static void a_state_is_there_for_the_next_job_of_the_key(void) {
+  gm_optional_text state;
+  CHECK(gm_state(&state).error == GM_NO_KEY);
+  CHECK(gm_state_failure(gm_set_state(gm_some(GM("1")))).failure.rejected);
+  gm_fake.key = gm_some(GM("k"));
+  CHECK(gm_state(&state).error == GM_OK && !state.some);
+  CHECK(gm_set_state(gm_some(GM("1"))).error == GM_OK);
+  CHECK(gm_state(&state).error == GM_OK && state.some && gm_equal(state.value, GM("1")));
+  gm_fake.state_limit = 1;
+  CHECK(gm_set_state(gm_some(GM("12"))).error == GM_TOO_LARGE);
+  CHECK(gm_set_state((gm_optional_text){0}).error == GM_OK && !gm_fake.state.some);
+}
+
 int main(void) {
   void (*const tests[])(void) = {
       a_signup_is_greeted,
@@ -139,6 +152,7 @@ int main(void) {
       a_greylisted_domain_is_taken_at_the_second_try,
       a_bad_signup_is_rejected,
       deep_nesting_is_rejected,
+      a_state_is_there_for_the_next_job_of_the_key,
   };
   size_t count = sizeof tests / sizeof *tests;
   for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,41 @@ func TestPanicIsRetried(t *testing.T) {
 	}
 	if len(run.Logs) != 1 || !strings.Contains(run.Logs[0].Fields[1].Value, "TestPanicIsRetried") {
 		t.Errorf("the log lacks the stack: %+v", run.Logs)
+	}
+}
+
+func TestACompletedJobLeavesAStateToTheNextOneOfItsKey(t *testing.T) {
+	count := func(job *gristmill.Job) (any, error) {
+		var seen int
+		if _, err := gristmill.StateJSON(&seen); err != nil {
+			return nil, err
+		}
+		if err := gristmill.SetStateJSON(seen + 1); err != nil {
+			return nil, err
+		}
+		if string(job.Body.Data) == "fail" {
+			return nil, errors.New("after the fact")
+		}
+		return nil, nil
+	}
+	of := func(body, key string) *gristmill.Job {
+		job := gristmill.Of(body)
+		job.Key = key
+		return job
+	}
+	fake := gristmill.Fake{StateLimit: 1}
+	for _, step := range []struct{ body, left string }{{"", "1"}, {"fail", "1"}, {"", "2"}} {
+		fake.State = fake.Run(count, of(step.body, "k")).State
+		if string(fake.State) != step.left {
+			t.Errorf("state is %q, want %q", fake.State, step.left)
+		}
+	}
+	fake.State = []byte("9")
+	for key, code := range map[string]string{"": "no-key", "k": "state-too-large"} {
+		run := fake.Run(count, of("", key))
+		if run.Failure == nil || run.Failure.Code != code || !run.Failure.Rejected || string(run.State) != "9" {
+			t.Errorf("failure is %+v, state %q", run.Failure, run.State)
+		}
 	}
 }
 

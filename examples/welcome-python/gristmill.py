@@ -68,6 +68,17 @@ class CheckpointError(Retry):
         super().__init__("checkpoint-failed", message)
 
 
+class StateRefused(Reject):
+    """The job has no key (`no-key`), or the state is too large (`state-too-large`): another try would end the same."""
+
+
+class StateUnavailable(Retry):
+    """The store did not answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("state-unavailable", f"the state cannot be read now: {message}")
+
+
 @dataclass(frozen=True)
 class Payload:
     """Bytes and the format that they are in; None means opaque bytes."""
@@ -317,8 +328,37 @@ class _Config:
         return _host.secret(name)
 
 
+class _State:
+    """What the jobs of a key leave for each other, in a topic with `state = true`. Of the jobs of a key one runs at a time.
+
+    What is set is stored in the step that completes this job, or not at all; the last call counts. Raises `StateRefused` and
+    `StateUnavailable`.
+    """
+
+    def get(self) -> Optional[bytes]:
+        """The state; None if there is none. After `set`, what that said."""
+        return _host.get_state(StateRefused, StateUnavailable)
+
+    def set(self, value: Optional[bytes]) -> None:
+        """Has the state be these bytes; None deletes it."""
+        _host.set_state(value, StateRefused, StateUnavailable)
+
+    def json(self, default: Any = None) -> Any:
+        """The state from JSON; `default` if there is none."""
+        value = self.get()
+        try:
+            return default if value is None else _json.loads(value)
+        except ValueError as error:
+            raise Reject("bad-state", f"the state is not the expected JSON: {error}") from None
+
+    def set_json(self, value: Any) -> None:
+        """Has the state be this value as JSON."""
+        self.set(_json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
+
+
 log = _Log()
 config = _Config()
+state = _State()
 
 
 def now() -> int:

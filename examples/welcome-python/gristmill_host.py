@@ -13,6 +13,11 @@ from componentize_py_types import Err
 from wit_world import exports
 from wit_world.imports import config, context, log, queue, types
 
+try:
+    from wit_world.imports import state
+except ImportError:  # built for a world without it
+    state = None  # type: ignore[assignment]
+
 get = config.get
 secret = config.secret
 now = context.now
@@ -63,6 +68,29 @@ def _why_not(error: queue.EnqueueError, topic: str) -> str:
     if isinstance(error, queue.EnqueueError_UnknownTopic):
         return f"there is no topic `{topic}` to enqueue to"
     return f"this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant"
+
+
+def get_state(refused: Callable[[str, str], Exception], unavailable: Callable[[str], Exception]) -> Optional[bytes]:
+    return _of_state("get", (), refused, unavailable)
+
+
+def set_state(
+    value: Optional[bytes], refused: Callable[[str, str], Exception], unavailable: Callable[[str], Exception]
+) -> None:
+    _of_state("set", (value,), refused, unavailable)
+
+
+def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: Any) -> Any:
+    if state is None:
+        raise RuntimeError("this component cannot keep a state: in handler.toml, build it for the world job-handler-state")
+    try:
+        return getattr(state, function)(*given)
+    except Err as error:
+        if isinstance(error.value, state.StateError_NoKey):
+            raise refused("no-key", "the job has no key, so it has no state: push it with one") from None
+        if isinstance(error.value, state.StateError_TooLarge):
+            raise refused("state-too-large", f"the state is larger than {error.value.value} bytes") from None
+        raise unavailable(error.value.value) from None
 
 
 def exported(attempt: Callable[[Any], Any]) -> type:

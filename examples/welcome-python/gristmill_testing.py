@@ -22,16 +22,21 @@ class Host:
     config: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes] = field(default_factory=dict)
     now: int = NOW
-    fuel: int = 2_000_000_000
+    fuel: int = 1_000_000_000_000
     cancelled: bool = False
     #: Topics that may not be enqueued to.
     denied: frozenset[str] = frozenset()
+    #: The state of the job's key: what it is before an attempt, and what a completed one left.
+    state: Optional[bytes] = None
+    #: The most bytes that a state may have.
+    state_limit: int = 65_536
 
     enqueued: list[Any] = field(default_factory=list)
     #: (level, message, fields)
     logs: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     checkpoint: Optional[bytes] = None
     progress: list[tuple[int, Optional[str]]] = field(default_factory=list)
+    _has_key: bool = field(default=False, init=False, repr=False)
 
     def run(self, function: Callable[..., Any], body: Any = b"", **job: Any) -> Any:
         """One attempt at a job: a `Payload`, a `Snooze`, None, or the `Retry` or `Reject` that ended it.
@@ -45,9 +50,14 @@ class Host:
         times = {"enqueued_at": self.now, "due_at": self.now, "deadline": self.now + 30_000}
         global _current
         before, _current = _current, self
+        state_before, self._has_key = self.state, bool(job.get("key"))
+        ending: Any = None
         try:
-            return gristmill.attempt(function, gristmill.Job(body=given.data, **{**times, **job}))
+            ending = gristmill.attempt(function, gristmill.Job(body=given.data, **{**times, **job}))
+            return ending
         finally:
+            if isinstance(ending, (gristmill.Failure, gristmill.Snooze)):
+                self.state = state_before
             _current = before
 
 
@@ -101,6 +111,25 @@ def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
         raise failed(f"this topic may not enqueue to `{job.topic}`; name it in the manifest's `enqueue` grant")
     _current.enqueued.append(job)
     return f"01K1{len(_current.enqueued):022}"
+
+
+def get_state(refused: Callable[[str, str], Exception], unavailable: Callable[[str], Exception]) -> Optional[bytes]:
+    _check_key(refused)
+    return _current.state
+
+
+def set_state(
+    value: Optional[bytes], refused: Callable[[str, str], Exception], unavailable: Callable[[str], Exception]
+) -> None:
+    _check_key(refused)
+    if value is not None and len(value) > _current.state_limit:
+        raise refused("state-too-large", f"the state is larger than {_current.state_limit} bytes")
+    _current.state = value
+
+
+def _check_key(refused: Callable[[str, str], Exception]) -> None:
+    if not _current._has_key:
+        raise refused("no-key", "the job has no key, so it has no state: push it with one")
 
 
 def check(name: str) -> None:

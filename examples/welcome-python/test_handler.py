@@ -2,7 +2,7 @@ import json
 import unittest
 from datetime import timedelta
 
-from gristmill import Payload, Reject, Retry
+from gristmill import Payload, Reject, Retry, state
 from gristmill_testing import NOW, Host
 from handler import welcome
 
@@ -99,6 +99,21 @@ class Welcome(unittest.TestCase):
         ending = Host().run(ask, ADA)
         self.assertIsInstance(ending, Reject)
         self.assertEqual(ending.code, "http-denied")
+
+    def test_a_completed_job_leaves_a_state_to_the_next_one_of_its_key(self):
+        def count(job):
+            state.set_json(state.json(0) + 1)
+            if job.text() == "fail":
+                raise Retry("late", "after the fact")
+
+        host = Host(state_limit=1)
+        for body, left in [("", b"1"), ("fail", b"1"), ("", b"2")]:
+            host.run(count, body, key="k")
+            self.assertEqual(host.state, left)
+        self.assertEqual(host.run(count, "").code, "no-key")
+        host.state = b"9"
+        self.assertEqual(host.run(count, "", key="k").code, "state-too-large")
+        self.assertEqual(host.state, b"9")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ pub const State = struct {
     denied: bool = false,
     settings: []const gristmill.Pair = &.{},
     secrets: []const gristmill.Pair = &.{},
+    /// Of the job.
+    key: ?[]const u8 = null,
+    /// Of the key: before a run, and after it what a completed attempt left.
+    kept: ?[]const u8 = null,
+    /// The most bytes that it may have.
+    kept_limit: usize = 65_536,
 
     /// What the handler did.
     enqueued: std.ArrayList(gristmill.NewJob) = .empty,
@@ -26,17 +32,21 @@ var arena: std.heap.ArenaAllocator = .init(std.testing.allocator);
 
 /// One attempt at a job with this body, at the topic `test`. All memory is good until `reset`.
 pub fn run(comptime handler: anytype, body: []const u8, attempt: u32) gristmill.Ending {
-    return gristmill.attempt(handler, arena.allocator(), .{
+    const before = state.kept;
+    const ending = gristmill.attempt(handler, arena.allocator(), .{
         .id = "01K00000000000000000000000",
         .tenant = "default",
         .topic = "test",
         .body = .{ .data = body },
+        .key = state.key,
         .attempt = attempt,
         .max_attempts = 5,
         .enqueued_at = state.now,
         .due_at = state.now,
         .deadline = state.now + 30_000,
     });
+    if (ending != .complete) state.kept = before;
+    return ending;
 }
 
 /// Forgets everything, also what was granted.
@@ -67,7 +77,7 @@ pub fn now() u64 {
 }
 
 pub fn fuelRemaining() u64 {
-    return 2_000_000_000;
+    return 1_000_000_000_000;
 }
 
 pub fn isCancelled() bool {
@@ -76,6 +86,17 @@ pub fn isCancelled() bool {
 
 pub fn checkpoint(bytes: []const u8) gristmill.CheckpointError!void {
     state.checkpoint = copy(bytes);
+}
+
+pub fn getState() gristmill.StateError!?[]const u8 {
+    if (state.key == null) return error.NoKey;
+    return state.kept;
+}
+
+pub fn setState(bytes: ?[]const u8) gristmill.StateError!void {
+    if (state.key == null) return error.NoKey;
+    if (bytes) |some| if (some.len > state.kept_limit) return error.StateTooLarge;
+    state.kept = if (bytes) |some| copy(some) else null;
 }
 
 pub fn progress(basis_points: u32, _: ?[]const u8) void {

@@ -210,6 +210,20 @@ pub fn checkpoint(state: []const u8) CheckpointError!void {
     return host.checkpoint(state);
 }
 
+/// The job has no key; the state is larger than the topic allows; the store did not answer.
+pub const StateError = error{ NoKey, StateTooLarge, StateUnavailable };
+
+/// What earlier jobs of this job's key left; null if there is nothing. After `setState`, what that said. Of the jobs of a key one runs at a
+/// time. A component that uses it imports gristmill:job/state, and runs only in topics with state = true.
+pub fn getState() StateError!?[]const u8 {
+    return host.getState();
+}
+
+/// Has the state be these bytes once the job has completed, or not at all; null deletes it. The last call counts.
+pub fn setState(bytes: ?[]const u8) StateError!void {
+    return host.setState(bytes);
+}
+
 /// For people who watch: 0 to 10000 (basis points) and a short note.
 pub fn progress(basis_points: u32, note: ?[]const u8) void {
     host.progress(basis_points, note);
@@ -225,12 +239,17 @@ pub fn secret(name: []const u8) ?[]const u8 {
     return host.secret(name);
 }
 
-/// One attempt: what the handler returns, or its error as a retry. Without memory it ends in a trap, for which the runner
+/// One attempt: what the handler returns, or its error as a retry; as a reject, where another try would end the same. Without memory it ends in a trap, for which the runner
 /// knows the reason.
 pub fn attempt(comptime handler: anytype, arena: Allocator, job: Job) Ending {
     return handler(arena, job) catch |cause| {
-        if (@as(anyerror, cause) == error.OutOfMemory) @panic("out of memory");
-        return retry("error", @errorName(cause));
+        return switch (@as(anyerror, cause)) {
+            error.OutOfMemory => @panic("out of memory"),
+            error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),
+            error.StateTooLarge => reject("state-too-large", "the state is larger than the topic allows"),
+            error.StateUnavailable => retry("state-unavailable", "the state cannot be read now"),
+            else => retry("error", @errorName(cause)),
+        };
     };
 }
 

@@ -143,3 +143,21 @@ test "an error is a retry" {
     try expectEqualStrings("error", failure.code);
     try expectEqualStrings("NoSuchLuck", failure.message);
 }
+
+fn keeping(arena: std.mem.Allocator, job: gristmill.Job) !gristmill.Ending {
+    const before = try gristmill.getState() orelse "";
+    try gristmill.setState(try std.mem.concat(arena, u8, &.{ before, job.body.data }));
+    return if (std.mem.eql(u8, job.body.data, "!")) error.NoSuchLuck else gristmill.complete(null);
+}
+
+test "a completed job leaves a state to the next one of its key" {
+    defer fake.reset();
+    fake.state.key = "k";
+    for ([_][]const u8{ "a", "!", "b" }) |body| _ = fake.run(keeping, body, 1);
+    try expectEqualStrings("ab", fake.state.kept.?);
+    fake.state.kept_limit = 2;
+    try expectEqualStrings("state-too-large", fake.run(keeping, "c", 1).reject.code);
+    try expectEqualStrings("ab", fake.state.kept.?);
+    fake.state.key = null;
+    try expectEqualStrings("no-key", fake.run(keeping, "c", 1).reject.code);
+}

@@ -106,11 +106,26 @@ const Enqueued = extern struct {
 /// result<_, checkpoint-error>
 const Checkpointed = extern struct { failed: bool = false, unavailable: bool align(8) = false, limit: u64 = 0 };
 
+/// result<option<list<u8>>, state-error>, or result<_, state-error>
+const State = extern struct {
+    failed: bool = false,
+    case: extern union { state: OptionList, cause: u8 } align(8) = .{ .state = .{} },
+    _: u32 = 0,
+
+    fn check(answer: State) gristmill.StateError!void {
+        if (answer.failed) return switch (answer.case.cause) {
+            0 => error.NoKey,
+            1 => error.StateTooLarge,
+            else => error.StateUnavailable,
+        };
+    }
+};
+
 comptime {
     std.debug.assert(@sizeOf(Job) == 112 and @offsetOf(Job, "attempt") == 64 and @offsetOf(Job, "checkpoint") == 96);
     std.debug.assert(@sizeOf(NewJob) == 96 and @offsetOf(NewJob, "priority") == 76);
     std.debug.assert(@sizeOf(Ending) == 72 and @offsetOf(Ending, "case") == 16 and @offsetOf(Failure, "after") == 40);
-    std.debug.assert(@sizeOf(Enqueued) == 24 and @sizeOf(Checkpointed) == 24);
+    std.debug.assert(@sizeOf(Enqueued) == 24 and @sizeOf(Checkpointed) == 24 and @sizeOf(State) == 24);
 }
 
 const imports = struct {
@@ -120,6 +135,10 @@ const imports = struct {
     extern "gristmill:job/context@0.1.0" fn checkpoint(state: ?[*]const u8, len: usize, answer: *Checkpointed) void;
     extern "gristmill:job/context@0.1.0" fn progress(basis_points: u32, some: bool, note: ?[*]const u8, len: usize) void;
     extern "gristmill:job/queue@0.1.0" fn enqueue(job: *const NewJob, answer: *Enqueued) void;
+    const of_key = struct {
+        extern "gristmill:job/state@0.1.0" fn get(answer: *State) void;
+        extern "gristmill:job/state@0.1.0" fn set(some: bool, value: ?[*]const u8, len: usize, answer: *State) void;
+    };
     extern "gristmill:job/log@0.1.0" fn emit(level: u32, message: ?[*]const u8, len: usize, fields: ?[*]const Pair, count: usize) void;
     extern "gristmill:job/log@0.1.0" fn enabled(level: u32) bool;
     extern "gristmill:job/config@0.1.0" fn get(name: ?[*]const u8, len: usize, answer: *OptionList) void;
@@ -225,6 +244,20 @@ pub fn checkpoint(state: []const u8) gristmill.CheckpointError!void {
     const list: List = .of(state);
     imports.checkpoint(list.ptr, list.len, &answer);
     if (answer.failed) return if (answer.unavailable) error.Unavailable else error.TooLarge;
+}
+
+pub fn getState() gristmill.StateError!?[]const u8 {
+    var answer: State = .{};
+    imports.of_key.get(&answer);
+    try answer.check();
+    return answer.case.state.slice();
+}
+
+pub fn setState(state: ?[]const u8) gristmill.StateError!void {
+    var answer: State = .{};
+    const option: OptionList = .of(state);
+    imports.of_key.set(option.some, option.list.ptr, option.list.len, &answer);
+    try answer.check();
 }
 
 pub fn progress(basis_points: u32, note: ?[]const u8) void {

@@ -2,6 +2,7 @@
 //! the same jobs (`tests/welcome-cases.json`).
 
 mod cases;
+mod keeper;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,15 +41,20 @@ fn new_project(language: &str) -> TempDir {
     // CPython takes seconds to compile, minutes on a machine that is busy with other tests.
     let patient = format!("[handlers]\ncompile-timeout = \"10m\"\n\n{}", std::fs::read_to_string(&manifest).unwrap());
     std::fs::write(&manifest, patient).unwrap();
-    let build = command(&manifest)
-        .current_dir(&project)
+    build(&project, &["--test"]);
+    folder
+}
+
+fn build(project: &Path, options: &[&str]) {
+    let build = command(&project.join("gristmill.toml"))
+        .current_dir(project)
         // Shared from run to run, and by nobody else.
         .env("CARGO_TARGET_DIR", program().with_file_name("projects"))
-        .args(["build", "--test"])
+        .arg("build")
+        .args(options)
         .output()
         .unwrap();
     assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
-    folder
 }
 
 async fn tried(language: &str) {

@@ -210,6 +210,29 @@ export function checkpoint(state: Uint8Array): Answer {
   return wire.checkpoint(state);
 }
 
+/** The state of the job's key, or why it cannot be read. */
+export class State {
+  constructor(
+    /** What earlier jobs of the key left; null if there is nothing. */
+    public value: Uint8Array | null,
+    /** To be returned by the handler: another try helps only if the store did not answer. */
+    public failure: Ending | null = null,
+  ) {}
+}
+
+/**
+ * What earlier jobs of this job's key left. After `setState`, what that said. Of the jobs of a key one runs at a time. A component that uses
+ * it imports gristmill:job/state, and runs only in topics with state = true.
+ */
+export function state(): State {
+  return wire.state();
+}
+
+/** Has the state be these bytes once the job has completed, or not at all; null deletes it. Returns why it cannot be, if it cannot. */
+export function setState(value: Uint8Array | null): Ending | null {
+  return wire.setState(value);
+}
+
 /** For people who watch: 0 to 10000 (basis points) and a short note. */
 export function progress(basisPoints: u32, note: string | null = null): void {
   wire.progress(basisPoints, note);

@@ -2,7 +2,7 @@
 // its length, an option is a byte that says whether there is a value and then the value, a record is its fields in turn.
 // What is handed over lies outside the collector's reach, and is freed by `release`.
 
-import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload } from "./gristmill";
+import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload, State, reject, retry } from "./gristmill";
 
 @external("gristmill:job/context@0.1.0", "now")
 export declare function now(): u64;
@@ -21,6 +21,12 @@ declare function hostProgress(basisPoints: u32, some: bool, note: usize, size: u
 
 @external("gristmill:job/queue@0.1.0", "enqueue")
 declare function hostEnqueue(job: usize, answer: usize): void;
+
+@external("gristmill:job/state@0.1.0", "get")
+declare function hostState(answer: usize): void;
+
+@external("gristmill:job/state@0.1.0", "set")
+declare function hostSetState(some: bool, state: usize, size: usize, answer: usize): void;
 
 @external("gristmill:job/log@0.1.0", "emit")
 declare function hostLog(level: u32, message: usize, size: usize, fields: usize, count: usize): void;
@@ -213,6 +219,36 @@ export function checkpoint(state: Uint8Array): Answer {
   }
   release();
   return new Answer("", refusal);
+}
+
+export function state(): State {
+  const answer = lend(24);
+  hostState(answer);
+  const refused = stateRefused(answer);
+  const state = new State(refused ? null : optionBytes(answer + 8), refused);
+  release();
+  return state;
+}
+
+export function setState(value: Uint8Array | null): Ending | null {
+  const answer = lend(24);
+  if (value === null) hostSetState(false, 0, 0, answer);
+  else hostSetState(true, value.dataStart, value.length, answer);
+  const refused = stateRefused(answer);
+  release();
+  return refused;
+}
+
+function stateRefused(answer: usize): Ending | null {
+  if (!load<bool>(answer)) return null;
+  switch (load<u8>(answer, 8)) {
+    case 0:
+      return reject("no-key", "the job has no key, so it has no state: push it with one");
+    case 1:
+      return reject("state-too-large", `the state is larger than ${load<u64>(answer, 16)} bytes`);
+    default:
+      return retry("state-unavailable", `the state cannot be read now: ${text(answer + 16)}`);
+  }
 }
 
 export function progress(basisPoints: u32, note: string | null): void {

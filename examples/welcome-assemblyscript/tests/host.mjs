@@ -6,9 +6,9 @@ const module = new WebAssembly.Module(readFileSync(new URL("../build/test.wasm",
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** `job`: body (text or bytes), attempt. `grants`: config, now, denied. */
+/** `job`: body (text or bytes), attempt, key. `grants`: config, now, denied, state (of the key), stateLimit. */
 export function run(job, grants = {}) {
-  const did = { logs: [], enqueued: [] };
+  const did = { logs: [], enqueued: [], state: grants.state };
   let exports;
   const memory = () => new DataView(exports.memory.buffer);
   const word = (at) => memory().getUint32(at, true);
@@ -31,8 +31,26 @@ export function run(job, grants = {}) {
     if (value !== undefined) give(at + 4, value);
   };
 
+  const refuse = (answer, kind, limit = 0) => {
+    memory().setUint8(answer, 1);
+    memory().setUint8(answer + 8, kind);
+    memory().setBigUint64(answer + 16, BigInt(limit), true);
+  };
+
   const host = {
     context: { now: () => BigInt(grants.now ?? 1_767_225_600_000) },
+    state: {
+      get: (answer) => {
+        if (job.key === undefined) refuse(answer, 0);
+        else giveOption(answer + 8, did.state);
+      },
+      set: (some, at, size, answer) => {
+        const limit = grants.stateLimit ?? 65_536;
+        if (job.key === undefined) refuse(answer, 0);
+        else if (size > limit) refuse(answer, 1, limit);
+        else did.state = some ? textOf(at, size) : undefined;
+      },
+    },
     config: { get: (name, size, answer) => giveOption(answer, grants.config?.[textOf(name, size)]) },
     log: {
       enabled: () => 1,
@@ -76,6 +94,7 @@ export function run(job, grants = {}) {
   for (const [offset, value] of [[0, "01K00000000000000000000000"], [8, "default"], [16, "test"], [24, job.body]]) {
     give(at + offset, value);
   }
+  giveOption(at + 52, job.key);
   memory().setUint32(at + 64, job.attempt ?? 1, true);
   memory().setUint32(at + 68, 5, true);
   const ending = exports["gristmill:job/handler@0.1.0#handle"](at);
@@ -89,6 +108,7 @@ export function run(job, grants = {}) {
     did.failure = { rejected: tags === "1,1", code: text(ending + 16), message: text(ending + 24) };
     if (!did.failure.rejected) did.failure.after = optionU64(ending + 56);
   }
+  if (tags !== "0,0") did.state = grants.state; // only a job that completes leaves one
   exports["cabi_post_gristmill:job/handler@0.1.0#handle"](ending);
   return did;
 }

@@ -22,6 +22,10 @@ type Fake struct {
 	Denied []string
 	// NoCheckpoints makes checkpoints fail, as if the store could not take them.
 	NoCheckpoints bool
+	// State is that of the job's key; a test gives the next run what the last one left, in [Run.State].
+	State []byte
+	// StateLimit is the most bytes that a state may have; 0 is taken for 64 KiB.
+	StateLimit int
 }
 
 // Run is what one attempt did. It completed if Failure and Snoozed are nil.
@@ -35,6 +39,10 @@ type Run struct {
 	Logs       []LogLine
 	Checkpoint []byte
 	Progress   []uint32
+	// State is what the key has after the attempt: what was set counts only if the attempt completed.
+	State []byte
+
+	hasKey bool
 }
 
 // Enqueued is a follow-up job as the runner got it.
@@ -74,8 +82,11 @@ func (f Fake) Run(h Handler, job *Job) *Run {
 	if f.Now.IsZero() {
 		f.Now = fakeNow
 	}
-	fake, run = f, &Run{}
+	fake, run = f, &Run{State: f.State, hasKey: job.Key != ""}
 	end := attempt(h, job)
+	if end.failure != nil || end.snooze != nil {
+		run.State = f.State
+	}
 	run.Result, run.Snoozed = end.result, (*time.Duration)(end.snooze)
 	run.Failure, run.Message = end.failure, end.message
 	return run
@@ -108,6 +119,28 @@ func hostEnqueue(job *NewJob, body *Payload) (string, error) {
 	}
 	run.Enqueued = append(run.Enqueued, Enqueued{*job, *body})
 	return fmt.Sprintf("01K1%022d", len(run.Enqueued)), nil
+}
+
+func hostState() ([]byte, error) {
+	if !run.hasKey {
+		return nil, stateFailure(stateNoKey, 0, "")
+	}
+	return run.State, nil
+}
+
+func hostSetState(state []byte) error {
+	limit := fake.StateLimit
+	if limit == 0 {
+		limit = 64 << 10
+	}
+	switch {
+	case !run.hasKey:
+		return stateFailure(stateNoKey, 0, "")
+	case len(state) > limit:
+		return stateFailure(stateTooLarge, uint64(limit), "")
+	}
+	run.State = slices.Clone(state)
+	return nil
 }
 
 func hostLog(level slog.Level, message string, fields []Pair) {

@@ -100,6 +100,17 @@ type wireCheckpointed struct {
 	limitOrReason wireList
 }
 
+// result<option<list<u8>>, state-error>, or result<_, state-error>
+type wireState struct {
+	_          structs.HostLayout
+	failed     bool
+	_          [7]byte
+	someOrKind uint8 // of an error, its number
+	_          [3]byte
+	state      wireList // of an error, the second half of this is the first one of its limit or reason
+	rest       uint32
+}
+
 //go:wasmimport gristmill:job/context@0.1.0 now
 func hostNow() uint64
 
@@ -117,6 +128,12 @@ func wasmProgress(basisPoints uint32, some bool, note string)
 
 //go:wasmimport gristmill:job/queue@0.1.0 enqueue
 func wasmEnqueue(job, answer unsafe.Pointer)
+
+//go:wasmimport gristmill:job/state@0.1.0 get
+func wasmState(answer unsafe.Pointer)
+
+//go:wasmimport gristmill:job/state@0.1.0 set
+func wasmSetState(some bool, state unsafe.Pointer, size uint32, answer unsafe.Pointer)
 
 //go:wasmimport gristmill:job/log@0.1.0 emit
 func wasmLog(level uint32, message string, fields unsafe.Pointer, size uint32)
@@ -354,6 +371,36 @@ func hostCheckpoint(state []byte) error {
 	}
 	limit := uint64(answer.limitOrReason.size)<<32 | uint64(answer.limitOrReason.at)
 	return fmt.Errorf("%w of %d bytes", ErrTooLarge, limit)
+}
+
+func hostState() ([]byte, error) {
+	defer borrow()()
+	answer := new(wireState)
+	ask(func() { wasmState(unsafe.Pointer(answer)) })
+	if err := answer.failure(); err != nil {
+		return nil, err
+	}
+	return optionBytes(wireOptionList{answer.someOrKind != 0, answer.state}), nil
+}
+
+func hostSetState(state []byte) error {
+	defer borrow()()
+	answer := new(wireState)
+	ask(func() {
+		wasmSetState(state != nil, unsafe.Pointer(unsafe.SliceData(state)), uint32(len(state)), unsafe.Pointer(answer))
+	})
+	return answer.failure()
+}
+
+func (a *wireState) failure() error {
+	if !a.failed {
+		return nil
+	}
+	limit, reason := uint64(a.rest)<<32|uint64(a.state.size), ""
+	if a.someOrKind == stateUnavailable {
+		reason = text(wireList{a.state.size, a.rest})
+	}
+	return stateFailure(a.someOrKind, limit, reason)
 }
 
 func hostProgress(basisPoints uint32, note string) { wasmProgress(basisPoints, note != "", note) }

@@ -95,6 +95,17 @@ impl TestBed {
         self.registry.send_replace(Arc::new(registry(setups)));
     }
 
+    /// Gives the runners the topics of a manifest to work on; their handler is called `bench`.
+    pub(super) fn serve_manifest(&self, text: &str) -> anyhow::Result<()> {
+        let mut manifest = Manifest::parse(text, Path::new("bench.toml")).context("our own manifest")?;
+        manifest.handlers.auto_topics = false;
+        let name: Name = self.topic.topic.clone();
+        let handler = Handler { name: name.clone(), code: Code::Component(self.component.clone()) };
+        let available = Available { handlers: BTreeMap::from([(name, handler)]), ..Available::default() };
+        self.registry.send_replace(Arc::new(HandlerRegistry::new(&manifest, &available, &HandlerRegistry::default())));
+        Ok(())
+    }
+
     /// A runner, and a line for every attempt that it settles.
     pub(super) fn run(&self) -> anyhow::Result<(Running, mpsc::UnboundedReceiver<AttemptRecord>)> {
         let (observer, records) = recorded();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use gristmill_bench::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TestBed};
+use gristmill_bench::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TenantLoad, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
 /// For how long an idle runner is watched, at least: it looks for jobs about once a second.
@@ -114,6 +114,11 @@ impl Measure<'_> {
                 let keyed = bench::keys(&self.bed().await?, jobs).await?;
                 self.add(keyed.rate_of(&plain, "without keys"))?;
             }
+            Scenario::Rate => {
+                let figure = bench::rate(&self.bed_of_many().await?, 3 * args.few()).await?;
+                self.add(figure)?;
+            }
+            Scenario::Shares => self.shares().await?,
             Scenario::Http => {
                 for figure in bench::pushes_over_http(&self.bed().await?, jobs).await? {
                     self.add(figure)?;
@@ -271,6 +276,21 @@ impl Measure<'_> {
         for tenants in [1, jobs] {
             let figure = bench::idle(&bed, 1, tenants, IDLE.max(Duration::from_millis(10 * jobs as u64))).await?;
             self.add(figure)?;
+        }
+        Ok(())
+    }
+
+    async fn shares(&mut self) -> anyhow::Result<()> {
+        let bed = self.bed().await?;
+        let load = |weight, topics, jobs| TenantLoad { weight, topics, jobs };
+        let cases = [
+            ("jobs 100 : 1", vec![load(1, 1, 1), load(1, 1, 100)]),
+            ("topics 100 : 1", vec![load(1, 1, 1), load(1, 100, 1)]),
+            ("weights 3 : 1", vec![load(3, 1, 3), load(1, 1, 1)]),
+            ("20 tenants", (1..=20).map(|number| load(1, number, 1 + number % 3)).collect()),
+        ];
+        for (case, loads) in cases {
+            self.add(bench::shares(&bed, case, &loads, self.args.some() / 2).await?)?;
         }
         Ok(())
     }

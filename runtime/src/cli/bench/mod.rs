@@ -119,6 +119,10 @@ enum Scenario {
     Mixed,
     /// A full queue of jobs without keys, and of jobs of which 100 share a key and run one at a time
     Keys,
+    /// A topic with a rate of 1,000 jobs a second, on three runners: how many start in each second
+    Rate,
+    /// What of a runner each of several tenants gets, by the fuel of its jobs, beside what its weight says
+    Shares,
     /// Pushes over HTTP: one by one on 16 connections, and 1,000 a request; the runner's CPU is the server's
     Http,
 }

@@ -112,7 +112,7 @@ const PYTHON: Files = files!("examples/welcome-python":
 
 const GO: Files = files!("examples/welcome-go":
     ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"
-    "gristmill/gristmill.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/wasm.go" "handler.go" "handler.toml"
+    "gristmill/gristmill.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go" "handler.go" "handler.toml"
     "handler_test.go");
 
 const C: Files = files!("examples/welcome-c":

@@ -1,0 +1,54 @@
+//! The state of a key, in every language: what one job leaves, the next one of its key reads. (In Rust: `states`.)
+
+use std::path::Path;
+
+use gristmill_tests::process::{Process, command};
+use gristmill_tests::wait::{SOON, until};
+
+use super::{build, new_project, require};
+
+macro_rules! keepers {
+    ($($language:ident: $($program:literal)+, $file:literal = $source:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $language() {
+            require(&[$($program),+]);
+            keeps_a_state_for_each_key(stringify!($language), $file, include_str!(concat!("../../keepers/", $source))).await;
+        }
+    )*};
+}
+
+keepers! {
+    python: "python3", "handler.py" = "keeper.py";
+    go: "go", "handler.go" = "keeper.go";
+    c: "clang" "wasm-ld", "handler.c" = "keeper.c";
+    assemblyscript: "node" "npm", "assembly/handler.ts" = "keeper.as.ts";
+    zig: "zig", "handler.zig" = "keeper.zig";
+}
+
+async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
+    let folder = new_project(language);
+    let project = folder.path().join("welcome");
+    std::fs::write(project.join(file), source).unwrap();
+    replace(&project, "gristmill.toml", "[topics.welcome]", "[topics.welcome]\nstate = true\nbackoff = \"1ms\"");
+    if language == "python" {
+        replace(&project, "handler.toml", "--world job-handler ", "--world job-handler-state ");
+    }
+    build(&project, &[]);
+    let manifest = project.join("gristmill.toml");
+    let runner = Process::run(&manifest);
+    until("the runner to be ready", 4 * SOON, async || runner.log().contains("ready for jobs").then_some(())).await;
+    let push = |key: &[&str], body: &str| {
+        let push = command(&manifest).args(["push", "welcome", "--wait", "--data", body]).args(key).output().unwrap();
+        String::from_utf8_lossy(if push.status.success() { &push.stdout } else { &push.stderr }).into_owned()
+    };
+    let seen = [("a", ""), ("a", "fail"), ("b", ""), ("a", "")].map(|(key, body)| push(&["--key", key], body));
+    assert_eq!(seen, ["1", "2", "1", "3"], "an attempt that fails leaves the state as it was");
+    let refused = push(&[], "");
+    assert!(refused.contains("no-key"), "{refused}");
+}
+
+fn replace(project: &Path, file: &str, from: &str, to: &str) {
+    let text = std::fs::read_to_string(project.join(file)).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(project.join(file), text.replace(from, to)).unwrap();
+}

@@ -1,0 +1,13 @@
+#include "gristmill.h"
+
+gm_ending gm_handle(const gm_job *job) {
+  gm_optional_text state;
+  gm_answer answer = gm_state(&state);
+  if (answer.error != GM_OK) return gm_state_failure(answer);
+  static char seen;
+  seen = state.some ? (char)(state.value.data[0] + 1) : '1';
+  answer = gm_set_state(gm_some((gm_text){&seen, 1}));
+  if (answer.error != GM_OK) return gm_state_failure(answer);
+  if (gm_equal(job->body.data, GM("fail")) && job->attempt == 1) return gm_retry(GM("later"), GM("after the state was set"));
+  return gm_complete_with((gm_payload){.data = {&seen, 1}});
+}

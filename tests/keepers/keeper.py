@@ -1,0 +1,10 @@
+from gristmill import Job, Retry, handler, state
+
+
+@handler
+def count(job: Job) -> str:
+    seen = state.json(0) + 1
+    state.set_json(seen)
+    if job.text() == "fail" and job.attempt == 1:
+        raise Retry("later", "after the state was set")
+    return str(seen)
