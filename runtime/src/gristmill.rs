@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background::Background;
 use crate::builder::Builder;
 use gristmill_core::admission::Refused;
-use gristmill_core::job::{JobId, NewJob};
+use gristmill_core::job::{JobId, NewJob, NoLink};
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_runner::{Broken, Journal, Runner, Tenants, Traces};
 use gristmill_server::{AuditLog, HttpServer, Phase, RunnerStatus};
@@ -48,6 +48,9 @@ pub enum PushError {
     /// The job breaks a rule of its topic.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The job cannot wait for a job that it names, or be a member of its batch.
+    #[error(transparent)]
+    NoLink(#[from] NoLink),
     /// The store is unavailable or refuses.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,6 +87,7 @@ impl Gristmill {
         let id = job.spec.id.clone();
         Ok(match self.store.push(&[job]).await?.into_iter().next() {
             Some(Pushed::Duplicate(holder)) => holder,
+            Some(Pushed::Refused(no)) => return Err(no.into()),
             _ => id,
         })
     }

@@ -42,3 +42,4 @@ mod tidy;
 mod tokens;
 mod traces;
 mod wake_up;
+mod workflows;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
 
-use crate::job::Payload;
+use crate::job::{Ended, JobId, Payload};
 use crate::json::json_and_stored;
 use crate::units;
 
@@ -42,6 +42,8 @@ pub enum Outcome {
     LimitExceeded { limit: LimitName, allowed: u64 },
     /// The job's time to live had run out before the attempt began.
     Expired,
+    /// Not run: a job that it waited for was not done.
+    PredecessorFailed { job: JobId, ended: Ended },
     /// Found by reap: the lease ran out, and the worker had not settled.
     LeaseExpired,
     /// Found by reap: the worker's heartbeat stopped.
@@ -168,6 +170,8 @@ pub enum Reason {
     LeaseExpired,
     /// The worker ended before the attempt did.
     WorkerDied,
+    /// A job that it waited for was not done.
+    Predecessor,
 }
 
 impl Reason {
@@ -298,11 +302,12 @@ mod tests {
     #[test]
     fn names_stay_as_journals_and_stores_have_them() {
         let outcomes: Vec<_> = OutcomeKind::VARIANTS.iter().map(ToString::to_string).collect();
-        let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired \
+        let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired predecessor-failed \
                      lease-expired worker-died pool-full handler-missing shutting-down host-fault";
         assert_eq!(outcomes.join(" "), words);
         let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
-        let words = "failed rejected fuel-exhausted memory-exceeded timeout trap limit lease-expired worker-died";
+        let words =
+            "failed rejected fuel-exhausted memory-exceeded timeout trap limit lease-expired worker-died predecessor";
         assert_eq!(reasons.join(" "), words);
         assert_eq!(LimitName::HostCallBytes.to_string(), "host-call-bytes");
         assert_eq!(Verdict::Snooze(Duration::ZERO).name(), "snooze");

@@ -59,6 +59,12 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         }
 
         Outcome::Reject(detail) => Verdict::Bury(Failure { reason: Reason::Rejected, detail, backtrace: None }),
+        Outcome::PredecessorFailed { job, ended } => {
+            let text = format!(
+                "it waited for job {job}, which is {ended}; it runs all the same with `after-failed = \"run\"`"
+            );
+            Verdict::Bury(ours(Reason::Predecessor, text))
+        }
         // It would run out again: fuel is deterministic.
         Outcome::OutOfFuel { limit } => Verdict::Bury(ours(
             Reason::FuelExhausted,
@@ -103,6 +109,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Ended;
     use crate::outcome::LimitName;
 
     const POLICY: RetryPolicy = RetryPolicy {
@@ -162,6 +169,7 @@ mod tests {
     fn what_would_happen_again_is_buried_at_once() {
         let cases = [
             (Outcome::Reject(FailureDetail::default()), Reason::Rejected),
+            (Outcome::PredecessorFailed { job: "j".parse().unwrap(), ended: Ended::Dead }, Reason::Predecessor),
             (Outcome::OutOfFuel { limit: 1 }, Reason::FuelExhausted),
             (Outcome::MemoryExceeded { limit: 1, peak: 2 }, Reason::MemoryExceeded),
             (Outcome::LimitExceeded { limit: LimitName::Output, allowed: 1 }, Reason::Limit),

@@ -312,6 +312,7 @@ mod tests {
         let (tell, ready) = mpsc::channel(1);
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
         let executor = Arc::new(ExecutorContext {
+            store: Arc::clone(&context.store),
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
             states: gristmill_sandbox::StateReader(mpsc::channel(1).0),

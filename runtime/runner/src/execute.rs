@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::decide::decide;
 use super::lease;
 use super::lease_extender::Extension;
+use super::predecessors::before_start;
 use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
@@ -22,7 +23,7 @@ use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report, StateReader};
-use gristmill_store::{Settlement, StateWrite};
+use gristmill_store::{Settlement, StateWrite, Store};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(super) struct Work {
 /// What every attempt needs and none owns.
 #[derive(Debug)]
 pub(super) struct ExecutorContext {
+    pub(super) store: Arc<dyn Store>,
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
     pub(super) states: StateReader,
@@ -99,6 +101,10 @@ async fn run(
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
         return Report::without_running(outcome);
     }
+    let job = match before_start(&*context.store, claim).await {
+        Ok(job) => job.unwrap_or_else(|| Arc::clone(&claim.job)),
+        Err(outcome) => return Report::without_running(outcome),
+    };
     match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
         None => Report::without_running(Outcome::HandlerMissing),
         Some(_) if context.abort.is_cancelled() => Report::without_running(Outcome::ShuttingDown),
@@ -107,7 +113,7 @@ async fn run(
             context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
-            let attempt = Attempt { trace, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
+            let attempt = Attempt { trace, job, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,

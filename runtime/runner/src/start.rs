@@ -176,6 +176,7 @@ impl Runner {
         settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
         let executor = Arc::new(ExecutorContext {
+            store: Arc::clone(&context.store),
             finished,
             checkpoints,
             states: StateReader(states),

@@ -31,6 +31,7 @@ export const REASONS = {
   limit: 'another limit of the topic was exceeded',
   'lease-expired': 'the lease ended before the attempt was settled',
   'worker-died': 'the worker ended before the attempt did',
+  predecessor: 'a job that it waited for was not done',
 }
 
 /** Reasons that end by themselves. */

@@ -28,7 +28,8 @@ impl From<Refused> for Problem {
             | Refused::Attempts { .. }
             | Refused::Span { .. }
             | Refused::SpanOfTenant { .. }
-            | Refused::Due { .. } => Code::BadRequest,
+            | Refused::Due { .. }
+            | Refused::After { .. } => Code::BadRequest,
         };
         Self::new(code, refused.to_string())
     }

@@ -91,7 +91,7 @@ fn when(view: &JobView, now: Timestamp) -> String {
         (JobState::Running { lease_until, .. }, _) => format!("leased, {}", job::distance(*lease_until, now)),
         (JobState::Dead { since }, _) => job::distance(*since, now),
         (JobState::Ready, Some(of)) => job::distance(of.due_at, now),
-        (JobState::Ready, None) | (JobState::Finished, _) => String::new(),
+        (JobState::Ready, None) | (JobState::Waiting | JobState::Finished, _) => String::new(),
     }
 }
 

@@ -239,6 +239,7 @@ fn in_words(outcome: &Outcome) -> (&'static str, String) {
         Outcome::HostFault(fault) => ("not-run", format!("host fault: {fault}")),
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => ("not-run", outcome.kind().to_string()),
         Outcome::Expired => ("expired", String::new()),
+        Outcome::PredecessorFailed { job, ended } => ("predecessor", format!("job {job} is {ended}")),
         Outcome::LeaseExpired => ("lease-expired", String::new()),
         Outcome::WorkerDied => ("worker-died", String::new()),
     }

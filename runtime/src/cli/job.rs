@@ -1,5 +1,7 @@
 //! `gristmill job`: lists jobs, shows one, says why it is not running, and cancels jobs.
 
+use std::collections::HashSet;
+
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::json;
@@ -9,12 +11,15 @@ use super::global::Global;
 use super::table::facts;
 use super::{document, find, screen, wait, why};
 use gristmill_config::units;
-use gristmill_core::job::{Job, JobId, Name, Payload, Priority, Unique};
+use gristmill_core::job::{Ended, Job, JobId, Name, Payload, Priority, Unique};
 use gristmill_core::time::Timestamp;
-use gristmill_store::{Cancelled, Inspect, JobState, JobView, ResultView};
+use gristmill_store::{BatchSealed, Cancelled, Inspect, JobState, JobView, ResultView, WaitsFor, Workflows};
 
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
+
+/// The most jobs that `cancel --tree` finds.
+const TREE: usize = 100_000;
 
 /// List jobs, look at one, or cancel some
 #[derive(Debug, clap::Args)]
@@ -23,6 +28,7 @@ Examples:
   gristmill job list 'topic:mail* state:dead reason:timeout age>1h'
   gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job why 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
+  gristmill job seal 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -52,6 +58,16 @@ enum Command {
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
     },
+    /// Seal a batch: it gets no more members, and starts once all that it has have ended
+    ///
+    /// Exit code 1 if the job is no batch that waits.
+    Seal {
+        /// The batch's id
+        id: JobId,
+        /// Whose job it is
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
     /// Cancel jobs: waiting ones are gone at once, running ones are marked
     ///
     /// A running job's handler can see that it is no longer wanted, and its deadline stops it. It is gone with the
@@ -60,6 +76,9 @@ enum Command {
         /// The jobs' ids
         #[arg(required = true)]
         ids: Vec<JobId>,
+        /// Cancel the jobs that wait for these, too, and those that wait for them, and so on: these first
+        #[arg(long)]
+        tree: bool,
         /// Whose jobs they are
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
@@ -71,7 +90,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Command::List(args) => find::list(global, args).await,
         Command::Show { id, tenant } => show(global, &*global.store_alone().await?, &tenant, &id).await,
         Command::Why { id, tenant } => why::job(global, &tenant, &id).await,
-        Command::Cancel { ids, tenant } => cancel(global, &*global.store_alone().await?, &tenant, &ids).await,
+        Command::Seal { id, tenant } => seal(global, &*global.store_alone().await?, &tenant, &id).await,
+        Command::Cancel { ids, tree, tenant } => {
+            let store = global.store_alone().await?;
+            let ids = if tree { with_waiters(&*store, &tenant, ids).await? } else { ids };
+            cancel(global, &*store, &tenant, &ids).await
+        }
     }
 }
 
@@ -85,6 +109,37 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
         screen::line(&facts(&about(&view, Timestamp::now())))?;
     }
     Ok(Exit::Done)
+}
+
+/// These jobs and all that wait for them. A job comes after those that wait for it: so none of them starts because it is cancelled, and
+/// a command that was interrupted can be repeated.
+async fn with_waiters(store: &dyn Workflows, tenant: &Name, mut ids: Vec<JobId>) -> anyhow::Result<Vec<JobId>> {
+    let mut seen: HashSet<JobId> = ids.iter().cloned().collect();
+    let mut looked_at = 0;
+    while let Some(id) = ids.get(looked_at).cloned() {
+        if ids.len() > TREE {
+            bail!("more than {TREE} jobs wait for these: cancel some of those that wait first");
+        }
+        ids.extend(store.waiters(tenant, &id).await?.into_iter().filter(|waiter| seen.insert(waiter.clone())));
+        looked_at += 1;
+    }
+    ids.reverse();
+    Ok(ids)
+}
+
+async fn seal(global: &Global, store: &dyn Workflows, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
+    let sealed = store.seal(tenant, id).await?;
+    let words = match sealed {
+        BatchSealed::Sealed => "is sealed",
+        BatchSealed::Before => "was sealed before: nothing was changed",
+        BatchSealed::NotWaiting => "is no batch that waits: nothing was changed",
+    };
+    if global.json {
+        screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": sealed }))?;
+    } else {
+        screen::line(&format!("job {id} {words}"))?;
+    }
+    Ok(if sealed == BatchSealed::NotWaiting { Exit::Failed } else { Exit::Done })
 }
 
 async fn cancel(global: &Global, store: &dyn Inspect, tenant: &Name, ids: &[JobId]) -> anyhow::Result<Exit> {
@@ -111,6 +166,9 @@ fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
     if let Some(job) = &view.job {
         facts.extend(about_job(job, now));
     }
+    if let Some(waits_for) = &view.waits_for {
+        facts.push(("waits for", about_waits_for(waits_for)));
+    }
     facts.push(("attempts", view.attempts.to_string()));
     if let Some(failure) = &view.last_failure {
         facts.push(("last failure", wait::about(Some(failure))));
@@ -129,10 +187,21 @@ fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// How far the jobs are that a job waits for, and the first that have not ended, or were not done.
+fn about_waits_for(WaitsFor { open, total, ended, failed, jobs }: &WaitsFor) -> String {
+    let open = if *open { "; open, so it takes more" } else { "" };
+    let mut lines = format!("{total} jobs: {ended} ended, {failed} of these not done{open}");
+    for job in jobs.iter().filter(|job| job.ended != Some(Ended::Complete)) {
+        lines.push_str(&format!("\n{} {}", job.id, job.ended.map_or("not ended", Ended::as_str)));
+    }
+    lines
+}
+
 fn state(state: &JobState, now: Timestamp) -> String {
     match state {
         JobState::Ready => "ready: waits for a free runner".into(),
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
+        JobState::Waiting => "waiting for other jobs".into(),
         JobState::Running { worker, lease_until, cancelled, .. } => {
             let cancelled = if *cancelled { "; cancelled" } else { "" };
             format!("running on {worker}, leased until {lease_until} ({}){cancelled}", distance(*lease_until, now))

@@ -16,7 +16,9 @@ use super::wait::Attempts;
 use super::{folder, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{DEFAULT_TENANT, Due, JobId, JobSpec, Name, NewJob, Priority, TopicId, Unique};
+use gristmill_core::job::{
+    AfterFailed, DEFAULT_TENANT, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique,
+};
 use gristmill_core::time::Timestamp;
 use gristmill_store::Pushed;
 
@@ -34,6 +36,7 @@ Examples:
   gristmill push order-timeout --file order.json --delay 30m --unique order-17
   gristmill push report --at 2026-11-20T18:00:00+01:00
   gristmill push mail --jsonl jobs.jsonl
+  gristmill push report --after 01KAFQ6Y8D2Z0V9X5T3N7M1R4C,01KAFQ6Y8D2Z0V9X5T3N7M1R4D
   echo '{\"n\": 1}' | gristmill push acme/echo --content-type application/json --ttl 1h")]
 pub(super) struct Args {
     /// The topic, or tenant/topic
@@ -49,7 +52,7 @@ pub(super) struct Args {
     /// Push a job for each line of a file, or of standard input (`-`): a JSON object with the fields of a push over HTTP, such as
     /// {"id": "order-17", "body": {"to": "ada"}, "delay_ms": 5000}. Repeat a push that failed: a job with an id is stored once
     #[arg(long, value_name = "PATH", conflicts_with_all = [
-        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "wait",
+        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "wait", "after", "after_failed", "batch", "open",
     ])]
     jsonl: Option<PathBuf>,
     /// Push this many jobs with the same body
@@ -82,6 +85,18 @@ pub(super) struct Args {
     /// Keep what becomes of the job for this long, if the topic does not keep it longer
     #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     keep_result: Option<Duration>,
+    /// Wait until these jobs have ended: ids with commas between them; may be repeated
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    after: Vec<JobId>,
+    /// What becomes of the job if one of these was not done: dead, or run all the same
+    #[arg(long, default_value_t = AfterFailed::Dead, value_name = "WHAT", value_parser = after_failed())]
+    after_failed: AfterFailed,
+    /// Make the job a member of this batch, which waits for it
+    #[arg(long, value_name = "ID")]
+    batch: Option<JobId>,
+    /// Make the job a batch: it waits until `gristmill job seal`, and for all its members
+    #[arg(long)]
+    open: bool,
     /// Whose topic it is [default: default]
     #[arg(long)]
     tenant: Option<Name>,
@@ -113,6 +128,10 @@ fn priority() -> impl TypedValueParser<Value = Priority> {
     PossibleValuesParser::new(Priority::ALL.map(Priority::as_str)).try_map(|name| name.parse::<Priority>())
 }
 
+fn after_failed() -> impl TypedValueParser<Value = AfterFailed> {
+    PossibleValuesParser::new(AfterFailed::ALL.map(AfterFailed::as_str)).try_map(|name| name.parse::<AfterFailed>())
+}
+
 /// What to push.
 #[derive(Debug)]
 struct Plan {
@@ -140,6 +159,7 @@ fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
         max_attempts: args.attempts,
         ttl: args.ttl,
         keep_result,
+        links: Links { after: args.after, after_failed: args.after_failed, batch: args.batch, open: args.open },
     };
     let due = args.at.map(Due::At).or(args.delay.map(Due::After)).unwrap_or_default();
     Ok((Plan { spec, due, count: args.count, own_id }, patience))
@@ -226,7 +246,7 @@ async fn push_all(
 /// Prints the id under which the job is known.
 fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
     let (id, status) = known_as(job, pushed);
-    if global.json {
+    if global.json && !matches!(pushed, Pushed::Refused(_)) {
         let TopicId { tenant, topic } = &job.spec.topic;
         let (tenant, topic) = (tenant.as_str(), topic.as_str());
         return screen::document(&json!({ "id": id.as_str(), "tenant": tenant, "topic": topic, "status": status }));
@@ -234,6 +254,7 @@ fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
     match pushed {
         Pushed::Stored => {}
         Pushed::Exists => screen::note(&format!("note: job {id} is stored already; nothing was changed")),
+        Pushed::Refused(no) => anyhow::bail!("failed to push job {id}: {no}"),
         Pushed::Duplicate(_) => screen::note(&format!("note: job {id} has the same unique value; nothing was pushed")),
     }
     screen::line(id.as_str())
@@ -244,6 +265,7 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
         Pushed::Stored => (&job.spec.id, "stored"),
         Pushed::Exists => (&job.spec.id, "exists"),
         Pushed::Duplicate(other) => (other, "duplicate"),
+        Pushed::Refused(_) => (&job.spec.id, "refused"),
     }
 }
 
@@ -261,6 +283,9 @@ async fn push_and_wait(
     let stored = store(&reached, admission, plan.jobs(1)).await?;
     stored.warn();
     let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
+    if let Pushed::Refused(no) = pushed {
+        anyhow::bail!("failed to push job {}: {no}", job.spec.id);
+    }
     let (id, _) = known_as(job, pushed);
     if screen::is_watched() && !global.quiet {
         screen::note(&format!("job {id} is pushed; waiting for its end"));

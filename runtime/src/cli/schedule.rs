@@ -283,6 +283,7 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
         Some(view) => match (view.state, view.result) {
             (JobState::Ready, _) => "ready",
             (JobState::Delayed { .. }, _) => "delayed",
+            (JobState::Waiting, _) => "waiting",
             (JobState::Running { .. }, _) => "running",
             (JobState::Dead { .. }, _) | (JobState::Finished, Some(ResultView::Dead(_))) => "dead",
             (JobState::Finished, Some(ResultView::Complete(_))) => "done",

@@ -204,6 +204,7 @@ mod tests {
             ready: 1,
             waiting_for_key: 0,
             delayed: 0,
+            waiting: 0,
             running: 0,
             dead: 0,
             oldest_ready: None,

@@ -64,7 +64,7 @@ impl Attempts {
             JobState::Delayed { until } => format!("the next one begins at {until} ({})", job::distance(until, now)),
             JobState::Ready => "the next one waits for a free runner".into(),
             JobState::Running { .. } => "the next one is running".into(),
-            JobState::Dead { .. } | JobState::Finished => return None,
+            JobState::Waiting | JobState::Dead { .. } | JobState::Finished => return None,
         };
         // The attempt that runs was counted when it began.
         let failed = view.attempts - u32::from(matches!(view.state, JobState::Running { .. })).min(view.attempts);
@@ -166,7 +166,7 @@ async fn look(
         (Some(ResultView::Cancelled), _) => Some(End::Cancelled),
         (None, JobState::Dead { .. }) => Some(End::Dead(view.last_failure)),
         (None, JobState::Finished) => Some(End::Gone),
-        (None, JobState::Ready | JobState::Delayed { .. } | JobState::Running { .. }) => None,
+        (None, JobState::Ready | JobState::Delayed { .. } | JobState::Waiting | JobState::Running { .. }) => None,
     })
 }
 
@@ -305,6 +305,7 @@ mod tests {
             last_failure: Some(failure()),
             result,
             behind: None,
+            waits_for: None,
             checkpoint: None,
         })
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
 use gristmill_core::fleet_limits::FleetLimits;
-use gristmill_core::job::{Claim, JobId, Name, TopicId};
+use gristmill_core::job::{Claim, JobId, Name, NoLink, TopicId};
 use gristmill_core::json;
 
 /// How many dead jobs a topic may have, and how old they may become.
@@ -45,6 +45,8 @@ pub enum Pushed {
     Exists,
     /// A job of the topic holds the same unique value; it is named. Counted as `duplicate`.
     Duplicate(JobId),
+    /// Not stored: it cannot wait for a job that it names, or be a member of its batch.
+    Refused(NoLink),
 }
 
 /// One entry of a claim: up to `max` jobs of `topic`, each for `lease`.

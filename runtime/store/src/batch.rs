@@ -58,7 +58,9 @@ impl Weight {
     /// The weight of a new job as it is stored: names and lengths of its headers take up as much as what they say, at most.
     pub(crate) fn of_new(job: &NewJob) -> Self {
         let headers = usize::try_from(job.spec.header_bytes()).unwrap_or(usize::MAX);
-        Self::of_job(job.spec.body.data.len().saturating_add(headers.saturating_mul(2)))
+        let bytes = job.spec.body.data.len().saturating_add(headers.saturating_mul(2));
+        // To look for a job that it waits for costs as much as a job does.
+        Self { jobs: 1 + job.spec.links.after.len(), bytes }
     }
 
     fn plus(self, more: Self) -> Self {

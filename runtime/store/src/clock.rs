@@ -10,6 +10,9 @@ use gristmill_core::time::{Timestamp, whole_millis};
 /// 14 digits without an exponent.
 const LATEST_MS: u64 = 99_999_999_999_999;
 
+/// Until when a job is delayed that waits for others: a time that never comes.
+pub(super) const NEVER: Timestamp = Timestamp::from_millis(LATEST_MS);
+
 /// Where a store takes the time from.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
@@ -49,6 +52,11 @@ pub(super) fn wait_ms(wait: Duration) -> u64 {
 /// A point in time as stores keep it.
 pub(super) fn point_ms(at: Timestamp) -> u64 {
     at.as_millis().min(LATEST_MS)
+}
+
+/// When a job is due as stores keep it: before [`NEVER`].
+pub(super) fn due_ms(at: Timestamp) -> u64 {
+    at.as_millis().min(LATEST_MS - 1)
 }
 
 #[cfg(test)]

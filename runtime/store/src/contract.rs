@@ -16,6 +16,7 @@ use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
 use super::tokens::{TokenLookup, Tokens};
+use super::workflows::Workflows;
 use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
 
 pub use gristmill_core::outcome::Settled;
@@ -231,9 +232,9 @@ pub trait Shards: Probe {
 }
 
 /// What a producer and an operator need.
-pub trait Produce: Push + Signals + Inspect + States + Schedules + Tokens + Bills {}
+pub trait Produce: Push + Signals + Inspect + States + Workflows + Schedules + Tokens + Bills {}
 
-impl<S: Push + Signals + Inspect + States + Schedules + Tokens + Bills + ?Sized> Produce for S {}
+impl<S: Push + Signals + Inspect + States + Workflows + Schedules + Tokens + Bills + ?Sized> Produce for S {}
 
 /// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
 /// [crate](crate) for the rules.

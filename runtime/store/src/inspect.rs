@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(any(feature = "redis", feature = "sharding"))]
 use super::batch::ByteBudget;
+#[cfg(any(feature = "redis", feature = "embedded"))]
+use super::clock::NEVER;
 use super::error::StoreError;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 use super::list::PAGE_BYTES;
 use super::list::{Cursor, Page, StateFilter};
 use super::operations::operations;
+use super::workflows::WaitsFor;
 use gristmill_core::job::{Job, JobId, Name, Payload, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
@@ -141,8 +144,11 @@ pub struct TopicCounts {
     /// Of the ready ones, those that no claim may take, because they wait for another job of their key.
     #[serde(default)]
     pub waiting_for_key: u64,
-    /// Jobs that are not due yet.
+    /// Jobs that are not due yet, or wait for other jobs.
     pub delayed: u64,
+    /// Of the delayed ones, those that wait for other jobs.
+    #[serde(default)]
+    pub waiting: u64,
     /// Jobs that a worker holds.
     pub running: u64,
     /// Jobs that were given up.
@@ -170,6 +176,7 @@ impl TopicCounts {
             ready: 0,
             waiting_for_key: 0,
             delayed: 0,
+            waiting: 0,
             running: 0,
             dead: 0,
             oldest_ready: None,
@@ -189,6 +196,7 @@ impl TopicCounts {
         self.ready += more.ready;
         self.waiting_for_key += more.waiting_for_key;
         self.delayed += more.delayed;
+        self.waiting += more.waiting;
         self.running += more.running;
         self.dead += more.dead;
         self.oldest_ready = self.oldest_ready.into_iter().chain(more.oldest_ready).min();
@@ -226,6 +234,8 @@ pub enum JobState {
         #[serde(rename = "until_ms")]
         until: Timestamp,
     },
+    /// It waits for other jobs. Lists have it among the delayed ones.
+    Waiting,
     /// A worker holds it.
     Running {
         /// The worker.
@@ -248,6 +258,14 @@ pub enum JobState {
     Finished,
 }
 
+impl JobState {
+    /// Of a job that is delayed until some time, or waits for others.
+    #[cfg(any(feature = "redis", feature = "embedded"))]
+    pub(crate) fn delayed(until: Timestamp) -> Self {
+        if until < NEVER { Self::Delayed { until } } else { Self::Waiting }
+    }
+}
+
 /// A job, where it is, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
@@ -267,6 +285,9 @@ pub struct JobView {
     /// Of a ready job that no claim may take: what it waits for. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindKey>,
+    /// Of a job that waits for others, or has waited: these. Lists do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// What its handler saved for the next attempt, if it did. `None` once the job is finished. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Payload>,

@@ -47,6 +47,7 @@ mod tests;
 mod timed;
 mod tokens;
 mod transfer;
+mod workflows;
 
 #[cfg(any(feature = "redis", feature = "embedded"))]
 pub(crate) use answers::IDLE_TOPICS;
@@ -80,12 +81,13 @@ pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
+pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
         BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules,
         PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States, Store, Sweep,
-        TokenLookup, Tokens, Transfer, Usage, Workers,
+        TokenLookup, Tokens, Transfer, Usage, Workers, Workflows,
     };
 }

@@ -42,6 +42,7 @@ macro_rules! cases {
 }
 use cases;
 
+mod after;
 mod batches;
 mod bill;
 mod cancel;

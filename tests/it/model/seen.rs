@@ -37,12 +37,23 @@ impl Model {
                 last_failure: record.failure.clone(),
                 result: result.map(|(_, result)| result),
                 behind: self.behind(&record.job.spec),
+                waits_for: None,
                 checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
             });
         }
         let (attempts, result) = result?;
         let (state, result) = (JobState::Finished, Some(result));
-        Some(JobView { id, state, job: None, attempts, last_failure: None, result, behind: None, checkpoint: None })
+        Some(JobView {
+            id,
+            state,
+            job: None,
+            attempts,
+            last_failure: None,
+            result,
+            behind: None,
+            waits_for: None,
+            checkpoint: None,
+        })
     }
 
     fn behind(&self, spec: &JobSpec) -> Option<BehindKey> {
@@ -69,6 +80,7 @@ impl Model {
                 ready: 0,
                 waiting_for_key: topic.behind.values().map(|behind| behind.len() as u64).sum(),
                 delayed: 0,
+                waiting: 0,
                 running: 0,
                 dead: 0,
                 oldest_ready,
@@ -79,7 +91,7 @@ impl Model {
             for record in self.jobs.values().filter(|record| record.job.spec.topic == *id) {
                 *match record.place {
                     JobState::Ready => &mut counts.ready,
-                    JobState::Delayed { .. } => &mut counts.delayed,
+                    JobState::Delayed { .. } | JobState::Waiting => &mut counts.delayed,
                     JobState::Running { .. } => &mut counts.running,
                     JobState::Dead { .. } => &mut counts.dead,
                     JobState::Finished => unreachable!("a finished job has no record"),

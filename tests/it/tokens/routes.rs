@@ -67,6 +67,8 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/dead/groups", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/why", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/jobs/{job}/links?limit=9", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/jobs/{job}/seal", "{}", Tenant(Push)),
     route("DELETE", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/cancel", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics", "", Tenant(Read)),

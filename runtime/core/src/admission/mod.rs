@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::job::{Claim, Due, JobSpec, Name, NewJob, TopicId};
+use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, TopicId};
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
@@ -80,6 +80,8 @@ pub enum Refused {
     SpanOfTenant { field: &'static str, tenant: Name, ms: u64, allowed: u64, limit: &'static str },
     #[error("the job would be due at {ms} ms since 1970, which is after the year 9999: is it in another unit?")]
     Due { ms: u64 },
+    #[error("the job names {names} jobs in `after`, but it may name {AFTER}: put them into a batch, and wait for that")]
+    After { names: usize },
     #[error(transparent)]
     UnknownTopic(#[from] UnknownTopic),
 }
@@ -108,6 +110,7 @@ impl Refused {
             Self::Attempts { .. } => u64::from(*ATTEMPTS.end()),
             Self::Span { .. } => millis(LONGEST),
             Self::Due { .. } => LATEST.as_millis(),
+            Self::After { .. } => AFTER as u64,
             Self::UnknownTopic(_) => 0,
         }
     }
@@ -151,6 +154,9 @@ impl Rules {
         check_headers(&spec)?;
         if let Some(attempts) = spec.max_attempts.filter(|attempts| !ATTEMPTS.contains(attempts)) {
             return Err(Refused::Attempts { asked: attempts });
+        }
+        if spec.links.after.len() > AFTER {
+            return Err(Refused::After { names: spec.links.after.len() });
         }
         check_span("time to live", spec.ttl)?;
         let window = spec.unique.as_ref().and_then(|unique| unique.window);
@@ -258,7 +264,8 @@ mod tests {
 
     #[test]
     fn every_bound_holds_at_its_edge_and_not_one_past_it() {
-        let edges: [Edge; 10] = [
+        let edges: [Edge; 11] = [
+            (|job, names| job.spec.links.after = vec![job.spec.id.clone(); names as usize], AFTER as u64),
             (|job, bytes| job.spec.key = Some("k".repeat(bytes as usize)), HEADER_BYTES),
             (|job, bytes| job.spec.body.content_type = Some("c".repeat(bytes as usize)), HEADER_BYTES),
             (|job, bytes| job.spec.metadata = vec![("n".into(), "v".repeat(bytes as usize - 1))], HEADER_BYTES),

@@ -1,9 +1,11 @@
 //! What a job is: its names, its payload, and an attempt at it.
 
 mod claim;
+mod links;
 mod names;
 mod spec;
 
 pub use claim::{Claim, Lease};
+pub use links::{AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, WAITERS};
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
 pub use spec::{Due, Job, JobSpec, NewJob, Payload, Priority, Unique};

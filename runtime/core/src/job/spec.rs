@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::links::Links;
 use super::names::{JobId, TopicId};
 use crate::json::{self, json_and_stored, object};
 use crate::time::Timestamp;
@@ -75,6 +76,9 @@ pub struct JobSpec {
     /// Keep the job's result for this long, and notify clients that wait for it. Raises the topic's retention, never lowers it.
     #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
     pub keep_result: Option<Duration>,
+    /// Which jobs it waits for, and which one waits for it.
+    #[serde(flatten)]
+    pub links: Links,
 }
 
 impl JobSpec {
@@ -91,6 +95,7 @@ impl JobSpec {
             max_attempts: None,
             ttl: None,
             keep_result: None,
+            links: Links::default(),
         }
     }
 

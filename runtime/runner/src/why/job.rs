@@ -10,7 +10,7 @@ use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::{Timestamp, whole_millis};
-use gristmill_store::{AHEAD, BehindKey, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts};
+use gristmill_store::{AHEAD, BehindKey, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor};
 
 /// How often the store is asked again if the job changes its place between the questions.
 const TRIES: usize = 3;
@@ -36,6 +36,9 @@ pub struct Why {
     pub expected_in: Option<u64>,
     /// The jobs of its key that it waits for. `None` if it waits for none.
     pub behind: Option<BehindKey>,
+    /// The other jobs that it waits for: those that have not ended come first. `None` if it waits for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// Why its topic begins no job at the moment, which holds for this one as soon as it is ready. `None` if the topic does.
     pub idle: Option<Idle>,
 }
@@ -56,6 +59,8 @@ pub enum WhyReason {
     Retry,
     /// It is not due yet.
     Delayed,
+    /// It waits for other jobs: `waits_for` says which.
+    Waiting,
     /// Its topic begins no job: `idle` says why.
     TopicIdle,
     /// It waits for other jobs of its key: `behind` says which.
@@ -103,7 +108,18 @@ pub async fn why(
     Ok(found.map(|view| {
         let (reason, detail, until) = by_state(&view, Timestamp::now());
         let topic = view.job.map(|job| job.spec.topic);
-        Why { id: view.id, topic, reason, detail, until, ahead: None, expected_in: None, behind: None, idle: None }
+        Why {
+            id: view.id,
+            topic,
+            reason,
+            detail,
+            until,
+            ahead: None,
+            expected_in: None,
+            behind: None,
+            waits_for: None,
+            idle: None,
+        }
     }))
 }
 
@@ -153,7 +169,9 @@ fn explain(
         detail = format!("{detail}; then it waits on: {}", about_topic(idle));
     }
     let expected_in = expected_in.map(whole_millis);
-    Why { id: view.id.clone(), topic: Some(topic), reason, detail, until, ahead, expected_in, behind: None, idle }
+    let waits_for = view.waits_for.clone().filter(|_| reason == WhyReason::Waiting);
+    let id = view.id.clone();
+    Why { id, topic: Some(topic), reason, detail, until, ahead, expected_in, behind: None, waits_for, idle }
 }
 
 /// What the state alone says.
@@ -177,6 +195,7 @@ fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timest
         JobState::Delayed { until } => {
             (WhyReason::Delayed, format!("delayed: it is due {}", about_wait(*until, now)), Some(*until))
         }
+        JobState::Waiting => (WhyReason::Waiting, waiting(view.waits_for.as_ref()), None),
         JobState::Dead { since } => {
             let detail = format!("dead since {since}, after {} attempts ({}): respawn it", view.attempts, failure());
             (WhyReason::Dead, detail, None)
@@ -191,6 +210,18 @@ fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timest
             (WhyReason::Finished, format!("finished: {end}"), None)
         }
     }
+}
+
+/// Which jobs it waits for.
+fn waiting(waits_for: Option<&WaitsFor>) -> String {
+    let Some(WaitsFor { open, total, ended, failed, jobs }) = waits_for else {
+        return "waiting: the last job that it waited for has just ended".into();
+    };
+    let open = if *open { "it is a batch that is not sealed; " } else { "" };
+    let ids: Vec<&str> = jobs.iter().filter(|job| job.ended.is_none()).map(|job| job.id.as_str()).collect();
+    let more = if total - ended > ids.len() as u64 { ", ..." } else { "" };
+    let names = if ids.is_empty() { String::new() } else { format!(": it waits for {}{more}", ids.join(", ")) };
+    format!("waiting: {open}of {total} jobs {ended} have ended, {failed} of these not done{names}")
 }
 
 fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected_in: Option<Duration>) -> String {
@@ -257,6 +288,7 @@ mod tests {
             last_failure: None,
             result: None,
             behind: None,
+            waits_for: None,
             checkpoint: None,
         }
     }

@@ -80,7 +80,7 @@ impl Idempotency {
     /// [`Code::IdempotencyKeyReused`]: by another request.
     pub(crate) fn was_replayed(&self, id: &JobId, pushed: &Pushed) -> Result<bool, Problem> {
         match pushed {
-            Pushed::Stored => Ok(false),
+            Pushed::Stored | Pushed::Refused(_) => Ok(false),
             Pushed::Exists => Ok(true),
             Pushed::Duplicate(of) if of == id => Ok(true),
             Pushed::Duplicate(of) => {

@@ -17,9 +17,9 @@ use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
 use crate::wire::push::Waiting;
-use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::job::{JobId, MEMBERS, Name, TopicId};
 use gristmill_runner::why::{self, Serving, Why};
-use gristmill_store::{Cancelled, JobState, JobView, TopicCounts};
+use gristmill_store::{BatchSealed, Cancelled, JobState, JobView, TopicCounts};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
     seen, until it is over.";
@@ -37,6 +37,14 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/why", why, "Say why a job is not running")
         .problems(&[Code::JobUnknown, Code::Busy])
+        .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
+        .problems(&[Code::Busy])
+        .post(
+            "/tenants/{tenant}/jobs/{id}/seal",
+            seal,
+            "Seal a batch: it gets no more members, and starts once they have ended",
+        )
+        .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
 }
 
 async fn look(
@@ -77,6 +85,36 @@ async fn why(
     };
     let ask = async { why::why(&*state.store, &tenant, &id, serving, pace).await?.ok_or(unknown(&tenant, &id)) };
     Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+}
+
+async fn links(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
+    State(state): State<AppState>,
+    Head(Query(wire::LinksLimit { limit })): Head<Query<wire::LinksLimit>>,
+) -> Result<Json<wire::JobLinks>, Problem> {
+    let ask = async {
+        let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
+        Ok(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? })
+    };
+    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+}
+
+async fn seal(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Push, (Name, JobId)>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::SealedOne>, Problem> {
+    let seal = async {
+        let status = state.store.seal(&tenant, &id).await?;
+        if status == BatchSealed::NotWaiting {
+            state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+            return Err(Problem::new(
+                Code::TooLate,
+                format!("job {id} is no batch that waits: there is nothing to seal"),
+            ));
+        }
+        Ok(wire::SealedOne { id: id.clone(), status })
+    };
+    Ok(Json(state.request_limiter.within(identity.tenant(), seal).await?))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -118,14 +118,20 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
     for (NewJob { spec, .. }, pushed) in jobs.iter().zip(pushed) {
         let again = idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed)).transpose()?;
         replayed |= again == Some(true);
+        let mut problem = None;
         let (id, status) = match pushed {
             // As it was answered the first time.
-            _ if again.is_some() => (spec.id.clone(), Status::Stored),
+            Pushed::Exists | Pushed::Duplicate(_) if again.is_some() => (spec.id.clone(), Status::Stored),
             Pushed::Stored => (spec.id.clone(), Status::Stored),
             Pushed::Exists => (spec.id.clone(), Status::Exists),
             Pushed::Duplicate(of) => (of, Status::Duplicate),
+            Pushed::Refused(no) if alone => return Err(bad(no.to_string())),
+            Pushed::Refused(no) => {
+                problem = Some(no.to_string());
+                (spec.id.clone(), Status::Refused)
+            }
         };
-        answers.push(Accepted { id, status, job: None, warnings: Vec::new() });
+        answers.push(Accepted { id, status, problem, job: None, warnings: Vec::new() });
     }
     Ok(Stored { answers, warnings, alone, replayed, wait })
 }

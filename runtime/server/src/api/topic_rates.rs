@@ -102,6 +102,7 @@ mod tests {
             ready: 0,
             waiting_for_key: 0,
             delayed: 0,
+            waiting: 0,
             running: 0,
             dead: 0,
             paused: false,

@@ -11,8 +11,8 @@ use crate::state::AppState;
 use gristmill_core::admission::before_attempt;
 use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
 use gristmill_core::topic::Topic;
-use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
+use gristmill_runner::{before_start, decide};
 use gristmill_store::{ClaimFrom, Settlement, Store, StoreError};
 
 /// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
@@ -105,10 +105,17 @@ impl Look {
         let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease).within(limits);
         let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
         let (mut admitted, mut refused) = (Vec::new(), Vec::new());
-        for claim in claimed.claims {
-            match before_attempt(&claim, topic) {
-                None => admitted.push(claim),
-                Some(outcome) => refused.push(decide(&claim, topic, outcome, Vec::new())),
+        for mut claim in claimed.claims {
+            let start = match before_attempt(&claim, topic) {
+                None => before_start(&*self.store, &claim).await,
+                Some(outcome) => Err(outcome),
+            };
+            match start {
+                Ok(job) => {
+                    claim.job = job.unwrap_or(claim.job);
+                    admitted.push(claim);
+                }
+                Err(outcome) => refused.push(decide(&claim, topic, outcome, Vec::new())),
             }
         }
         self.bytes += admitted.iter().map(body_bytes).sum::<usize>();

@@ -23,8 +23,8 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobView, ListJobs, Page, Push, Pushed, Query,
-    QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
+    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobView, ListJobs, Page, Push,
+    Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts, WaitsFor, Workflows,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -250,6 +250,34 @@ impl States for RemoteStore {
         let question = Question::delete(state_path(topic, key), "delete the state of a key");
         let wire::Changed { changed } = self.server.ask(question).await?;
         Ok(changed)
+    }
+}
+
+#[async_trait]
+impl Workflows for RemoteStore {
+    async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
+        const DOING: &str = "seal a batch";
+        let question = Question::post(format!("/v1/tenants/{tenant}/jobs/{id}/seal"), &wire::Nothing {}, DOING);
+        match self.server.ask_if_known::<wire::SealedOne>(question).await? {
+            Ok(sealed) => Ok(sealed.status),
+            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => Ok(BatchSealed::NotWaiting),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+
+    async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError> {
+        Ok(self.links(tenant, id, limit).await?.waits_for)
+    }
+
+    async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> {
+        Ok(self.links(tenant, id, 0).await?.waiters)
+    }
+}
+
+impl RemoteStore {
+    async fn links(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<wire::JobLinks, StoreError> {
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/links?limit={limit}");
+        self.server.ask(Question::get(path, "ask what a job waits for")).await
     }
 }
 

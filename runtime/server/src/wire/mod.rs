@@ -15,12 +15,12 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use gristmill_core::job::{JobId, Name, NewJob};
+use gristmill_core::job::{JobId, MEMBERS, Name, NewJob};
 use gristmill_core::json;
 use gristmill_core::json::object;
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
-use gristmill_store::{Cancelled, DeadJob, JobView, Pushed, TopicCounts};
+use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobView, Pushed, TopicCounts, WaitsFor};
 
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
@@ -108,6 +108,36 @@ pub(super) struct CancelledOne {
     pub(super) id: JobId,
     /// `gone` or `stopping`.
     pub(super) status: Cancelled,
+}
+
+/// The batch that was sealed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct SealedOne {
+    pub(super) id: JobId,
+    /// `sealed`, or `before`: it was sealed already.
+    pub(super) status: BatchSealed,
+}
+
+/// How many of the jobs that a job waits for are listed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinksLimit {
+    #[serde(default = "links_limit")]
+    #[schemars(range(max = MEMBERS))]
+    pub(super) limit: usize,
+}
+
+fn links_limit() -> usize {
+    100
+}
+
+/// What a job waits for, and what waits for it.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct JobLinks {
+    /// `null` of a job that waits for none, and of one that is gone.
+    pub(super) waits_for: Option<WaitsFor>,
+    /// The jobs that wait for it: at most 1,000.
+    pub(super) waiters: Vec<JobId>,
 }
 
 /// The component that does the topic's jobs from now on.

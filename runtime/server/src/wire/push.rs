@@ -13,7 +13,7 @@ use url::form_urlencoded;
 
 use super::{BATCH, Base64, JobView};
 use gristmill_core::admission::LATEST;
-use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{AFTER, AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::json;
 use gristmill_core::json::object::{self, Object};
 use gristmill_core::time::Timestamp;
@@ -61,6 +61,18 @@ pub(crate) struct Job {
     keep_result: Option<Duration>,
     /// For the handler: groups jobs that belong together.
     key: Option<String>,
+    /// The job waits until all of these have ended.
+    #[serde(default)]
+    #[schemars(length(max = AFTER))]
+    after: Vec<JobId>,
+    /// What becomes of the job if one of the jobs that it waited for was not done.
+    #[serde(default)]
+    after_failed: AfterFailed,
+    /// The batch of which the job is a member: its members end before it starts.
+    batch: Option<JobId>,
+    /// The job is a batch: it waits until it is sealed and its members have ended.
+    #[serde(default)]
+    open: bool,
 }
 
 /// Jobs to push.
@@ -85,6 +97,9 @@ pub(crate) struct Accepted {
     /// The job that stands for this push: of a `duplicate`, the one that holds the unique value.
     pub(crate) id: JobId,
     pub(crate) status: Status,
+    /// Why a job of a list is not stored: it cannot wait for a job that it names. A job that is pushed by itself is answered 400.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
     /// The job and its end, as far as they are known. With `wait_ms` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobView>,
@@ -99,6 +114,8 @@ pub(crate) enum Status {
     Stored,
     Exists,
     Duplicate,
+    /// Not stored: `problem` says why.
+    Refused,
 }
 
 /// What became of each job, in the order of the request.
@@ -212,6 +229,10 @@ impl Job {
             let is_number = name.ends_with("_ms") || name == "attempts_max";
             let value = if is_number {
                 text.parse::<u64>().map_err(|_| format!("`{name}` is no whole number: `{text}`"))?.into()
+            } else if name == "after" {
+                text.split(',').map(Value::from).collect()
+            } else if name == "open" {
+                text.parse::<bool>().map_err(|_| format!("`open` is `true` or `false`, not `{text}`"))?.into()
             } else {
                 Value::from(text)
             };
@@ -270,6 +291,7 @@ impl Job {
             max_attempts: self.attempts_max,
             ttl: self.ttl,
             keep_result: self.keep_result,
+            links: Links { after: self.after, after_failed: self.after_failed, batch: self.batch, open: self.open },
         };
         Ok(NewJob { spec, due })
     }
@@ -290,7 +312,8 @@ mod tests {
     #[test]
     fn made_up_documents_are_refused_or_become_jobs() {
         let whole = br#"{"body": {"to": [1.50, "ada"]}, "unique": {"value": "u", "window_ms": 5}, "metadata": {"a": "b", "a": "c"},
-            "id": "j1", "delay_ms": 5000, "priority": "low", "attempts_max": 3, "ttl_ms": 9, "keep_result_ms": 1, "key": "k"}"#;
+            "id": "j1", "delay_ms": 5000, "priority": "low", "attempts_max": 3, "ttl_ms": 9, "keep_result_ms": 1, "key": "k",
+            "after": ["a"], "after_failed": "run", "batch": "b", "open": true}"#;
         let known: [&[u8]; 3] =
             [whole, br#"{"body_base64": "AAEC", "content_type": "a/b", "at_ms": 1795176246000}"#, b"{}"];
         gristmill_fuzz::check("push-document", &known, |input| {
@@ -303,7 +326,7 @@ mod tests {
         let known: [&[u8]; 3] = [
             b"delay_ms=5000&priority=low&key=k&wait_ms=60000",
             b"unique=u&unique_window_ms=5&ttl_ms=9",
-            b"id=%6a1&at_ms=1&attempts_max=3",
+            b"id=%6a1&at_ms=1&attempts_max=3&after=a,b&open=true",
         ];
         gristmill_fuzz::check("push-query", &known, |input| {
             let job = Job::of_bytes(input.to_vec(), "a/b".into(), &String::from_utf8_lossy(input));

@@ -84,6 +84,7 @@ impl Work<'_> {
         }
         self.finish(topic, Some(job.number), &How::Cancelled, job.key.as_deref(), Some(&asked))?;
         self.after_leaving(topic, was_first)?;
+        self.carry_ends()?;
         Ok(Cancelled::Gone)
     }
 

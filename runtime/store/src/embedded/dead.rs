@@ -50,11 +50,12 @@ const FIND: &str = "SELECT number, priority, unique_value, unique_window_ms, key
 
 /// Makes a dead job ready, with all its attempts before it.
 const RESPAWN: &str =
-    "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3, slot = ?4
+    "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3, slot = ?4,
+                         delayed_until = ?5
      WHERE number = ?1";
 
 /// The oldest dead jobs of a topic.
-const OLDEST: &str = "SELECT number, key, slot FROM job_rows
+const OLDEST: &str = "SELECT number, id, key, slot FROM job_rows
      WHERE number >> 43 = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
 
 /// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
@@ -119,6 +120,8 @@ impl DeadJobs for EmbeddedStore {
             let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
             work.count_dead_out(topic);
             work.finish(topic, Some(dead.number), &How::Deleted, dead.held_key(), None)?;
+            let tenant = work.topics.get(topic).id.tenant.clone();
+            work.forget_links(&tenant, id)?;
             Ok(true)
         })
         .await
@@ -211,12 +214,17 @@ impl Work<'_> {
             self.hold(topic, value, id, None)?;
         }
         let tenant = self.topics.get(topic).id.tenant.clone();
-        let mut place = self.wait(topic, dead.priority, self.now(), dead.key.as_deref().filter(|_| !dead.halts))?;
+        self.reopen(&tenant, id)?;
+        let mut place = if self.waits_for_some(&tenant, id)? {
+            self.stand_by(topic)?
+        } else {
+            self.wait(topic, dead.priority, self.now(), dead.key.as_deref().filter(|_| !dead.halts))?
+        };
         if dead.halts {
             place.slot = Some(true);
         }
         let mut respawn = self.connection.prepare_cached(RESPAWN)?;
-        respawn.execute(params![dead.number, place.number, ms(self.now()), place.slot])?;
+        respawn.execute(params![dead.number, place.number, ms(self.now()), place.slot, place.until.map(ms)])?;
         self.count_dead_out(topic);
         result::forget(self.connection, &tenant, id)?;
         Ok(true)
@@ -240,12 +248,16 @@ impl Work<'_> {
             return Ok(0);
         }
         let mut select = self.connection.prepare_cached(OLDEST)?;
-        let dead = select.query_map([found.number, over], |row| Ok((row.get("number")?, held_key(row))))?;
-        let dead = dead.collect::<Result<Vec<(i64, _)>, _>>()?;
+        let dead =
+            select.query_map([found.number, over], |row| Ok((row.get("number")?, row.get("id")?, held_key(row))))?;
+        let dead = dead.collect::<Result<Vec<(i64, String, _)>, _>>()?;
         let count = dead.len() as u64;
-        for (number, key) in dead {
+        for (number, id, key) in dead {
             self.count_dead_out(topic);
             self.finish(topic, Some(number), &How::Discarded, key?.as_deref(), None)?;
+            if let Ok(id) = id.parse() {
+                self.forget_links(&limits.topic.tenant, &id)?;
+            }
         }
         Ok(count)
     }

@@ -12,7 +12,7 @@ use super::topics::Number;
 use super::work::Work;
 use crate::Signal;
 use crate::clock::wait_ms;
-use gristmill_core::job::{JobId, Payload};
+use gristmill_core::job::{Ended, JobId, Payload};
 use gristmill_core::outcome::Failure;
 
 /// A running job goes to the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
@@ -59,6 +59,17 @@ impl How<'_> {
             Self::Deleted => return None,
         })
     }
+
+    /// What those learn of it that wait for the job; `None` of one that was dead.
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self::Acked(_) => Some(Ended::Complete),
+            Self::Dead(_) => Some(Ended::Dead),
+            Self::Expired => Some(Ended::Expired),
+            Self::Cancelled => Some(Ended::Cancelled),
+            Self::Discarded | Self::Deleted => None,
+        }
+    }
 }
 
 impl Work<'_> {
@@ -88,6 +99,13 @@ impl Work<'_> {
             self.free_slot(topic, key)?;
         }
         let Some(asked) = asked else { return Ok(()) };
+        if let Some(ended) = how.ended().filter(|_| self.topics.some_links || self.links_follow) {
+            let tenant = self.topics.get(topic).id.tenant.clone();
+            self.note_end(&tenant, asked.job, ended);
+            if ended != Ended::Dead {
+                self.forget_links(&tenant, asked.job)?;
+            }
+        }
         if let Some(value) = asked.unique {
             self.free(topic, value, asked.job)?;
         }

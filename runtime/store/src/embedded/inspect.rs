@@ -6,12 +6,15 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::links::waits_for;
 use super::place::{Line, priority_of, topic_of};
 use super::result;
-use super::row::{Known, at, job_columns, lease_until, read_job, shown_jobs, text, topic, whole};
+use super::row::{Known, at, job_columns, lease_until, ms, read_job, shown_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
 use super::topic::{Lines, read_limited};
 use super::work::Work;
+use crate::clock::NEVER;
+use crate::workflows::SHOWN;
 use crate::{AHEAD, BehindKey, JobState, JobView, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -23,6 +26,9 @@ const TOPICS: &str =
 
 /// When the job at the head of a line became due.
 const HEAD: &str = "SELECT due_at FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT 1";
+
+/// The jobs of a topic that wait for others.
+const STANDING_BY: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND delayed_until = ?2";
 
 /// What became of a tenant's jobs.
 const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
@@ -132,6 +138,10 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
             ready: count("ready")?,
             waiting_for_key: count("waiting_for_key")?,
             delayed: count("delayed")?,
+            waiting: match count("delayed")? {
+                0 => 0,
+                _ => standing_by(connection, row.get("number")?)?,
+            },
             running: count("running")?,
             dead: count("dead")?,
             oldest_ready: match count("ready")? {
@@ -143,6 +153,11 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
         });
     }
     Ok(topics)
+}
+
+/// How many jobs of a topic wait for others.
+fn standing_by(connection: &Connection, topic: i64) -> Done<u64> {
+    Ok(connection.prepare_cached(STANDING_BY)?.query_row([topic, ms(NEVER)], |row| row.get(0).map(whole))?)
 }
 
 /// The earliest due time at the heads of a topic's lines.
@@ -170,6 +185,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
             last_failure: None,
             result: Some(result),
             behind: None,
+            waits_for: None,
             checkpoint: None,
         }));
     };
@@ -177,6 +193,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
     let (state, known) = state(row)?;
+    let waits_for = if job.spec.links.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
     Ok(Some(JobView {
         id: id.clone(),
         state,
@@ -185,6 +202,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         last_failure: known.failure,
         result: kept.map(|(_, result)| result),
         behind,
+        waits_for,
         checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
     }))
 }
@@ -226,7 +244,7 @@ fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Opti
 pub(super) fn state(row: &Row<'_>) -> Done<(JobState, Known)> {
     let known = Known::read(row)?;
     if let Some(until) = row.get::<_, Option<i64>>("delayed_until")? {
-        return Ok((JobState::Delayed { until: at(until) }, known));
+        return Ok((JobState::delayed(at(until)), known));
     }
     if let Some(since) = row.get::<_, Option<i64>>("dead_since")? {
         return Ok((JobState::Dead { since: at(since) }, known));

@@ -13,7 +13,7 @@ use super::schedules::first_schedule;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::clock::fraction;
+use crate::clock::{NEVER, fraction};
 use crate::{FindWork, LimitReached, Migrated, PendingWork, PollTenant, Signal, Signals, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -32,8 +32,8 @@ const DUE: &str = "SELECT number, priority, key, slot FROM job_rows WHERE number
 const READY: &str =
     "UPDATE job_rows SET number = ?2, delayed_until = NULL, slot = coalesce(?3, slot) WHERE number = ?1";
 
-/// When the first of a topic's delayed jobs is due.
-const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 = ?1 AND delayed_until IS NOT NULL";
+/// When the first of a topic's delayed jobs is due, but for those that wait for others.
+const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 = ?1 AND delayed_until < ?2";
 
 /// Topics of a tenant with ready jobs that may start.
 const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0
@@ -147,7 +147,7 @@ impl Work<'_> {
     /// Looks when the topic's first delayed job is due.
     pub(super) fn find_next_due(&mut self, topic: Number) -> Done<()> {
         let mut next = self.connection.prepare_cached(NEXT)?;
-        let due: Option<i64> = next.query_row([self.topics.get(topic).number], |row| row.get(0))?;
+        let due: Option<i64> = next.query_row([self.topics.get(topic).number, ms(NEVER)], |row| row.get(0))?;
         self.topics.set_next_due(topic, due.map(at));
         Ok(())
     }

@@ -17,6 +17,7 @@ mod inspect;
 mod keys;
 mod lease;
 mod limits;
+mod links;
 mod list;
 mod migrate;
 mod open;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::{Columns, Place, Stored, write_metadata};
+use super::row::{Columns, Place, Stored, write_links, write_metadata};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::batch::{STEP, parts};
@@ -31,7 +31,9 @@ impl Push for EmbeddedStore {
             let mut asked = Vec::with_capacity(parts.len());
             for (part, weight) in parts {
                 let packed = pack(part.iter().copied()).map_err(|fault| self.told(fault, DOING))?;
-                asked.push(self.ask(*weight, move |work| packed.iter().map(|job| work.push(job)).collect()).await);
+                asked.push(
+                    self.ask(*weight, move |work| packed.iter().map(|job| work.push(job, false)).collect()).await,
+                );
             }
             for answer in asked {
                 let pushed: Vec<Pushed> = self.answer(DOING, answer).await?;
@@ -47,33 +49,59 @@ impl Push for EmbeddedStore {
 pub(super) struct Packed {
     job: NewJob,
     metadata: Option<String>,
+    links: Option<String>,
+}
+
+impl Packed {
+    /// It waits for other jobs, or is a member of a batch.
+    pub(super) const fn is_linked(&self) -> bool {
+        self.links.is_some()
+    }
 }
 
 pub(super) fn pack<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Done<Vec<Packed>> {
-    jobs.into_iter().map(|job| Ok(Packed { metadata: write_metadata(&job.spec)?, job: job.clone() })).collect()
+    let pack = |job: &NewJob| {
+        Ok(Packed { metadata: write_metadata(&job.spec)?, links: write_links(&job.spec)?, job: job.clone() })
+    };
+    jobs.into_iter().map(pack).collect()
 }
 
 impl Work<'_> {
-    /// Stores a new job, unless its id is known or another job holds its unique value.
-    pub(super) fn push(&mut self, Packed { job, metadata }: &Packed) -> Done<Pushed> {
+    /// Stores a new job, unless its id is known or another job holds its unique value, or it cannot wait for what it is to wait for. A job that
+    /// `follows` an attempt is not refused.
+    pub(super) fn push(&mut self, Packed { job, metadata, links }: &Packed, follows: bool) -> Done<Pushed> {
         let spec = &job.spec;
         if self.exists(spec)? {
             return Ok(Pushed::Exists);
         }
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
-        if let Some(unique) = spec.unique.as_ref().filter(|unique| !unique.value.is_empty()) {
-            if let Some(holder) = self.holder(topic, &unique.value)? {
-                self.topics.count(topic, "duplicate", 1);
-                return Ok(Pushed::Duplicate(holder));
-            }
+        let unique = spec.unique.as_ref().filter(|unique| !unique.value.is_empty());
+        if let Some(unique) = unique
+            && let Some(holder) = self.holder(topic, &unique.value)?
+        {
+            self.topics.count(topic, "duplicate", 1);
+            return Ok(Pushed::Duplicate(holder));
+        }
+        let found = match links.as_ref().map(|_| self.find_links(spec, follows)).transpose()? {
+            Some(Err(no)) => return Ok(Pushed::Refused(no)),
+            Some(Ok(found)) => Some(found),
+            None => None,
+        };
+        if let Some(unique) = unique {
             let until = unique.window.map(|window| self.now().plus(Duration::from_millis(wait_ms(window))));
             self.hold(topic, &unique.value, &spec.id, until)?;
         }
         let due_at = self.due(job);
+        let stands_by = match &found {
+            Some(found) => self.add_links(spec, found)?,
+            None => false,
+        };
+        let place =
+            if stands_by { self.stand_by(topic)? } else { self.wait(topic, spec.priority, due_at, spec.shared_key())? };
         let stored = Stored {
             id: &spec.id,
-            columns: Columns::of(spec, metadata.as_deref(), (self.now(), due_at)),
-            place: Place::Waiting(self.wait(topic, spec.priority, due_at, spec.shared_key())?),
+            columns: Columns::of(spec, (metadata.as_deref(), links.as_deref()), (self.now(), due_at)),
+            place: Place::Waiting(place),
             attempts: 0,
             deliveries: 0,
             failure: None,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::fault::{Done, Fault};
 use super::topics::Number;
 use super::work::{Waiting, Work};
-use crate::clock::{point_ms, wait_ms};
+use crate::clock::{due_ms, point_ms, wait_ms};
 use gristmill_core::job::{Due, Job, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
@@ -46,6 +46,7 @@ define_job_columns! {
     MaxAttempts = "max_attempts",
     Ttl = "ttl_ms",
     KeepResult = "keep_result_ms",
+    Links = "links",
     Body = "coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = large))",
     Attempts = "attempts",
     Deliveries = "deliveries",
@@ -167,6 +168,15 @@ pub(super) fn write_metadata(spec: &JobSpec) -> Done<Option<String>> {
     serde_json::to_string(&spec.metadata).map(Some).map_err(unwritable)
 }
 
+/// Returns `None` of a job that has nothing to do with others.
+pub(super) fn write_links(spec: &JobSpec) -> Done<Option<String>> {
+    if spec.links.is_none() {
+        return Ok(None);
+    }
+    let unwritable = |error| Fault::Refused(format!("what job {} waits for cannot be written: {error}", spec.id));
+    serde_json::to_string(&spec.links).map(Some).map_err(unwritable)
+}
+
 /// What a producer pushed, as the columns of a row say it, whether or not it makes sense.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Columns<'a> {
@@ -182,13 +192,15 @@ pub(super) struct Columns<'a> {
     max_attempts: Option<i64>,
     ttl_ms: Option<i64>,
     keep_result_ms: Option<i64>,
+    /// As JSON; see [`write_links`].
+    links: Option<Cow<'a, str>>,
     body: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Columns<'a> {
     pub(super) fn of(
         spec: &'a JobSpec,
-        metadata: Option<&'a str>,
+        (metadata, links): (Option<&'a str>, Option<&'a str>),
         (enqueued_at, due_at): (Timestamp, Timestamp),
     ) -> Self {
         Self {
@@ -203,6 +215,7 @@ impl<'a> Columns<'a> {
             max_attempts: spec.max_attempts.map(i64::from),
             ttl_ms: spec.ttl.map(wait),
             keep_result_ms: spec.keep_result.map(wait),
+            links: links.map(Cow::Borrowed),
             body: Some(spec.body.data.as_slice().into()),
         }
     }
@@ -222,6 +235,7 @@ impl<'a> Columns<'a> {
             max_attempts: Column::MaxAttempts.get(row)?,
             ttl_ms: Column::Ttl.get(row)?,
             keep_result_ms: Column::KeepResult.get(row)?,
+            links: Column::Links.text(row)?,
             body: body.map(Cow::Borrowed),
         })
     }
@@ -251,6 +265,7 @@ impl<'a> Columns<'a> {
         let priority = Priority::parse(&self.priority).ok_or_else(|| format!("`{}` is no priority", self.priority))?;
         let metadata = self.metadata.as_deref().map(serde_json::from_str).transpose();
         let window = duration(self.unique_window_ms);
+        let links = self.links.as_deref().map(serde_json::from_str).transpose();
         let spec = JobSpec {
             id,
             topic: topic.clone(),
@@ -265,6 +280,7 @@ impl<'a> Columns<'a> {
             max_attempts: self.max_attempts.map(attempts),
             ttl: duration(self.ttl_ms),
             keep_result: duration(self.keep_result_ms),
+            links: links.map_err(|error| format!("what it waits for: {error}"))?.unwrap_or_default(),
         };
         Ok(Job { spec, enqueued_at: at(self.enqueued_at), due_at: at(self.due_at) })
     }
@@ -458,6 +474,7 @@ impl Work<'_> {
             max_attempts = job.columns.max_attempts,
             ttl_ms = job.columns.ttl_ms,
             keep_result_ms = job.columns.keep_result_ms,
+            links = job.columns.links,
             body = small,
             large = large.map(|_| number),
         )?;
@@ -480,7 +497,7 @@ impl Work<'_> {
             Due::Now => self.time.now,
             Due::After(wait) if wait.is_zero() => self.time.now,
             Due::After(wait) => self.time.up.plus(Duration::from_millis(wait_ms(wait))),
-            Due::At(at) => Timestamp::from_millis(point_ms(at)).max(self.time.now),
+            Due::At(at) => Timestamp::from_millis(due_ms(at)).max(self.time.now),
         }
     }
 }

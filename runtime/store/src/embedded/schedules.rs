@@ -124,7 +124,7 @@ impl Work<'_> {
             self.write_schedule(topic, edit)?;
         }
         for job in pack(&step.jobs)? {
-            self.push(&job)?;
+            self.push(&job, false)?;
         }
         let earliest = step.edits.iter().filter_map(|edit| edit.due).min();
         self.signals

@@ -167,8 +167,10 @@ impl Work<'_> {
             notify: settlement.notify,
         };
         let key = held.key.as_deref();
+        self.links_follow = follow_ups.iter().any(Packed::is_linked);
         if held.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
             self.finish(topic, Some(held.number), &How::Cancelled, key, Some(&asked))?;
+            self.carry_ends()?;
             return Ok(Settled::Cancelled);
         }
         match &settlement.verdict {
@@ -199,8 +201,9 @@ impl Work<'_> {
             self.delete_ended(ended)?;
         }
         for job in follow_ups {
-            self.push(job)?;
+            self.push(job, true)?;
         }
+        self.carry_ends()?;
         Ok(Settled::Done)
     }
 

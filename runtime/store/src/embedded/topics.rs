@@ -33,6 +33,9 @@ const READ: &str = "SELECT * FROM topics WHERE number = ?1";
 /// The number that was given out last.
 const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
 
+/// Whether jobs wait for others, or have waited.
+const SOME_LINKS: &str = "SELECT EXISTS (SELECT 1 FROM links)";
+
 /// A number that a forgotten topic had.
 const UNUSED: &str = "SELECT min(number) + 1 FROM topics
                       WHERE NOT EXISTS (SELECT 1 FROM topics AS next WHERE next.number = topics.number + 1)";
@@ -62,6 +65,8 @@ pub(super) struct Topics {
     due: HashMap<Name, BTreeSet<(Timestamp, Name, Number)>>,
     /// The number in the file that was given out last.
     last: i64,
+    /// Some jobs may wait for others, or have waited.
+    pub(super) some_links: bool,
     /// Topics that were without jobs, the longest ago first. Some have jobs by now.
     empty: VecDeque<Number>,
     /// What the transaction has changed, and whether it is to be written down at its end.
@@ -72,7 +77,8 @@ pub(super) struct Topics {
 
 impl Topics {
     pub(super) fn load(connection: &Connection) -> Done<Self> {
-        let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, ..Self::default() };
+        let some_links = connection.query_row(SOME_LINKS, [], |row| row.get(0))?;
+        let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, some_links, ..Self::default() };
         let mut held = Running::load(connection)?;
         let mut select = connection.prepare(LOAD)?;
         let mut rows = select.query([])?;

@@ -11,7 +11,7 @@ use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
     Columns, Known, Place, Stored, at, held_key, job_columns, limit as limited, ms, read_id, write_failure,
-    write_metadata,
+    write_links, write_metadata,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -39,6 +39,14 @@ macro_rules! exported {
     };
 }
 
+/// The condition that a job neither waits for others, or has waited, nor is waited for: what does stays in its store until it has ended.
+macro_rules! unlinked {
+    () => {
+        " AND NOT EXISTS (SELECT 1 FROM links WHERE links.tenant = ?1 AND links.waiter = job_rows.id)
+          AND NOT EXISTS (SELECT 1 FROM links WHERE links.tenant = ?1 AND links.job = job_rows.id AND coalesce(links.ended, 'd') = 'd')"
+    };
+}
+
 /// The ready jobs of a line, given its number and what was claimed of it.
 macro_rules! ready {
     ($line:literal, $claimed:literal) => {
@@ -47,7 +55,9 @@ macro_rules! ready {
             $claimed,
             " AND job_rows.number < (topics.number << 43) + ((",
             $line,
-            " + 1) << 41) WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY job_rows.number"
+            " + 1) << 41) WHERE topics.tenant = ?1 AND topic = ?2",
+            unlinked!(),
+            " ORDER BY job_rows.number"
         ))
     };
 }
@@ -57,18 +67,22 @@ const OUTGOING: [&str; 6] = [
     ready!("0", "claimed_high"),
     ready!("1", "claimed_normal"),
     ready!("2", "claimed_low"),
-    exported!(
+    exported!(concat!(
         "job_rows.number >> 43 = +topics.number AND delayed_until IS NOT NULL
-         WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY delayed_until, id"
-    ),
+         WHERE topics.tenant = ?1 AND topic = ?2",
+        unlinked!(),
+        " ORDER BY delayed_until, id"
+    )),
     exported!(
         "job_rows.number >> 43 = +topics.number AND dead_since IS NOT NULL
          WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY dead_since, id"
     ),
-    exported!(
+    exported!(concat!(
         "job_rows.number >> 43 = +topics.number AND slot = 0
-         WHERE topics.tenant = ?1 AND topic = ?2 ORDER BY key, job_rows.number"
-    ),
+         WHERE topics.tenant = ?1 AND topic = ?2",
+        unlinked!(),
+        " ORDER BY key, job_rows.number"
+    )),
 ];
 
 /// Marks a job as moved.
@@ -172,9 +186,11 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
 impl Work<'_> {
     fn import(&mut self, stored: &StoredJob) -> Done<Imported> {
         let spec = &stored.job.spec;
-        let metadata = write_metadata(spec)?;
+        let (metadata, links) = (write_metadata(spec)?, write_links(spec)?);
         let columns = match &stored.sealed {
-            None => Columns::of(spec, metadata.as_deref(), (stored.job.enqueued_at, stored.job.due_at)),
+            None => {
+                Columns::of(spec, (metadata.as_deref(), links.as_deref()), (stored.job.enqueued_at, stored.job.due_at))
+            }
             Some(sealed) => match sealed.open(KIND).map(serde_json::from_slice) {
                 Some(Ok(columns)) => columns,
                 _ => return Ok(Imported::Unreadable),
@@ -241,10 +257,10 @@ impl Work<'_> {
         if found.held.get(id).is_some() {
             return Ok(false);
         }
-        let tenant = found.id.tenant.as_str();
+        let tenant = found.id.tenant.clone();
         let mut find = self.connection.prepare_cached(FIND)?;
         let row = find
-            .query_row(params![id.as_str(), tenant, found.number], |row| {
+            .query_row(params![id.as_str(), tenant.as_str(), found.number], |row| {
                 let value: Option<String> = row.get("unique_value")?;
                 let until: Option<i64> = row.get("delayed_until")?;
                 let waits_for_key = row.get::<_, Option<bool>>("slot")? == Some(false);
@@ -254,6 +270,9 @@ impl Work<'_> {
             .optional()?;
         let Some((number, dead, until, value, key)) = row else { return Ok(false) };
         let (key, waits_for_key) = key?;
+        if !dead && self.is_linked(&tenant, id)? {
+            return Ok(false);
+        }
         if dead {
             self.count_dead_out(topic);
             self.delete(number)?;
@@ -271,8 +290,8 @@ impl Work<'_> {
         if let Some(value) = value {
             self.leave(topic, &value, id)?;
         }
-        let tenant = self.topics.get(topic).id.tenant.as_str();
-        self.connection.prepare_cached(UNMARK)?.execute([tenant, id.as_str()])?;
+        self.forget_links(&tenant, id)?;
+        self.connection.prepare_cached(UNMARK)?.execute([tenant.as_str(), id.as_str()])?;
         Ok(true)
     }
 }

@@ -11,7 +11,8 @@ use super::row::ms;
 use super::statements::Statements;
 use super::topics::{Number, Topics};
 use crate::Signal;
-use gristmill_core::job::Priority;
+use crate::clock::NEVER;
+use gristmill_core::job::{Ended, JobId, Name, Priority};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
@@ -54,6 +55,10 @@ pub(super) struct Work<'a> {
     pub(super) signals: Vec<Signal>,
     /// Tokens that are no longer what they were: told likewise.
     pub(super) tokens: Vec<TokenId>,
+    /// Jobs that have ended, and how, of which others are still to learn; see [`carry_ends`](Self::carry_ends).
+    pub(super) ends: Vec<(Name, JobId, Ended)>,
+    /// Follow-up jobs of the attempt that ends may wait for others.
+    pub(super) links_follow: bool,
     /// The earliest job that each topic got by this request, in the order of the topics' first appearance.
     pub(super) later: Vec<(Number, Timestamp)>,
 }
@@ -70,9 +75,20 @@ pub(super) struct Waiting {
 
 impl<'a> Work<'a> {
     pub(super) fn new(connection: &'a Connection, topics: &'a mut Topics, sequence: &'a Sequence) -> Self {
-        let (signals, tokens, later) = (Vec::new(), Vec::new(), Vec::new());
+        let (signals, tokens, ends, later) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let statements = Statements::on(connection);
-        Self { connection, statements, topics, sequence, time: Moment::default(), signals, tokens, later }
+        Self {
+            connection,
+            statements,
+            topics,
+            sequence,
+            time: Moment::default(),
+            signals,
+            tokens,
+            ends,
+            links_follow: false,
+            later,
+        }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -137,7 +153,7 @@ impl<'a> Work<'a> {
             None => changed.ready = changed.ready.saturating_sub(1),
             Some(_) => changed.delayed = changed.delayed.saturating_sub(1),
         }
-        until.is_some_and(|until| self.topics.next_due(topic).is_none_or(|next| until <= next))
+        until.is_some_and(|until| until < NEVER && self.topics.next_due(topic).is_none_or(|next| until <= next))
     }
 
     /// Ends a request that succeeded: notes the new due times, and wakes whoever waits for one that is later.

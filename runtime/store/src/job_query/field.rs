@@ -56,7 +56,7 @@ const NAMES: [(&str, JobField); 15] = [
     ("died", JobField::Died),
 ];
 
-const STATES: [&str; 4] = ["ready", "delayed", "running", "dead"];
+const STATES: [&str; 5] = ["ready", "delayed", "waiting", "running", "dead"];
 
 impl JobField {
     /// The field of this name: one of a fixed list, `meta.NAME`, `body.PATH`.
@@ -161,6 +161,7 @@ const fn state_name(state: &JobState) -> &'static str {
     match state {
         JobState::Ready => "ready",
         JobState::Delayed { .. } => "delayed",
+        JobState::Waiting => "waiting",
         JobState::Running { .. } => "running",
         JobState::Dead { .. } => "dead",
         JobState::Finished => "finished",

@@ -105,7 +105,9 @@ impl JobQuery {
 
     /// Whether a job in this state may fit.
     fn fits_state(&self, state: StateFilter) -> bool {
+        // Lists have the jobs that wait for others among the delayed ones.
         self.name_fits(&JobField::State, state.as_str())
+            || state == StateFilter::Delayed && self.name_fits(&JobField::State, "waiting")
     }
 
     fn name_fits(&self, field: &JobField, name: &str) -> bool {

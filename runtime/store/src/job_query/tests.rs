@@ -30,6 +30,7 @@ fn job(id: &str, body: &str) -> JobView {
         last_failure: Some(Failure { reason: Reason::Timeout, detail, backtrace: None }),
         result: None,
         behind: None,
+        waits_for: None,
         checkpoint: None,
     }
 }

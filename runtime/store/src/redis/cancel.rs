@@ -89,7 +89,7 @@ impl Partition {
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()];
         let mut names = keys.with_rows(more, topics.0.iter().copied());
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
-        let mut call = Call::new(script!("waiting.lua", "finish.lua", "cancel.lua"), &names);
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "cancel.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {
             let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);

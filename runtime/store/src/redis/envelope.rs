@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{point_ms, wait_ms};
-use gristmill_core::job::{BadName, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{AfterFailed, BadName, Job, JobId, JobSpec, Links, Name, Payload, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
@@ -47,11 +47,23 @@ struct Envelope<'a> {
     ttl_ms: Option<u64>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     keep_result_ms: Option<u64>,
+    #[serde(rename = "a", default, skip_serializing_if = "<[JobId]>::is_empty")]
+    after: Cow<'a, [JobId]>,
+    #[serde(rename = "f", default, skip_serializing_if = "is_dead")]
+    after_failed: AfterFailed,
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
+    batch: Option<JobId>,
+    #[serde(rename = "o", default, skip_serializing_if = "std::ops::Not::not")]
+    open: bool,
 }
 
 #[expect(clippy::ptr_arg, reason = "serde hands over a reference to the field")]
 fn is_empty(metadata: &Cow<'_, [(String, String)]>) -> bool {
     metadata.is_empty()
+}
+
+fn is_dead(after_failed: &AfterFailed) -> bool {
+    *after_failed == AfterFailed::Dead
 }
 
 fn is_normal(priority: &Priority) -> bool {
@@ -73,6 +85,10 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         max_attempts: spec.max_attempts,
         ttl_ms: spec.ttl.map(wait_ms),
         keep_result_ms: spec.keep_result.map(wait_ms),
+        after: Cow::Borrowed(&spec.links.after),
+        after_failed: spec.links.after_failed,
+        batch: spec.links.batch.clone(),
+        open: spec.links.open,
     })
 }
 
@@ -116,6 +132,12 @@ pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> 
         max_attempts: envelope.max_attempts,
         ttl: envelope.ttl_ms.map(Duration::from_millis),
         keep_result: envelope.keep_result_ms.map(Duration::from_millis),
+        links: Links {
+            after: envelope.after.into_owned(),
+            after_failed: envelope.after_failed,
+            batch: envelope.batch,
+            open: envelope.open,
+        },
     };
     Ok(Job { spec, enqueued_at, due_at })
 }
@@ -177,6 +199,7 @@ mod tests {
             max_attempts: Some(3),
             ttl: Some(Duration::from_secs(60)),
             keep_result: Some(Duration::from_millis(5)),
+            links: Links::default(),
         }
     }
 

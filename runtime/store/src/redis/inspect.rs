@@ -11,7 +11,9 @@ use super::record::{read_failure, read_result};
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
 use crate::batch::ByteBudget;
+use crate::clock::NEVER;
 use crate::list::PAGE_BYTES;
+use crate::workflows::SHOWN;
 use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
@@ -46,11 +48,12 @@ impl Partition {
                 ask.cmd("LLEN").arg(keys.ready(priority, topic));
             }
             ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
+            ask.cmd("ZCOUNT").arg(keys.delayed(topic)).arg(NEVER.as_millis()).arg("+inf");
             let (first, last) = all_behind(topic);
             ask.cmd("ZLEXCOUNT").arg(keys.behind()).arg(first).arg(last);
         }
         let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
-        let (sizes, _) = sizes.as_chunks::<6>();
+        let (sizes, _) = sizes.as_chunks::<7>();
         let with_ready: Vec<&Name> = topics
             .iter()
             .zip(sizes)
@@ -62,7 +65,7 @@ impl Partition {
         Ok(topics
             .into_iter()
             .zip(sizes)
-            .map(|(topic, &[high, normal, low, delayed, dead, waiting_for_key])| {
+            .map(|(topic, &[high, normal, low, delayed, dead, waiting, waiting_for_key])| {
                 let oldest_ready = oldest.get(&topic).copied().flatten();
                 let ready = high + normal + low + waiting_for_key;
                 let paused = paused.contains(topic.as_str());
@@ -75,6 +78,7 @@ impl Partition {
                     ready,
                     waiting_for_key,
                     delayed,
+                    waiting,
                     running,
                     dead,
                     oldest_ready,
@@ -179,7 +183,7 @@ impl Partition {
             let mut names = keys.with_rows([], [&topic.topic]);
             names.extend([keys.claims(), keys.failures()]);
             names.extend(ids.iter().map(|id| keys.result(id)));
-            let mut call = Call::new(script!("waiting.lua", "insert.lua", "respawn.lua"), &names);
+            let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "respawn.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
@@ -197,7 +201,7 @@ impl Partition {
         names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut call = Call::new(script!("waiting.lua", "finish.lua", "delete_dead.lua"), &names);
+            let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "delete_dead.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             answers.extend(self.yes_or_no("delete dead jobs", call).await?);
@@ -245,6 +249,10 @@ impl Partition {
             return Ok(finished(id, &result));
         }
         let (delivery, attempts, worker) = parse_claim(&claim);
+        let waits_for = match job.spec.links.waits() {
+            true => self.waits_for(&topic.tenant, id, SHOWN).await?,
+            false => None,
+        };
         Ok(Some(JobView {
             id: id.clone(),
             state: state((worker, delivery), cancelled, lease, delayed, dead),
@@ -253,6 +261,7 @@ impl Partition {
             last_failure: read_failure(&failure),
             result: read_result(&result).map(|(_, result)| result),
             behind: ahead.map(|ahead| BehindKey { holders: read_holders(&holders), ahead }),
+            waits_for,
             checkpoint: Some(Payload { data: checkpoint, content_type: None }).filter(|saved| !saved.data.is_empty()),
         }))
     }
@@ -292,6 +301,7 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
         last_failure: None,
         result: Some(result),
         behind: None,
+        waits_for: None,
         checkpoint: None,
     })
 }
@@ -306,7 +316,7 @@ fn state(
     let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
     match (at(lease), at(delayed), at(dead)) {
         (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), delivery, lease_until, cancelled },
-        (_, Some(until), _) => JobState::Delayed { until },
+        (_, Some(until), _) => JobState::delayed(until),
         (_, _, Some(since)) => JobState::Dead { since },
         _ => JobState::Ready,
     }

@@ -100,6 +100,7 @@ impl Keys {
             self.slots(),
             self.behind(),
             self.per_key(),
+            self.links(),
         ]
     }
 
@@ -197,6 +198,8 @@ keys! {
         behind = "behind";
         /// HASH topic → `slots:on-dead`, unless a key has one slot that a dead job gives up.
         per_key = "per-key";
+        /// ZSET of what jobs wait for which: see `lua/links.lua`.
+        links = "links";
         /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
         turns = "turns";
         /// SET of topics of which nothing is handed out.

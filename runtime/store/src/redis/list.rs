@@ -162,11 +162,7 @@ impl Partition {
                 let listed = read_job(&mut jobs, topic, |jobs, _| {
                     score = jobs.text()?.parse().map_err(|_| unexpected("a score is no number"))?;
                     let at = Timestamp::from_millis(jobs.number()?);
-                    Ok(if place == StateFilter::Dead {
-                        JobState::Dead { since: at }
-                    } else {
-                        JobState::Delayed { until: at }
-                    })
+                    Ok(if place == StateFilter::Dead { JobState::Dead { since: at } } else { JobState::delayed(at) })
                 })?;
                 page.jobs.push(listed.view);
             }
@@ -288,6 +284,7 @@ fn read_job(
         last_failure: read_failure(&failure),
         result: None,
         behind: None,
+        waits_for: None,
         checkpoint: None,
     };
     Ok(Listed { view, deliveries })

@@ -22,6 +22,7 @@ mod keys;
 mod lease;
 mod line;
 mod link;
+mod links;
 mod list;
 mod live;
 mod migrate;

@@ -129,6 +129,18 @@ impl PartitionMap {
         self.spread(topic).is_some_and(|spread| spread.has_earlier(self.now()))
     }
 
+    /// The partition that a follow-up job of a job of partition `own` goes to. One that waits for others stays there, if it may.
+    pub(in crate::redis) fn of_follow_up(&self, job: &JobSpec, own: u32, now: Timestamp) -> u32 {
+        if !job.links.is_none() && self.may_hold(job, own, now) { own } else { self.of_job(job, now) }
+    }
+
+    /// Whether a new job may be in a partition. One that waits for others may be in any that its topic has, but for what its key and its
+    /// unique value ask for.
+    pub(in crate::redis) fn may_hold(&self, job: &JobSpec, number: u32, now: Timestamp) -> bool {
+        let is_free = job.shared_key().is_none() && job.unique.is_none();
+        number == self.of_job(job, now) || is_free && number < self.of_topic(&job.topic)
+    }
+
     /// The partition of a running job.
     pub(in crate::redis) fn of_lease(&self, lease: &Lease) -> u32 {
         let count = u64::from(PARTITIONS_MAX);

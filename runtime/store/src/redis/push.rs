@@ -8,12 +8,13 @@ use super::envelope;
 use super::error::unexpected;
 use super::gather::is_small;
 use super::keys::Keys;
+use super::links::{Named, NamedKeys, read_problem};
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::script::{Call, script};
-use super::store::{Numbered, Partition, by_tenant};
+use super::store::{Numbered, Partition, by_tenant, in_order};
 use crate::batch::{STEP, Weight, parts as cut};
-use crate::clock::{point_ms, wait_ms};
+use crate::clock::{due_ms, wait_ms};
 use crate::{Pushed, StoreError};
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 
@@ -35,36 +36,53 @@ impl Partition {
     pub(super) async fn push_batch(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
-        let mut parts = Vec::new();
+        let some_linked = jobs.iter().any(|job| !job.spec.links.is_none());
+        let (mut parts, mut answers) = (Vec::new(), Vec::new());
         for (tenant, group) in groups {
             let keys = self.keys(tenant);
             let packed = group.into_iter().map(|(position, job)| Ok((position, (job, self.pack(DOING, job)?))));
             let packed = packed.collect::<Result<Vec<_>, StoreError>>()?;
             for (part, _) in cut(packed, STEP, |(_, (job, _))| Weight::of_new(job)) {
-                let call = self.push_call(&keys, &part);
-                parts.push(Part { call, positions: positions(&part), read });
+                let named = if some_linked {
+                    self.named(DOING, part.iter().map(|(_, (job, _))| *job)).await?
+                } else {
+                    Named::default()
+                };
+                let call = self.push_call(&keys, &part, &named);
+                let positions = positions(&part);
+                if some_linked {
+                    // One after the other: a job may be in one step, and what waits for it in the next.
+                    let pushed = self.run_parts_acknowledged(
+                        DOING,
+                        vec![Part { call, positions: (0..positions.len()).collect(), read }],
+                    );
+                    answers.extend(positions.into_iter().zip(pushed.await?));
+                } else {
+                    parts.push(Part { call, positions, read });
+                }
             }
         }
-        self.run_parts_acknowledged(DOING, parts).await
+        if some_linked { Ok(in_order(answers)) } else { self.run_parts_acknowledged(DOING, parts).await }
     }
 
     pub(super) fn pack(&self, doing: &'static str, job: &NewJob) -> Result<Vec<u8>, StoreError> {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }
 
-    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>]) -> Call {
+    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>], named: &Named) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         for (_, (job, _)) in jobs {
             topics.number(&job.spec.topic.topic);
         }
-        let mut call =
-            Call::new(script!("waiting.lua", "insert.lua", "push.lua"), &keys.with_rows([], topics.0.iter().copied()));
+        let mut names = keys.with_rows([], topics.0.iter().copied());
+        let named = named.add_keys(keys, &mut names, jobs.iter().map(|(_, (job, _))| *job));
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "push.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
         let jobs: Vec<_> = jobs
             .iter()
             .map(|(_, (job, packed))| NewJobArgument { job, packed, follows: None, is_elsewhere: false })
             .collect();
-        add_jobs(&mut call, &jobs, &mut topics);
+        add_jobs(&mut call, &jobs, &mut topics, &named);
         call
     }
 }
@@ -80,19 +98,27 @@ pub(super) struct NewJobArgument<'a> {
 }
 
 /// New jobs as `read_new` of `insert.lua` takes them: those that follow each other and are alike together. Without a topic's number: they go to the outbox.
-pub(super) fn add_jobs<'a>(call: &mut Call, jobs: &[NewJobArgument<'a>], topics: &mut Numbered<&'a Name>) {
-    type Alike<'a> = (Option<&'a Name>, Due, Priority, Option<Option<Duration>>, bool);
+pub(super) fn add_jobs<'a>(
+    call: &mut Call,
+    jobs: &[NewJobArgument<'a>],
+    topics: &mut Numbered<&'a Name>,
+    named: &NamedKeys,
+) {
+    type Alike<'a> = (Option<&'a Name>, Due, Priority, Option<Option<Duration>>, bool, bool);
     fn alike<'a>(NewJobArgument { job, is_elsewhere, .. }: &NewJobArgument<'a>) -> Alike<'a> {
         let due = if job.due == Due::After(Duration::ZERO) { Due::Now } else { job.due };
         let topic = (!is_elsewhere).then_some(&job.spec.topic.topic);
         let window = job.spec.unique.as_ref().map(|unique| unique.window);
-        (topic, due, job.spec.priority, window, job.spec.shared_key().is_some())
+        (topic, due, job.spec.priority, window, job.spec.shared_key().is_some(), !job.spec.links.is_none())
     }
     for run in jobs.chunk_by(|one, next| alike(one) == alike(next)) {
         let Some(first) = run.first() else { continue };
-        let (topic, due, _, window, is_keyed) = alike(first);
+        let (topic, due, _, window, is_keyed, is_linked) = alike(first);
         call.arg(topic.map_or(0, |topic| topics.number(topic))).arg(due_argument(due)).arg(priority(&first.job.spec));
-        call.arg(window.map_or_else(|| "-".into(), window_argument)).arg(yes(is_keyed)).arg(run.len());
+        call.arg(window.map_or_else(|| "-".into(), window_argument))
+            .arg(yes(is_keyed))
+            .arg(yes(is_linked))
+            .arg(run.len());
         for NewJobArgument { job, packed, follows, .. } in run {
             call.arg(job.spec.id.as_str()).arg(packed);
             if let Some(unique) = &job.spec.unique {
@@ -100,6 +126,9 @@ pub(super) fn add_jobs<'a>(call: &mut Call, jobs: &[NewJobArgument<'a>], topics:
             }
             if let Some(key) = job.spec.shared_key() {
                 call.arg(key);
+            }
+            if is_linked {
+                call.arg(named.words(&job.spec));
             }
             if let Some(position) = follows {
                 call.arg(position);
@@ -112,7 +141,7 @@ fn due_argument(due: Due) -> String {
     match due {
         Due::Now => String::new(),
         Due::After(wait) => format!("+{}", wait_ms(wait)),
-        Due::At(at) => point_ms(at).to_string(),
+        Due::At(at) => due_ms(at).to_string(),
     }
 }
 
@@ -142,9 +171,12 @@ pub(super) fn held(unique: &Unique) -> String {
 fn read(reply: Reply, jobs: usize) -> RedisResult<Vec<Pushed>> {
     reply.all_but(jobs, Pushed::Stored, |reply| match reply.value()? {
         Value::Int(0) => Ok(Pushed::Exists),
-        Value::BulkString(id) => {
-            let id = String::from_utf8(id).ok().and_then(|id| id.parse().ok());
-            Ok(Pushed::Duplicate(id.ok_or_else(|| unexpected("what holds a unique value is no job"))?))
+        Value::BulkString(text) => {
+            let text = String::from_utf8(text).unwrap_or_default();
+            if text.contains(' ') {
+                return Ok(Pushed::Refused(read_problem(&text)?));
+            }
+            Ok(Pushed::Duplicate(text.parse().map_err(|_| unexpected("what holds a unique value is no job"))?))
         }
         _ => Err(unexpected("push.lua answered something else")),
     })

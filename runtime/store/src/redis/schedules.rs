@@ -11,6 +11,7 @@ use redis::pipe;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
+use super::links::NamedKeys;
 use super::partitions::RedisStore;
 use super::push::{NewJobArgument, add_jobs};
 use super::run::Part;
@@ -215,7 +216,7 @@ impl Partition {
         let jobs = step.jobs.iter().zip(&packed);
         let jobs: Vec<_> =
             jobs.map(|(job, packed)| NewJobArgument { job, packed, follows: None, is_elsewhere: false }).collect();
-        add_jobs(&mut call, &jobs, &mut Numbered(vec![&topic.topic]));
+        add_jobs(&mut call, &jobs, &mut Numbered(vec![&topic.topic]), &NamedKeys::default());
         Ok(call)
     }
 

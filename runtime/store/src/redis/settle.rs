@@ -38,7 +38,7 @@ impl Partition {
             let keys = self.keys(tenant);
             for (part, _) in parts_of(by_group(group, &dead)) {
                 let record = self.replies.begin(&part);
-                let call = self.settle_call(&keys, &part, (&dead, map, now), &record)?;
+                let call = self.settle_call(&keys, &part, (&dead, map, now), &record).await?;
                 parts.push(Part { call, positions: positions(&part), read: read_settled });
                 calls.push((record, part));
             }

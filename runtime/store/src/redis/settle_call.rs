@@ -80,7 +80,7 @@ pub(super) fn by_group<'a>(mut settlements: Vec<Placed<'a>>, dead: &Dead) -> Vec
 
 impl Partition {
     /// `part` is in groups: see [`by_group`].
-    pub(super) fn settle_call(
+    pub(super) async fn settle_call(
         &self,
         keys: &Keys,
         part: &[Placed<'_>],
@@ -88,7 +88,8 @@ impl Partition {
         record: &Record,
     ) -> Result<Call, StoreError> {
         let follow_ups = self.follow_ups(part)?;
-        let is_elsewhere = |job: &NewJob| map.of_job(&job.spec, now) != self.number;
+        let named = self.named(DOING, follow_ups.iter().map(|follow_up| follow_up.job)).await?;
+        let is_elsewhere = |job: &NewJob| map.of_follow_up(&job.spec, self.number, now) != self.number;
         let groups = part.chunk_by(|(_, one), (_, next)| Group::of(one, dead) == Group::of(next, dead));
         let groups: Vec<_> = groups.filter_map(|group| Some((Group::of(group.first()?.1, dead), group))).collect();
         let (mut holders, mut topics) = (Numbered(Vec::new()), Numbered(Vec::new()));
@@ -113,9 +114,10 @@ impl Partition {
             Some(keys.state(&settlement.lease.topic.topic, &settlement.visible_state()?.key))
         });
         names.extend(states);
+        let linked = named.add_keys(keys, &mut names, follow_ups.iter().map(|follow_up| follow_up.job));
         names.extend(follow_ups.iter().any(|follow_up| is_elsewhere(follow_up.job)).then(|| keys.outbox()));
 
-        let mut call = Call::new(script!("waiting.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);
         call.holders(&holders.0).arg(rows).topics(&topics.0);
         call.arg(part.len());
@@ -138,7 +140,7 @@ impl Partition {
             follows: Some(*follows),
             is_elsewhere: is_elsewhere(job),
         });
-        add_jobs(&mut call, &follow_ups.collect::<Vec<_>>(), &mut topics);
+        add_jobs(&mut call, &follow_ups.collect::<Vec<_>>(), &mut topics, &linked);
         Ok(call)
     }
 

@@ -73,7 +73,7 @@ impl Partition {
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
         let more = [keys.claims(), keys.failures(), keys.checkpoints()];
         let mut call = Call::new(
-            script!("waiting.lua", "insert.lua", "finish.lua", "sweep.lua"),
+            script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "sweep.lua"),
             &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)),
         );
         call.arg(self.now_argument()).arg(keys.wake_channel());

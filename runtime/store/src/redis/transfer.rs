@@ -86,7 +86,7 @@ impl Partition {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(REMOVE, &ask).await?;
-            let mut call = Call::new(script!("waiting.lua", "finish.lua", "remove_exported.lua"), &names);
+            let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "remove_exported.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
@@ -197,9 +197,36 @@ impl Partition {
                 unique_for: None,
             });
         }
+        self.leave_out_linked(keys, &mut jobs).await?;
         self.add_windows(keys, topic, &mut jobs, self.now(time)).await?;
         self.add_slots(keys, topic, &mut jobs).await?;
         Ok(jobs)
+    }
+
+    /// Leaves out jobs that wait for others or have waited, and those that are waited for, unless they are dead: they stay until they have
+    /// ended.
+    async fn leave_out_linked(&self, keys: &Keys, jobs: &mut Vec<StoredJob>) -> Result<(), StoreError> {
+        let mut ask = pipe();
+        ask.cmd("EXISTS").arg(keys.links());
+        let (some,): (bool,) = self.link.query(READ, &ask).await?;
+        if !some || jobs.is_empty() {
+            return Ok(());
+        }
+        let mut ask = pipe();
+        for StoredJob { job, .. } in &*jobs {
+            for before in [format!("w {} = ", job.spec.id), format!("j {} ", job.spec.id)] {
+                let (first, last) = (format!("[{before}"), format!("({before}~"));
+                ask.cmd("ZLEXCOUNT").arg(keys.links()).arg(first).arg(last);
+            }
+        }
+        let counts: Vec<u64> = self.link.query(READ, &ask).await?;
+        let (counts, _) = counts.as_chunks::<2>();
+        let mut counts = counts.iter();
+        jobs.retain(|stored| {
+            let is_linked = counts.next().is_some_and(|counts| *counts != [0, 0]);
+            !is_linked || matches!(stored.place, StoredPlace::Dead { .. })
+        });
+        Ok(())
     }
 
     /// How much longer jobs hold the values that are held for a time.

@@ -1,10 +1,12 @@
 //! Pushes, each to its tenant's current shard.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
+use super::shard::Shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
 use crate::parts::ask_by_store;
@@ -30,15 +32,41 @@ impl Push for ShardedStore {
                 existing.extend(exists?.then_some(*position));
             }
         }
-        let choose = |position: usize, job: &NewJob| {
-            map.of(&job.spec.topic.tenant).current().filter(|_| !existing.contains(&position)).cloned()
-        };
+        let mut places: Vec<Option<Arc<Shard>>> = Vec::with_capacity(jobs.len());
+        for (position, job) in jobs.iter().enumerate() {
+            let place = place(map.of(&job.spec.topic.tenant), job, (jobs, &places)).await?;
+            places.push(place.filter(|_| !existing.contains(&position)));
+        }
+        let choose = |position: usize, _: &NewJob| places.get(position).cloned().flatten();
         let mut answers = vec![Pushed::Exists; jobs.len()];
         for part in ask_by_store(jobs, choose, |shard, jobs| async move { shard.push(&jobs).await }).await {
             part.put_into(&mut answers)?;
         }
         Ok(answers)
     }
+}
+
+/// The shard of a new job: the current one, but for a job that waits for others which have not moved. `before`: the jobs of the same push,
+/// and the shards of those before it.
+async fn place(
+    shards: &TenantShards,
+    job: &NewJob,
+    (jobs, before): (&[NewJob], &[Option<Arc<Shard>>]),
+) -> Result<Option<Arc<Shard>>, StoreError> {
+    if shards.left().next().is_some() {
+        for id in job.spec.links.named() {
+            if let Some((_, place)) = jobs.iter().zip(before).rev().find(|(before, _)| before.spec.id == *id) {
+                return Ok(place.clone());
+            }
+            for shard in shards.left() {
+                let found = shard.job(&job.spec.topic.tenant, id).await?;
+                if found.is_some_and(|view| view.state != JobState::Finished) {
+                    return Ok(Some(Arc::clone(shard)));
+                }
+            }
+        }
+    }
+    Ok(shards.current().cloned())
 }
 
 /// Whether a job with this id has not moved yet.

@@ -15,7 +15,7 @@ use super::shard::Shard;
 use super::shard_map::{ShardMap, TenantShards};
 use super::store::{REFRESH_EVERY, ShardedStore};
 use crate::parts::if_available;
-use crate::{Control, Query, Schedules, StoreError, TopicMove, Transfer, Unmoved, move_schedules};
+use crate::{Control, Query, Schedules, StoreError, TopicCounts, TopicMove, Transfer, Unmoved, move_schedules};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
 /// For how long one process moves a tenant before it must renew the lock.
@@ -175,7 +175,9 @@ impl TenantMigrator {
             self.marks.push_back(marks);
             self.clear_old_marks().await;
         }
+        let kept = moving.kept.len() as u64;
         self.warn_of_kept(&moving);
+        run_linked(from, to, topic, kept).await?;
         if jobs > 0 {
             tracing::info!(%topic, from = %from.name, to = %to.name, jobs, "moved");
         }
@@ -208,6 +210,16 @@ impl TenantMigrator {
             self.marks.pop_front();
         }
     }
+}
+
+/// Jobs that wait for others, and those that are waited for, stay in the old store until they have ended: has them run there.
+async fn run_linked(from: &Shard, to: &Shard, topic: &TopicId, kept: u64) -> Result<(), StoreError> {
+    let of = |counts: Vec<TopicCounts>| counts.into_iter().find(|counts| counts.topic == *topic);
+    let stay = of(from.counts(&topic.tenant).await?).is_some_and(|left| left.ready + left.delayed > kept);
+    if stay && !of(to.counts(&topic.tenant).await?).is_some_and(|counts| counts.paused) {
+        from.set_paused(topic, false).await?;
+    }
+    Ok(())
 }
 
 /// Whether a shard that the tenant has left holds jobs of it. Running ones count: they may be retried.

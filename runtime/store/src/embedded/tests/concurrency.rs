@@ -42,13 +42,13 @@ pub(super) async fn hold_up(store: &EmbeddedStore) -> mpsc::Sender<()> {
 
 async fn ask_push(store: &EmbeddedStore, jobs: &[NewJob]) -> oneshot::Receiver<Done<Vec<Pushed>>> {
     let packed = pack(jobs).unwrap();
-    store.ask(Weight::default(), move |work| packed.iter().map(|job| work.push(job)).collect()).await
+    store.ask(Weight::default(), move |work| packed.iter().map(|job| work.push(job, false)).collect()).await
 }
 
 /// Pushes a job, and fails.
 fn fail(work: &mut Work<'_>, job: &NewJob) -> Done<()> {
     for job in pack(std::slice::from_ref(job))? {
-        work.push(&job)?;
+        work.push(&job, false)?;
     }
     Err(Fault::Refused("it fails".into()))
 }

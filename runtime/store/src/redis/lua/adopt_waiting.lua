@@ -1,12 +1,12 @@
 -- Adopts what raw producers wrote to a topic's ready Lists and delayed ZSET, in place: the next ones to come only. Sets elements
 -- without a job aside where no raw producer writes.
 --
--- KEYS  1 to 13: see waiting; 14 to 21: the topic's row; then strays and raw
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row; then strays and raw
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 how many elements to look at in each place, at most 1,000
 -- Returns how many elements were adopted.
 local now, up = clock(ARGV[1])
 local at, limit, adopted = partition(now, up, ''), tonumber(ARGV[3]), 0
-local topic = topic_row(ARGV[2], 14)
+local topic = topic_row(ARGV[2], 15)
 despite_full_memory(at.due)
 
 -- Calls `replace` with the place of each element that is no known id, and with the id that it has from now on. Then calls

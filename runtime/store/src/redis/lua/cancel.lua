@@ -2,7 +2,7 @@
 -- Taking a ready job out of its List costs time in proportion to the List's length: some 15 ms for a million. What would take
 -- longer together is left for another call, so that no other client waits for long.
 --
--- KEYS  1 to 13: see waiting; 14 claims  15 failures  16 checkpoints  17 cancelled; then a row per topic; then a result
+-- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints  18 cancelled; then a row per topic; then a result
 --       key per job
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of topics, then their names in order
 --       then per job, 5: id, index of its topic, unique value that it holds until it is over or '',
@@ -11,10 +11,10 @@
 local WALK = 1000000
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local claims, cancelled, topics = KEYS[14], KEYS[17], {}
-local stored = { jobs = at.jobs, claims = claims, some = { KEYS[15], KEYS[16], at.priorities, at.large } }
-for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 10 + 8 * t) end
-local results = 17 + 8 * #topics
+local claims, cancelled, topics = KEYS[15], KEYS[18], {}
+local stored = { jobs = at.jobs, claims = claims, some = { KEYS[16], KEYS[17], at.priorities, at.large } }
+for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 11 + 8 * t) end
+local results = 18 + 8 * #topics
 
 local function cancel(id, topic, unique, keep, notify, result)
   local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))
@@ -26,6 +26,7 @@ local function cancel(id, topic, unique, keep, notify, result)
   end
   if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end
   forget_key(at, topic, id)
+  note_end(id, 'x')
   -- The next job of its key may be the next one to be cancelled.
   place(topic)
   finish(stored, { [topic.name] = 1 }, { id }, 'cancelled',
@@ -42,5 +43,6 @@ for i = 5 + #topics, #ARGV, 5 do
   answers[n] = cancel(ARGV[i], topic, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], KEYS[results + n])
 end
 for _, topic in ipairs(topics) do after_leaving(at, topic) end
+carry_ends(at)
 save_counts(KEYS[6])
 return answers

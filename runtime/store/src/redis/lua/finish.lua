@@ -9,6 +9,7 @@ local REMOVE = { 'HDEL', 'HDEL', 'HDEL', 'SREM', 'SREM', 'ZREM' }
 
 -- Removes everything that is stored of these jobs.
 local function remove(stored, ids)
+  for _, id in ipairs(some_links() and ids or {}) do forget_links(id) end
   many('HDEL', stored.jobs, ids)
   many('HDEL', stored.claims, ids)
   -- Asking whether there are any at all is cheaper than naming every job once more.

@@ -1,11 +1,11 @@
 -- Forgets a topic without jobs. One that has some counts as used now.
 --
--- KEYS  1 to 13: see waiting; 14 to 21: the topic's row; 22 turns  23 strays  24 limited  25 rates
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row; 23 turns  24 strays  25 limited  26 rates
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
-local topic = topic_row(ARGV[2], 14)
+local topic = topic_row(ARGV[2], 15)
 local counts = KEYS[6]
 despite_full_memory(at.due)
 local running = tonumber(redis.call('HGET', counts, topic.name .. ':running') or 0)
@@ -14,11 +14,11 @@ if running > 0 or has_ready(topic) or redis.call('EXISTS', topic.delayed, topic.
   return 0
 end
 for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.name) end
-for _, key in ipairs({ at.topics, at.due, KEYS[24], KEYS[25] }) do redis.call('ZREM', key, topic.name) end
+for _, key in ipairs({ at.topics, at.due, KEYS[25], KEYS[26] }) do redis.call('ZREM', key, topic.name) end
 redis.call('ZREM', at.due, rate_of(topic.name))
-redis.call('HDEL', KEYS[22], topic.name)
+redis.call('HDEL', KEYS[23], topic.name)
 redis.call('HDEL', at.per_key, topic.name)
-redis.call('DEL', KEYS[23], topic.waiters)
+redis.call('DEL', KEYS[24], topic.waiters)
 local totals = { topic.name .. ':running' }
 for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end
 redis.call('HDEL', counts, unpack(totals))

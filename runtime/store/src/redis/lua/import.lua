@@ -1,7 +1,7 @@
 -- Stores jobs of another store as they are, and marks them as moved: id and the time of enqueueing, which begins the stamp.
 -- A job that is marked already, or whose id is known, is left out.
 --
--- KEYS  1 to 13: see waiting; 14 claims  15 failures  16 checkpoints  17 moved; then a row per topic
+-- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints  18 moved; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 number of topics, then their names in order
 --       then per job, 12: id, index of its topic, place (ready, delayed, dead), since or until when in ms,
 --         priority ('': normal), unique value ('': none, ':value': until the job is over, 'n:value': for n ms),
@@ -10,7 +10,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 10 + 8 * t) end
+for t = 1, tonumber(ARGV[3]) do topics[t] = topic_row(ARGV[3 + t], 11 + 8 * t) end
 for i = 4 + #topics, #ARGV, 12 do
   local topic, place = topics[tonumber(ARGV[i + 1])], ARGV[i + 2]
   if place == 'dead' then expect('ZCARD', topic.dead) else expect_place(topic, place == 'ready' and '' or ARGV[i + 3], ARGV[i + 4]) end
@@ -33,12 +33,12 @@ local PLACE = {
 
 local function import(id, topic, place, ms, priority, unique, claim, failure, checkpoint, key, holds, body)
   local enqueued = string.sub(body, 1, 8)
-  if redis.call('HGET', KEYS[17], id) == enqueued then return 2 end
+  if redis.call('HGET', KEYS[18], id) == enqueued then return 2 end
   if redis.call('HEXISTS', at.jobs, id) == 1 then return 0 end
-  redis.call('HSET', KEYS[17], id, enqueued)
+  redis.call('HSET', KEYS[18], id, enqueued)
   note_large(at.large, id, body)
   redis.call('HSET', at.jobs, id, body)
-  for key, value in pairs({ [at.priorities] = priority, [KEYS[14]] = claim, [KEYS[15]] = failure, [KEYS[16]] = checkpoint }) do
+  for key, value in pairs({ [at.priorities] = priority, [KEYS[15]] = claim, [KEYS[16]] = failure, [KEYS[17]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end
   end
   if priority ~= '' or key ~= '' then at.special = true end

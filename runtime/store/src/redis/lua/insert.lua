@@ -59,11 +59,11 @@ end
 
 -- Reads the new jobs that end ARGV, from `first` on, in runs of jobs that are alike:
 --   index of their topic (0: another partition is to have them, they go to the outbox, the last of KEYS), due ('': now, '+n': in n ms, 'n': at n ms), priority ('': normal), for how long they hold a unique value
---   ('-': they have none, '': until the job is over, n: for n ms), '1' if they have keys or '', how many they are
---   then per job: id, envelope, its unique value if they have one, its key if they have one, and if they follow settlements the position of its own
+--   ('-': they have none, '': until the job is over, n: for n ms), '1' if they have keys or '', '1' if they wait for other jobs or are members of a batch or '', how many they are
+--   then per job: id, envelope, its unique value if they have one, its key if they have one, what read_links() reads if they wait for other jobs, and if they follow settlements the position of its own
 -- Each place that they are put in is looked at: see expect.
 local function read_new(topics, first, follow)
-  local new, ids, n = { runs = {}, ids = {} }, nil, 0
+  local new, ids, n = { runs = {}, ids = {}, follow = follow }, nil, 0
   ids = new.ids
   while first < #ARGV do
     local run = { topic = topics[tonumber(ARGV[first])], due = ARGV[first + 1], priority = ARGV[first + 2],
@@ -74,9 +74,13 @@ local function read_new(topics, first, follow)
       width = width + 1
       run.key_at = width - 1
     end
+    if ARGV[first + 5] ~= '' then
+      width = width + 1
+      run.links_at, new.linked = width - 1, true
+    end
     if follow then width = width + 1 end
-    run.width, run.first = width, first + 6
-    first = run.first + width * tonumber(ARGV[first + 5])
+    run.width, run.first = width, first + 7
+    first = run.first + width * tonumber(ARGV[first + 6])
     for i = run.first, first - 1, width do
       n = n + 1
       ids[n] = ARGV[i]
@@ -86,6 +90,10 @@ local function read_new(topics, first, follow)
     if run.topic then expect_place(run.topic, run.due, run.priority) else expect('HLEN', KEYS[#KEYS]) end
     if run.topic and run.window then expect('HLEN', run.topic.unique) end
     if run.topic and run.key_at then expect_keys() end
+    if run.topic and run.links_at then
+      expect('ZCARD', KEYS[14])
+      expect('ZCARD', run.topic.delayed)
+    end
   end
   return new
 end
@@ -103,7 +111,8 @@ local function read_known(at, ids)
 end
 
 -- Stores new jobs as read_new() has read them, but for those that follow a settlement in `dropped`. announce() is left to the caller.
--- Returns for each that is not stored: its position, and 0 if its id is known, or the id of the job that holds the same unique value.
+-- Returns for each that is not stored: its position, and 0 if its id is known, or the id of the job that holds the same unique value, or what keeps
+-- it from waiting for another job: a problem, a blank, and the id of that job.
 local function insert(at, new, dropped)
   local ids, refused = new.ids, {}
   if #ids == 0 then return refused end
@@ -118,6 +127,10 @@ local function insert(at, new, dropped)
         value = ARGV[i + 2]
         holder = holder_of(at, topic, value, holders[n - run.begin + 1])
       end
+      local batch, named, about
+      if run.links_at and topic and not known[n] and not seen[id] and not holder then
+        batch, named, about = read_links(at, ARGV[i + run.links_at], new.follow, seen)
+      end
       if dropped and dropped[tonumber(ARGV[i + run.width - 1])] then
         -- It does not appear.
       elseif not topic then
@@ -127,6 +140,8 @@ local function insert(at, new, dropped)
       elseif holder then
         count(topic.name, 'duplicate')
         refused[#refused + 1], refused[#refused + 2] = n, holder
+      elseif about then
+        refused[#refused + 1], refused[#refused + 2] = n, named .. ' ' .. about
       else
         local body = stamp .. ARGV[i + 1]
         seen[id], bodies[last + 1], bodies[last + 2], last = true, id, body, last + 2
@@ -138,12 +153,17 @@ local function insert(at, new, dropped)
           at.special = true
           redis.call('HSET', at.keyed, id, '0 ' .. key)
         end
-        wait(at, topic, id, due, priority == '' and 'normal' or priority, key)
+        if named and add_links(topic, id, batch, named) then
+          stand_by(topic, id)
+        else
+          wait(at, topic, id, due, priority == '' and 'normal' or priority, key)
+        end
       end
       i = i + run.width
     end
     if topic then count(topic.name, 'pushed', (last - before) / 2) end
   end
+  if new.linked then write_links() end
   many('HSET', at.jobs, bodies)
   many('HSET', at.priorities, priorities)
   for _, run in ipairs(new.runs) do

@@ -1,12 +1,12 @@
 -- Looks up jobs of one topic in a partition that its new jobs do not go to any more. Counts duplicates.
 --
--- KEYS  1 to 13: see waiting; 14 to 21: the topic's row
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then per job: id or '', unique value or ''
 -- Returns 1 if no job and no unique value of the topic is left or else 0, then per job: its id if that is known, or the id that
 --         holds the unique value, or ''.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, '')
-local topic = topic_row(ARGV[2], 14)
+local topic = topic_row(ARGV[2], 15)
 local running = tonumber(redis.call('HGET', KEYS[6], topic.name .. ':running') or 0)
 local some = has_ready(topic) or running > 0 or redis.call('EXISTS', topic.delayed, topic.dead, topic.unique) > 0
 

@@ -1,7 +1,7 @@
 -- Moves due jobs of one partition from delayed to ready, at most so many, so that a burst cannot block the server. And has topics claimed from
 -- whose rate allows more.
 --
--- KEYS  1 to 13: see waiting; 14 limited; then a row per topic
+-- KEYS  1 to 14: see waiting; 15 limited; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 how many at most, up to 1,000
 --       4 '1': the topics are guessed, move nothing if another one is due; then members of `due`, at most 64: the topics'
 --         names, with '@' where it is their rate that allows more
@@ -9,7 +9,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local left, names = tonumber(ARGV[3]), #ARGV - 4
-local moved, limited = 0, KEYS[14]
+local moved, limited = 0, KEYS[15]
 
 -- A topic whose rate allows more by now: 1, or 0 if a claim has found out otherwise since.
 local function end_wait(topic)
@@ -43,7 +43,7 @@ if ARGV[4] == '1' then
 end
 for t = 1, names do
   local name = string.match(ARGV[4 + t], '^(.*)@$')
-  local topic = topic_row(name or ARGV[4 + t], 7 + 8 * t)
+  local topic = topic_row(name or ARGV[4 + t], 8 + 8 * t)
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
   local share = math.ceil((left - moved) / (names - t + 1))
   moved = moved + (name and end_wait(topic) or move(topic, share))

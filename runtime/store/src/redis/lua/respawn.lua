@@ -1,12 +1,12 @@
 -- Makes dead jobs of one topic ready again, with all their attempts before them.
 --
--- KEYS  1 to 13: see waiting; 14 to 21: the topic's row  22 claims  23 failures, then the result keys
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row  23 claims  24 failures, then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic
 --       then per job: id, unique value that it holds until it is over ('': none)
 -- Returns per job: 1 ready again, 0 it was not dead, or another job holds its unique value.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local topic = topic_row(ARGV[3], 14)
+local topic = topic_row(ARGV[3], 15)
 expect_place(topic, '')
 
 local function respawn(id, unique, result)
@@ -19,17 +19,18 @@ local function respawn(id, unique, result)
   end
   redis.call('ZREM', topic.dead, id)
   -- Deliveries go on counting, or a worker from the first life could settle the second. The time to live starts anew.
-  redis.call('HSET', KEYS[22], id, parse_claim(redis.call('HGET', KEYS[22], id)) .. ':0:')
+  redis.call('HSET', KEYS[23], id, parse_claim(redis.call('HGET', KEYS[23], id)) .. ':0:')
   redis.call('HSET', at.jobs, id, string.sub(body, 1, 8) .. struct.pack('>I8', now) .. string.sub(body, 17))
-  redis.call('HDEL', KEYS[23], id)
+  redis.call('HDEL', KEYS[24], id)
   redis.call('DEL', result)
-  wait(at, topic, id, now)
+  reopen(id)
+  if some_links() and waits_for_some(id) then stand_by(topic, id) else wait(at, topic, id, now) end
   return 1
 end
 
 local answers = {}
 for i = 4, #ARGV, 2 do
-  answers[#answers + 1] = respawn(ARGV[i], ARGV[i + 1], KEYS[23 + (i - 2) / 2])
+  answers[#answers + 1] = respawn(ARGV[i], ARGV[i + 1], KEYS[24 + (i - 2) / 2])
 end
 save_holders(at, topic)
 announce(at, topic)

@@ -1,7 +1,7 @@
 -- Takes a step of one topic's schedules: replaces records and stores the jobs that come with them. Takes all of it or, if one of
 -- the records is not what it was, nothing.
 --
--- KEYS  1 to 13: see waiting; 14 to 21: the topic's row; 22 schedules  23 ticks  24 manifests
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row; 23 schedules  24 ticks  25 manifests
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic  4 number of records
 --       then per record: name of the schedule ('': the record of the topic's manifest), as it was ('': there was none),
 --         as it is to be ('': there is to be none), when it is due, ms ('': never)
@@ -9,8 +9,8 @@
 -- Returns { 1 } the step is taken, { 0 } a record is another.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local topic = topic_row(ARGV[3], 14)
-local schedules, ticks, manifests = KEYS[22], KEYS[23], KEYS[24]
+local topic = topic_row(ARGV[3], 15)
+local schedules, ticks, manifests = KEYS[23], KEYS[24], KEYS[25]
 local jobs = 5 + 4 * tonumber(ARGV[4])
 
 -- The HASH and the field of the record that begins at ARGV[i].

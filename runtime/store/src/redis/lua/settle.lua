@@ -5,13 +5,13 @@
 --   0. read where jobs are put; make a write that changes nothing, so that a full server takes the rest
 --   1. see which leases are not lost, and which jobs are marked as cancelled
 --   2. for each group: note where its jobs wait next, or bury them, or write their results
---   3. once: remove jobs that are gone; set unique values free; store follow-up jobs; have topics claimed from that may run more jobs again; announce what
+--   3. once: remove jobs that are gone; set unique values free; store follow-up jobs; let jobs start that waited for these; have topics claimed from that may run more jobs again; announce what
 --      waits; note what is known of jobs that stay; take the jobs off the lists of their claims; write the counts and the record of this call
 --
--- KEYS  1 to 13: see waiting; 14 claims  15 leases  16 failures  17 checkpoints  18 cancelled
---       19 extended  20 record of this call  21 limited, then the processing lists of claims; then a row per topic that has one; then
+-- KEYS  1 to 14: see waiting; 15 claims  16 leases  17 failures  18 checkpoints  19 cancelled
+--       20 extended  21 record of this call  22 limited, then the processing lists of claims; then a row per topic that has one; then
 --       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs; then the
---       state keys of the groups that leave states, likewise; last, if a follow-up job goes there: outbox
+--       state keys of the groups that leave states, likewise; then those that read_links() names; last, if a follow-up job goes there: outbox
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
 --       5 number of claims, then their holders in order
 --       number of topics with rows, number of topics, then their names in order, those with rows first. A topic needs a row if one of
@@ -27,11 +27,13 @@
 --       then the follow-up jobs: see read_new
 -- Returns per settlement that is not simply done: its position, counted from 1; 2 if the job was cancelled meanwhile and is gone, 0
 -- if the lease is lost and nothing was changed.
-local claims, leases, failures, checkpoints, cancelled, extended = unpack(KEYS, 14, 19)
-local limited = KEYS[21]
+local claims, leases, failures, checkpoints, cancelled, extended = unpack(KEYS, 15, 20)
+local limited = KEYS[22]
 
 local PUT_BACK = { retry = 'retried', snooze = 'snoozed', release = 'released' }
 local GONE = { ack = 'acked', expire = 'expired' }
+-- How jobs that wait for one know that it has ended: see links.
+local ENDED_AS = { acked = 'c', expired = 'e', cancelled = 'x' }
 
 local cursor = 4
 local function take()
@@ -47,12 +49,12 @@ local function column(group, there_is)
 end
 
 local holders, topics, groups = {}, {}, {}
-for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[21 + c], done = {} } end
+for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[22 + c], done = {} } end
 local rows = tonumber(take())
-local others = 21 + #holders + 8 * rows
+local others = 22 + #holders + 8 * rows
 for t = 1, tonumber(take()) do
   local name = take()
-  topics[t] = t <= rows and topic_row(name, 14 + #holders + 8 * t) or { name = name, waiters = KEYS[others + t - rows] }
+  topics[t] = t <= rows and topic_row(name, 15 + #holders + 8 * t) or { name = name, waiters = KEYS[others + t - rows] }
 end
 local settlements = tonumber(take())
 local ids = { unpack(ARGV, cursor + 1, cursor + settlements) }
@@ -135,11 +137,20 @@ if not next(ended) then return answers end
 -- What only some jobs have: one question tells that none has any of it. The mark of a cancelled job ends with the delivery.
 local marked, some = {}, { failures, checkpoints, KEYS[2], KEYS[9] }
 local some_cancelled, some_extended, some_limited = false, false, false
-if redis.call('EXISTS', cancelled, extended, limited, unpack(some)) > 0 then
+if redis.call('EXISTS', cancelled, extended, limited, links, unpack(some)) > 0 then
   some_cancelled, some_extended = redis.call('EXISTS', cancelled) == 1, redis.call('EXISTS', extended) == 1
   some_limited = redis.call('EXISTS', limited) == 1
 else
-  some = {}
+  some, links_exist = {}, false
+end
+local some_wait = false
+if some_links() then
+  for _, claim in ipairs(holders) do some_wait = expect_waiters(claim.done) or some_wait end
+  if some_wait and not at then
+    now, up = clock(ARGV[1])
+    at = partition(now, up, ARGV[2])
+    despite_full_memory(leases)
+  end
 end
 for _, claim in ipairs(holders) do
   if some_cancelled and #claim.done > 0 then
@@ -163,6 +174,9 @@ end
 local function end_jobs(group, ours, as, is_dead)
   if #ours == 0 then return end
   count(group.topic.name, as, #ours)
+  if some_wait or follow_ups.linked then
+    for _, i in ipairs(ours) do note_end(ids[i], is_dead and 'd' or ENDED_AS[as]) end
+  end
   if group.holds then
     local of = held[group.topic.unique] or { values = {}, ids = {} }
     held[group.topic.unique] = of
@@ -267,9 +281,10 @@ for _, group in ipairs(some_limited and groups or {}) do
   if #group.ours > 0 then unlimit_after_end(limited, KEYS[3], ARGV[2], group.topic.waiters, group.topic.name) end
 end
 for t = 1, rows do announce(at, topics[t]) end
+if at then carry_ends(at) end
 many('HSET', claims, known)
 many('HSET', failures, failed)
 for _, claim in ipairs(holders) do leave(leases, claim.list, claim.holder, claim.done) end
 save_counts(KEYS[6])
-keep_answers(KEYS[20], ARGV[4], answers)
+keep_answers(KEYS[21], ARGV[4], answers)
 return answers

@@ -1,17 +1,17 @@
 -- Drops what has outlived its limits: dead jobs over age or number, and unique values held for a time that has passed.
 -- At most 1,000 of each a topic.
 --
--- KEYS  1 to 13: see waiting; 14 claims  15 failures  16 checkpoints; then a row per topic
+-- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel, then per topic: name, how many of the latest dead jobs stay, how long in ms
 -- Returns per topic: how many dead jobs were dropped.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 despite_full_memory(at.due)
-local stored = { jobs = at.jobs, claims = KEYS[14], some = { KEYS[15], KEYS[16], at.priorities, at.large } }
+local stored = { jobs = at.jobs, claims = KEYS[15], some = { KEYS[16], KEYS[17], at.priorities, at.large } }
 
 local answers = {}
 for t = 1, (#ARGV - 2) / 3 do
-  local topic, keep, retention = topic_row(ARGV[3 * t], 9 + 8 * t), tonumber(ARGV[3 * t + 1]), tonumber(ARGV[3 * t + 2])
+  local topic, keep, retention = topic_row(ARGV[3 * t], 10 + 8 * t), tonumber(ARGV[3 * t + 1]), tonumber(ARGV[3 * t + 2])
   purge_windows(at, topic, 1000)
   local dead = redis.call('ZCARD', topic.dead)
   local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)
@@ -21,11 +21,15 @@ for t = 1, (#ARGV - 2) / 3 do
     local ids = redis.call('ZRANGE', topic.dead, 0, over - 1)
     many('ZREM', topic.dead, ids)
     finish(stored, { [topic.name] = #ids }, ids, 'discarded')
-    for _, id in ipairs(ids) do forget_key(at, topic, id) end
+    for _, id in ipairs(ids) do
+      forget_key(at, topic, id)
+      note_end(id)
+    end
     announce(at, topic)
   end
   if redis.call('EXISTS', topic.dead, topic.windows) == 0 then redis.call('SREM', at.perishable, topic.name) end
   answers[t] = over
 end
+carry_ends(at)
 save_counts(KEYS[6])
 return answers

@@ -2,9 +2,12 @@
 -- sweep, delete_dead, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
---   10 keyed  11 slots  12 behind  13 per-key
+--   10 keyed  11 slots  12 behind  13 per-key  14 links
 --
 -- and name for each topic a row of eight: ready of high, normal and low priority, delayed, unique, windows, dead, waiters.
+
+-- When a job is due that waits for other jobs: at a time that never comes.
+local NEVER = 99999999999999
 
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
@@ -171,6 +174,11 @@ local function wait(at, topic, id, due, priority, key)
   end
 end
 
+-- Notes that the job waits for others, whatever the time; announce() carries it out.
+local function stand_by(topic, id)
+  topic.later[#topic.later + 1], topic.later[#topic.later + 2] = NEVER, id
+end
+
 -- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes, and wakes one
 -- of the runners that wait for the topic. A paused topic is never in there.
 local function wake(at, topic)
@@ -206,7 +214,7 @@ local function announce(at, topic)
   if topic.placed then wake(at, topic) end
   if #topic.later > 0 then
     many('ZADD', topic.delayed, topic.later)
-    alarm(at, topic, topic.next)
+    if topic.next then alarm(at, topic, topic.next) else note_used(at, topic) end
   end
   topic.placed, topic.later, topic.next = nil, {}, nil
 end
@@ -219,7 +227,7 @@ end
 -- When the next delayed job of the topic is due, or nil.
 local function next_due(topic)
   local score = redis.call('ZRANGE', topic.delayed, 0, 0, 'WITHSCORES')[2]
-  return score and whole_ms(score)
+  return score and tonumber(score) < NEVER and whole_ms(score) or nil
 end
 
 -- Puts `due` right after jobs have left the topic's delayed ones.

@@ -6,6 +6,7 @@
 
 mod claim;
 mod inspect;
+mod links;
 mod outbox;
 mod push;
 mod settle;

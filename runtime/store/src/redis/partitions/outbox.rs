@@ -11,7 +11,7 @@ use redis::{Value, pipe};
 use super::{Partition, PartitionMap, RedisStore};
 use crate::redis::envelope;
 use crate::redis::store::SCRIPT_JOBS;
-use crate::{PollTenant, Push, Settled, Settlement, StoreError};
+use crate::{PollTenant, Push, Pushed, Settled, Settlement, StoreError};
 use gristmill_core::job::{Due, JobId, Name, NewJob};
 use gristmill_core::time::Timestamp;
 
@@ -37,7 +37,8 @@ impl RedisStore {
         let mut outboxes: BTreeMap<(u32, &Name), Vec<NewJob>> = BTreeMap::new();
         for (settlement, answer) in settlements.iter().zip(answers) {
             let number = map.of_lease(&settlement.lease);
-            let others = settlement.visible_follow_ups().iter().filter(|job| map.of_job(&job.spec, now) != number);
+            let others =
+                settlement.visible_follow_ups().iter().filter(|job| map.of_follow_up(&job.spec, number, now) != number);
             if *answer == Settled::Done {
                 let outbox = (number, &settlement.lease.topic.tenant);
                 others.for_each(|job| outboxes.entry(outbox).or_default().push(job.clone()));
@@ -72,9 +73,19 @@ impl RedisStore {
     async fn send(&self, from: Partition, tenant: &Name, jobs: Vec<NewJob>) -> Result<(), StoreError> {
         let key = from.keys(tenant).outbox();
         for jobs in jobs.chunks(SCRIPT_JOBS) {
-            self.push(jobs).await?;
+            let pushed = self.push(jobs).await?;
             let mut sent = pipe();
-            sent.cmd("HDEL").arg(&key).arg(jobs.iter().map(|job| job.spec.id.as_str()).collect::<Vec<_>>());
+            sent.cmd("HDEL").arg(&key).arg("");
+            for (job, pushed) in jobs.iter().zip(pushed) {
+                match pushed {
+                    Pushed::Refused(no) => {
+                        tracing::error!(%tenant, job = %job.spec.id, "a follow-up job stays in the outbox: {no}")
+                    }
+                    _ => {
+                        sent.arg(job.spec.id.as_str());
+                    }
+                }
+            }
             self.server.link.query::<Value>(DOING, &sent).await?;
         }
         Ok(())

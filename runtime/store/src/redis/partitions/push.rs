@@ -47,8 +47,20 @@ impl Push for RedisStore {
         }
         let now = map.now();
         let mut known = self.pushed_before((&map, now), jobs.iter().map(|job| &job.spec)).await?;
-        let choose =
-            |position: usize, job: &NewJob| (!known.contains_key(&position)).then(|| map.of_job(&job.spec, now));
+        let mut places = Vec::with_capacity(jobs.len());
+        for (position, job) in jobs.iter().enumerate() {
+            let mut place = Ok(map.of_job(&job.spec, now));
+            if !job.spec.links.is_none() && !known.contains_key(&position) {
+                place = self.place_of_linked((&map, now), job, &places).await?;
+            }
+            if let Err(no) = &place {
+                known.insert(position, (0, Pushed::Refused(no.clone())));
+            }
+            places.push((job, place.unwrap_or_default()));
+        }
+        let choose = |position: usize, _: &NewJob| {
+            places.get(position).filter(|_| !known.contains_key(&position)).map(|(_, number)| *number)
+        };
         let parts = ask_by_store(jobs, choose, |number, jobs| {
             let partition = self.partition(number);
             async move { partition.push(&jobs).await }

@@ -1,0 +1,101 @@
+//! Jobs that waited for other jobs: whether they may start, and what their handlers learn of the others.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use gristmill_core::job::{AfterFailed, Claim, Ended, Job, JobId, JobSpec, MEMBERS, Payload};
+use gristmill_core::outcome::Outcome;
+use gristmill_store::{Predecessor, Query, ResultView, StoreError, WaitsFor, Workflows};
+
+/// The name of the metadata in which a handler finds what became of the jobs that its job waited for.
+pub const PREDECESSORS: &str = "predecessors";
+
+/// How many of these jobs a handler learns of.
+const TOLD: usize = 100;
+
+/// Bytes of their results in all, as they are. A result that does not fit is left out.
+const RESULT_BYTES: usize = 32 << 10;
+
+/// What a handler learns of a job that its job waited for.
+#[derive(Debug, Serialize)]
+struct Told {
+    id: JobId,
+    /// `None`: it runs again.
+    ended: Option<Ended>,
+    /// The result, if it is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// The result with its media type, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Payload>,
+}
+
+/// What to do with a claimed job before an attempt begins: one that waited for others gets what became of them, as metadata
+/// [`PREDECESSORS`]. `None`: it is as it was claimed. Costs nothing for a job that waited for none.
+///
+/// # Errors
+/// How the job ends without an attempt: one of those that it waited for was not done, or the store does not answer.
+pub async fn before_start<S: Workflows + Query + ?Sized>(
+    store: &S,
+    claim: &Claim,
+) -> Result<Option<Arc<Job>>, Outcome> {
+    let spec = &claim.job.spec;
+    if !spec.links.waits() {
+        return Ok(None);
+    }
+    let fault = |error: StoreError| Outcome::HostFault(format!("{:#}", anyhow::Error::from(error)));
+    let Some(waits_for) = store.waits_for(&spec.topic.tenant, &spec.id, TOLD).await.map_err(fault)? else {
+        return Ok(None);
+    };
+    if spec.links.after_failed == AfterFailed::Dead
+        && waits_for.failed > 0
+        && let Some(outcome) = first_failed(store, spec, &waits_for).await.map_err(fault)?
+    {
+        return Err(outcome);
+    }
+    let told = tell(store, spec, waits_for.jobs).await.map_err(fault)?;
+    let told = serde_json::to_string(&told).map_err(|error| Outcome::HostFault(error.to_string()))?;
+    let mut job = Job::clone(&claim.job);
+    job.spec.metadata.retain(|(name, _)| name != PREDECESSORS);
+    job.spec.metadata.push((PREDECESSORS.to_owned(), told));
+    Ok(Some(Arc::new(job)))
+}
+
+/// Those that were not done stand first in a list, but for those that run again.
+async fn first_failed<S: Workflows + ?Sized>(
+    store: &S,
+    spec: &JobSpec,
+    listed: &WaitsFor,
+) -> Result<Option<Outcome>, StoreError> {
+    let outcome = |waits_for: &WaitsFor| {
+        let (job, ended) = waits_for.first_failed()?;
+        Some(Outcome::PredecessorFailed { job: job.clone(), ended })
+    };
+    if let Some(outcome) = outcome(listed) {
+        return Ok(Some(outcome));
+    }
+    Ok(store.waits_for(&spec.topic.tenant, &spec.id, MEMBERS).await?.as_ref().and_then(outcome))
+}
+
+async fn tell<S: Query + ?Sized>(store: &S, spec: &JobSpec, jobs: Vec<Predecessor>) -> Result<Vec<Told>, StoreError> {
+    let (mut told, mut room) = (Vec::with_capacity(jobs.len()), RESULT_BYTES);
+    for Predecessor { id, ended } in jobs {
+        let mut one = Told { id, ended, text: None, result: None };
+        if ended == Some(Ended::Complete)
+            && let Some(view) = store.job(&spec.topic.tenant, &one.id).await?
+            && let Some(ResultView::Complete(Some(payload))) = view.result
+            && payload.data.len() <= room
+        {
+            room -= payload.data.len();
+            match String::from_utf8(payload.data) {
+                Ok(text) => one.text = Some(text),
+                Err(error) => {
+                    one.result = Some(Payload { data: error.into_bytes(), content_type: payload.content_type });
+                }
+            }
+        }
+        told.push(one);
+    }
+    Ok(told)
+}
