@@ -53,6 +53,25 @@ typedef struct {
   };
 } state_answer;
 
+/* result<response, http-error> */
+typedef struct {
+  bool failed;
+  _Alignas(8) union {
+    struct {
+      uint16_t status;
+      gm_pairs headers;
+      gm_text body, url;
+    } response;
+    struct {
+      uint8_t kind;
+      _Alignas(8) union {
+        gm_text text;
+        uint64_t number;
+      };
+    } error;
+  };
+} answered;
+
 IMPORT("context", "now") uint64_t gm_host_now(void);
 IMPORT("context", "fuel-remaining") uint64_t gm_host_fuel_remaining(void);
 IMPORT("context", "is-cancelled") bool gm_host_is_cancelled(void);
@@ -62,6 +81,10 @@ void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, si
 IMPORT("queue", "enqueue") void gm_host_enqueue(const gm_new_job *job, void *answer);
 IMPORT("state", "get") void gm_host_state(void *answer);
 IMPORT("state", "set") void gm_host_set_state(uint32_t some, const char *state, size_t size, void *answer);
+IMPORT("http", "send")
+void gm_host_send(const char *method, size_t method_size, const char *url, size_t url_size, const gm_pair *headers,
+                  size_t header_count, uint32_t has_body, const char *body, size_t body_size, uint32_t has_timeout,
+                  uint64_t timeout, uint32_t redirects, void *answer);
 IMPORT("log", "emit")
 void gm_host_log(uint32_t level, const char *message, size_t size, const gm_pair *fields, size_t count);
 IMPORT("log", "enabled") bool gm_host_log_enabled(uint32_t level);
@@ -74,6 +97,7 @@ _Static_assert(sizeof(gm_new_job) == 96 && offsetof(gm_new_job, priority) == 76,
 _Static_assert(sizeof(gm_ending) == 72 && offsetof(gm_ending, failure.detail.after) == 56, "result<outcome, failure>");
 _Static_assert(offsetof(gm_ending, outcome.result.payload) == 20 && offsetof(gm_ending, outcome.snooze) == 16, "outcome");
 _Static_assert(sizeof(enqueued) == 24 && sizeof(checkpointed) == 24 && sizeof(state_answer) == 24, "answers");
+_Static_assert(sizeof(answered) == 40 && offsetof(answered, response.url) == 28 && offsetof(answered, error.text) == 16, "answer");
 #endif
 
 /* ---- Memory: blocks that are freed together ---- */
@@ -170,6 +194,12 @@ gm_ending gm_with_context(gm_ending failure, gm_payload context) {
 
 /* ---- What a handler may ask for ---- */
 
+static gm_optional_text find(gm_pairs pairs, gm_text name) {
+  for (size_t i = 0; i < pairs.size; i++)
+    if (gm_equal(pairs.data[i].name, name)) return gm_some(pairs.data[i].value);
+  return (gm_optional_text){0};
+}
+
 void gm_log(gm_level level, gm_text message, gm_pairs fields) {
   gm_host_log(level, message.data, message.size, fields.data, fields.size);
 }
@@ -187,6 +217,55 @@ gm_answer gm_enqueue(const gm_new_job *job) {
     case 1: return (gm_answer){GM_TOO_LARGE, GM("the body is larger than that topic accepts")};
     case 2: return (gm_answer){GM_TOO_MANY, GM("one attempt may not enqueue so many jobs")};
     default: return (gm_answer){GM_UNKNOWN_TOPIC, GM("there is no such topic")};
+  }
+}
+
+gm_request gm_request_to(gm_text method, gm_text url) { return (gm_request){.method = method, .url = url}; }
+
+static gm_text number_text(uint64_t number) {
+  char digits[20], *at = digits + sizeof digits;
+  do *--at = (char)('0' + number % 10);
+  while ((number /= 10) > 0);
+  return gm_join((gm_text){at, (size_t)(digits + sizeof digits - at)});
+}
+
+gm_response gm_send(const gm_request *request) {
+  answered answer = {0};
+  gm_host_send(request->method.data, request->method.size, request->url.data, request->url.size, request->headers.data,
+               request->headers.size, request->body.some, request->body.value.data, request->body.value.size,
+               request->timeout_ms.some, request->timeout_ms.value, request->redirects, &answer);
+  if (!answer.failed) {
+    return (gm_response){.status = answer.response.status,
+                         .headers = answer.response.headers,
+                         .body = answer.response.body,
+                         .url = answer.response.url};
+  }
+  gm_response none = {.error = (gm_http_error)(answer.error.kind + 1)};
+  switch (none.error) {
+    case GM_HTTP_DENIED: none.why = gm_join(GM("the request is not granted: "), answer.error.text); break;
+    case GM_HTTP_INVALID: none.why = gm_join(GM("the request cannot be sent: "), answer.error.text); break;
+    case GM_HTTP_TIMEOUT: none.why = GM("no answer in time"); break;
+    case GM_HTTP_TOO_LARGE:
+      none.why = gm_join(GM("the request or its answer is larger than "), number_text(answer.error.number), GM(" bytes"));
+      break;
+    case GM_HTTP_TOO_MANY:
+      none.why = gm_join(GM("one attempt may send no more than "), number_text((uint32_t)answer.error.number), GM(" requests"));
+      break;
+    default: none.why = gm_join(GM("nothing answers: "), answer.error.text);
+  }
+  return none;
+}
+
+gm_optional_text gm_header(const gm_response *response, gm_text name) { return find(response->headers, name); }
+
+gm_ending gm_http_failed(const gm_response *response) {
+  switch (response->error) {
+    case GM_HTTP_DENIED: return gm_reject(GM("http-denied"), response->why);
+    case GM_HTTP_INVALID: return gm_reject(GM("http-invalid"), response->why);
+    case GM_HTTP_TIMEOUT: return gm_retry(GM("http-timeout"), response->why);
+    case GM_HTTP_TOO_LARGE: return gm_reject(GM("http-too-large"), response->why);
+    case GM_HTTP_TOO_MANY: return gm_reject(GM("http-too-many"), response->why);
+    default: return gm_retry(GM("http-unreachable"), response->why);
   }
 }
 
@@ -250,11 +329,7 @@ gm_optional_text gm_secret(gm_text name) {
 
 /* ---- Small things ---- */
 
-gm_optional_text gm_meta(const gm_job *job, gm_text name) {
-  for (size_t i = 0; i < job->metadata.size; i++)
-    if (gm_equal(job->metadata.data[i].name, name)) return gm_some(job->metadata.data[i].value);
-  return (gm_optional_text){0};
-}
+gm_optional_text gm_meta(const gm_job *job, gm_text name) { return find(job->metadata, name); }
 
 gm_payload gm_json(gm_text json) { return (gm_payload){json, gm_some(GM("application/json"))}; }
 

@@ -160,6 +160,45 @@ gm_new_job gm_job_to(gm_text topic);
  * fail. A refused job leaves the others as they are. */
 gm_answer gm_enqueue(const gm_new_job *job);
 
+/* A request over HTTP, to a host that the manifest grants this topic. Begin with gm_request_to. */
+typedef struct {
+  gm_text method;
+  gm_text url; /* absolute, without user, password and fragment */
+  gm_pairs headers; /* names may repeat; `host`, `content-length`, `connection` and their like are the runner's to set */
+  gm_optional_text body;
+  gm_optional_u64 timeout_ms; /* for all of it, redirects included; none, or more than is granted: what is granted */
+  uint32_t redirects; /* to follow, 20 at most; otherwise a redirect is an answer like any other */
+} gm_request;
+
+typedef enum {
+  GM_HTTP_OK,
+  GM_HTTP_DENIED,
+  GM_HTTP_INVALID,
+  GM_HTTP_TIMEOUT,
+  GM_HTTP_TOO_LARGE,
+  GM_HTTP_TOO_MANY,
+  GM_HTTP_UNREACHABLE
+} gm_http_error;
+
+/* A whole answer, whatever its status; or why there is none. */
+typedef struct {
+  gm_http_error error;
+  gm_text why; /* of an error, for people */
+  uint16_t status;
+  gm_pairs headers; /* names in lower case, in order; they may repeat */
+  gm_text body;
+  gm_text url; /* where the answer came from */
+} gm_response;
+
+gm_request gm_request_to(gm_text method, gm_text url);
+/* Sends a request and waits for the whole answer. A component that calls this imports gristmill:job/http, and runs only
+ * in topics that grant requests. */
+gm_response gm_send(const gm_request *request);
+/* The first value of this header, by its name in lower case. */
+gm_optional_text gm_header(const gm_response *response, gm_text name);
+/* How to end an attempt that got no answer: a reject if another try would end the same, else a retry. */
+gm_ending gm_http_failed(const gm_response *response);
+
 /* The store's clock, in milliseconds since 1970. */
 uint64_t gm_now(void);
 /* What this attempt may still spend; about one unit an instruction. */

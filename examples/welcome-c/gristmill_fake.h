@@ -27,7 +27,10 @@ typedef struct {
   gm_optional_text key;   /* of the job */
   gm_optional_text state; /* of that key: before a run, and after it what a completed attempt left */
   size_t state_limit;     /* in bytes; 0 is taken for 64 KiB */
+  gm_response response; /* to every request; with no status, none is granted */
 
+  gm_request requests[GM_FAKE_MAX];
+  size_t request_count;
   gm_new_job enqueued[GM_FAKE_MAX];
   size_t enqueued_count;
   gm_fake_line lines[GM_FAKE_MAX];
@@ -68,11 +71,6 @@ static gm_pairs gm_fake_copy_pairs(gm_pairs pairs) {
   for (size_t i = 0; i < pairs.size; i++)
     copy[i] = (gm_pair){gm_fake_copy(pairs.data[i].name), gm_fake_copy(pairs.data[i].value)};
   return (gm_pairs){copy, pairs.size};
-}
-
-static gm_optional_text gm_fake_find(gm_pairs pairs, gm_text name) {
-  gm_job job = {.metadata = pairs};
-  return gm_meta(&job, name);
 }
 
 /* ---- What the runner does ---- */
@@ -124,6 +122,25 @@ void gm_host_enqueue(const gm_new_job *job, void *answer) {
   ((enqueued *)answer)->id = GM("01K10000000000000000000000");
 }
 
+void gm_host_send(const char *method, size_t method_size, const char *url, size_t url_size, const gm_pair *headers,
+                  size_t header_count, uint32_t has_body, const char *body, size_t body_size, uint32_t has_timeout,
+                  uint64_t timeout, uint32_t redirects, void *answer) {
+  if (gm_fake.request_count < GM_FAKE_MAX) {
+    gm_fake.requests[gm_fake.request_count++] =
+        (gm_request){gm_fake_copy((gm_text){method, method_size}), gm_fake_copy((gm_text){url, url_size}),
+                     gm_fake_copy_pairs((gm_pairs){headers, header_count}),
+                     has_body ? gm_some(gm_fake_copy((gm_text){body, body_size})) : (gm_optional_text){0},
+                     {has_timeout, timeout}, redirects};
+  }
+  answered *said = answer;
+  const gm_response *response = &gm_fake.response;
+  if (response->status == 0) {
+    *said = (answered){.failed = true, .error = {.text = GM("the fake answers no requests")}};
+  } else {
+    *said = (answered){.response = {response->status, response->headers, response->body, response->url}};
+  }
+}
+
 void gm_host_log(uint32_t level, const char *message, size_t size, const gm_pair *fields, size_t count) {
   if (gm_fake.line_count == GM_FAKE_MAX) return;
   gm_fake.lines[gm_fake.line_count++] =
@@ -136,9 +153,9 @@ bool gm_host_log_enabled(uint32_t level) {
 }
 
 void gm_host_config(const char *name, size_t size, gm_optional_text *answer) {
-  *answer = gm_fake_find(gm_fake.config, (gm_text){name, size});
+  *answer = find(gm_fake.config, (gm_text){name, size});
 }
 
 void gm_host_secret(const char *name, size_t size, gm_optional_text *answer) {
-  *answer = gm_fake_find(gm_fake.secrets, (gm_text){name, size});
+  *answer = find(gm_fake.secrets, (gm_text){name, size});
 }

@@ -141,6 +141,21 @@ static void a_state_is_there_for_the_next_job_of_the_key(void) {
   CHECK(gm_set_state((gm_optional_text){0}).error == GM_OK && !gm_fake.state.some);
 }
 
+static void a_request_is_answered(void) {
+  gm_fake.response = (gm_response){.status = 200, .body = GM("fine"), .headers = {(gm_pair[]){{GM("x-kept"), GM("1")}}, 1}};
+  gm_request request = gm_request_to(GM("GET"), GM("https://api.example.org"));
+  gm_response answer = gm_send(&request);
+  CHECK(answer.error == GM_HTTP_OK && answer.status == 200 && gm_equal(answer.body, GM("fine")));
+  CHECK(gm_equal(gm_header(&answer, GM("x-kept")).value, GM("1")) && !gm_header(&answer, GM("x")).some);
+  CHECK(gm_fake.request_count == 1 && gm_equal(gm_fake.requests[0].url, request.url));
+}
+
+static void a_request_that_is_not_granted_is_rejected(void) {
+  gm_request request = gm_request_to(GM("GET"), GM("https://api.example.org"));
+  gm_response answer = gm_send(&request);
+  CHECK(answer.error == GM_HTTP_DENIED && rejected(gm_http_failed(&answer), "http-denied"));
+}
+
 int main(void) {
   void (*const tests[])(void) = {
       a_signup_is_greeted,
@@ -153,6 +168,8 @@ int main(void) {
       a_bad_signup_is_rejected,
       deep_nesting_is_rejected,
       a_state_is_there_for_the_next_job_of_the_key,
+      a_request_is_answered,
+      a_request_that_is_not_granted_is_rejected,
   };
   size_t count = sizeof tests / sizeof *tests;
   for (size_t i = 0; i < count; i++) {

@@ -167,6 +167,27 @@ func TestACompletedJobLeavesAStateToTheNextOneOfItsKey(t *testing.T) {
 	}
 }
 
+func TestRequestsAreAnswered(t *testing.T) {
+	ask := func(*gristmill.Job) (any, error) {
+		answer, err := gristmill.Send(gristmill.Request{URL: "https://api.example.org"})
+		if err != nil {
+			return nil, err
+		}
+		return string(answer.Body) + answer.Header("X-Kept"), nil
+	}
+	answer := &gristmill.Response{Status: 200, Body: []byte("fine"), Headers: []gristmill.Pair{{Name: "x-kept", Value: "!"}}}
+	fake := gristmill.Fake{Answer: func(*gristmill.Request) (*gristmill.Response, error) { return answer, nil }}
+	run := fake.Run(ask, gristmill.Of(""))
+	want(t, run, "fine!")
+	if len(run.Requests) != 1 || run.Requests[0].Method != "GET" {
+		t.Errorf("requests are %+v", run.Requests)
+	}
+	run = gristmill.Fake{}.Run(ask, gristmill.Of(""))
+	if run.Failure == nil || run.Failure.Code != "http-denied" || !run.Failure.Rejected {
+		t.Errorf("failure is %+v", run.Failure)
+	}
+}
+
 func want(t *testing.T, run *gristmill.Run, result string) {
 	t.Helper()
 	if run.Failure != nil {

@@ -1,32 +1,103 @@
-/** Makes one module of the handler and all that it imports: `build/handler.js`. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { buildSync } from 'esbuild';
+/**
+ * Makes the component: `build/NAME.wasm`, with NAME from `package.json`.
+ *
+ * What the handler and its packages do not use is left out of it: only a handler that mentions `fetch` imports requests over HTTP.
+ */
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
+import { componentize } from 'componentize-qjs';
+import { build } from 'esbuild';
 
-let output;
-try {
-  output = buildSync({
-    entryPoints: ['gristmill-component.js'],
-    outfile: 'build/handler.js',
-    bundle: true,
-    format: 'esm',
-    platform: 'neutral',
-    mainFields: ['module', 'main'],
-    // Chooses the runner's side of `#host`, in package.json.
-    conditions: ['component'],
-    external: ['gristmill:*'],
-    sourcemap: 'external',
-    sourcesContent: false,
-    write: false,
-    logLevel: 'warning',
-    logOverride: { 'import-is-undefined': 'error' },
-  });
-} catch {
-  // esbuild has shown its errors.
-  process.exit(1);
+// Beside the project's own files; of the examples in Gristmill's repository, its own.
+const CONTRACT = ['wit/job.wit', '../../wit/job.wit'].find(existsSync);
+
+/** Interfaces of WASI. `componentize` makes a trap of all that is called `wasi`, so until it is done these have another name. */
+const WASI = `
+package host:random@0.2.0 { interface random { get-random-bytes: func(len: u64) -> list<u8>; } }
+package host:io@0.2.0 { interface poll { resource pollable { block: func(); } } }
+package host:clocks@0.2.0 {
+  interface monotonic-clock {
+    use host:io/poll@0.2.0.{pollable};
+    subscribe-duration: func(when: u64) -> pollable;
+  }
+}`;
+const imports = await bundle();
+await component(imports);
+
+/** Makes one module of the handler and all that it imports: `build/handler.js`. Returns the interfaces that it imports. */
+async function bundle() {
+  let output;
+  try {
+    output = await build({
+      entryPoints: ['./gristmill-component'],
+      outfile: 'build/handler.js',
+      bundle: true,
+      format: 'esm',
+      // Packages have files for a browser in place of those that need Node.js.
+      platform: 'browser',
+      // Chooses the runner's side of `#host`, in package.json.
+      conditions: ['component', 'module'],
+      // Of these, the names that are mentioned.
+      inject: ['gristmill-web/globals.js'],
+      plugins: [{ name: 'gristmill', setup: leaveOut }],
+      define: { 'process.env.NODE_ENV': '"production"', global: 'globalThis' },
+      // `gristmill-web/loop.js` runs the promises that these become.
+      supported: { 'async-await': false, 'async-generator': false, 'for-await': false },
+      sourcemap: 'external',
+      sourcesContent: false,
+      metafile: true,
+      write: false,
+      logLevel: 'warning',
+      logOverride: { 'import-is-undefined': 'error' },
+    });
+  } catch {
+    // esbuild has shown its errors.
+    process.exit(1);
+  }
+  const [map, bundle] = output.outputFiles;
+  mkdirSync('build', { recursive: true });
+  writeFileSync(bundle.path, `${bundle.text}\nglobalThis.gristmillLines = ${JSON.stringify(lines(JSON.parse(map.text)))};\n`);
+  const [{ imports }] = Object.values(output.metafile.outputs).filter((file) => file.entryPoint);
+  return imports.map(({ path }) => path);
 }
-const [map, bundle] = output.outputFiles;
-mkdirSync('build', { recursive: true });
-writeFileSync(bundle.path, `${bundle.text}\nglobalThis.gristmillLines = ${JSON.stringify(lines(JSON.parse(map.text)))};\n`);
+
+/** What the contract and the web's names bring is left out where it is not used. */
+function leaveOut({ onResolve }) {
+  onResolve({ filter: /^(gristmill|host):/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
+  onResolve({ filter: /^\.\/(crypto|events|fetch|clone|url)\.js$/ }, ({ path, resolveDir }) => {
+    return basename(resolveDir) === 'gristmill-web' ? { path: resolve(resolveDir, path), sideEffects: false } : undefined;
+  });
+}
+
+/** Makes the component of `build/handler.js`, which imports these interfaces besides what every handler may. */
+async function component(imports) {
+  const also = imports.filter((path) => /^host:|\/(http|state)@/.test(path)).map((path) => `import ${path};`);
+  mkdirSync('build/wit/deps', { recursive: true });
+  copyFileSync(CONTRACT, 'build/wit/deps/job.wit');
+  writeFileSync('build/wit/deps/wasi.wit', `package host:all;\n${WASI}\n`);
+  writeFileSync(
+    'build/wit/world.wit',
+    `package gristmill:build;\nworld built { include gristmill:job/job-handler-tested@0.1.0; ${also.join(' ')} }\n`,
+  );
+  const made = await componentize({
+    witPath: 'build/wit',
+    jsPath: 'build/handler.js',
+    jsSource: readFileSync('build/handler.js', 'utf8'),
+    sync: true,
+    stubWasi: true,
+    optSize: true,
+  });
+  const { name } = JSON.parse(readFileSync('package.json', 'utf8'));
+  writeFileSync(`build/${name}.wasm`, renamed(made.component));
+}
+
+/** @param {Buffer} component */
+function renamed(component) {
+  for (const name of ['random/', 'clocks/', 'io/']) {
+    for (let at = 0; (at = component.indexOf(`host:${name}`, at)) >= 0; ) component.write('wasi', at);
+  }
+  return component;
+}
 
 /** Of each line of the bundle, the file and line that it comes from, such as `0:12`; `,15:0:13` if another begins at column 15. */
 function lines({ sources, mappings }) {

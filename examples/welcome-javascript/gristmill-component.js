@@ -1,9 +1,14 @@
 /** What the component exports. The build fails if `handler.js` has no handler to be called. */
+// First: it brings what the engine lacks, for the packages that the handler imports.
+import '#host';
+import { drain } from './gristmill-web/loop.js';
 import { handler } from './handler.js';
 
 if (typeof handler?.handle !== 'function') {
   throw new TypeError('`handler` in handler.js cannot be called: write `export const handler = handle(yourFunction)`');
 }
+// What the modules began is done at build time, and costs the jobs nothing.
+drain();
 
 export { handler };
 

@@ -8,7 +8,9 @@ import * as config from 'gristmill:job/config@0.1.0';
 import * as context from 'gristmill:job/context@0.1.0';
 import * as logging from 'gristmill:job/log@0.1.0';
 import * as queue from 'gristmill:job/queue@0.1.0';
-import { Failure, Reject, Snooze, describe } from './gristmill.js';
+import * as kept from 'gristmill:job/state@0.1.0';
+import { finish, reset, runner } from './gristmill-web/loop.js';
+import { Failure, Reject, Retry, Snooze, describe } from './gristmill.js';
 
 export const { get, secret } = config;
 export const { now, fuelRemaining, isCancelled, progress } = context;
@@ -36,13 +38,27 @@ export function enqueue(job, EnqueueError) {
   }
 }
 
-/** The object that the component exports. `attempt` makes an ending of a job. */
-export function exported(attempt) {
+export const getState = () => ofState(kept.get);
+export const setState = (value) => ofState(kept.set, value);
+
+function ofState(call, ...given) {
+  try {
+    return call(...given);
+  } catch ({ payload: { tag, val } }) {
+    if (tag === 'no-key') throw new Reject(tag, 'the job has no key, so it has no state: push it with one');
+    if (tag === 'too-large') throw new Reject('state-too-large', `the state is larger than ${val} bytes`);
+    throw new Retry('state-unavailable', `the state cannot be read now: ${val}`);
+  }
+}
+
+/** The object that the component exports. `attempt` makes an ending of a job, or a promise of one; `failed` makes one of an error. */
+export function exported(attempt, failed) {
   return {
     handle(job) {
-      running = true;
+      runner.running = true;
       seed(`${job.id} ${job.attempt}`);
-      const ending = attempt(job);
+      reset();
+      const ending = ended(attempt, failed, job);
       if (ending instanceof Snooze) return { tag: 'snooze', val: ending.wait };
       if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
       const detail = { code: String(ending.code), message: ending.message, context: ending.context };
@@ -50,6 +66,14 @@ export function exported(attempt) {
       throw ending instanceof Reject ? { tag: 'reject', val: detail } : { tag: 'retry', val: [detail, ending.after] };
     },
   };
+}
+
+function ended(attempt, failed, job) {
+  try {
+    return finish(attempt(job));
+  } catch (error) {
+    return failed(error);
+  }
 }
 
 /**
@@ -72,23 +96,26 @@ export function traced(error) {
       return `(${found})`;
     }),
   );
-  const own = frames.filter((frame) => !/\(gristmill[\w-]*\.[jt]s:\d+\)$/.test(frame));
+  // Neither this library's own, nor those of the helpers that the build adds for `async` functions.
+  const own = frames.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
   return { stack: own.join('\n').trimEnd(), place };
 }
-
-/** False while the component is built. */
-let running = false;
 
 // The engine's own clock is WASI's, which this component is built without: it would trap.
 const NativeDate = Date;
 const buildTime = NativeDate.now;
-NativeDate.now = () => (running ? context.now() : buildTime());
+NativeDate.now = () => (runner.running ? context.now() : buildTime());
 globalThis.Date = new Proxy(NativeDate, {
   apply: () => new Date().toString(),
   construct: (target, given, made) => Reflect.construct(target, given.length === 0 ? [Date.now()] : given, made),
 });
 NativeDate.prototype.constructor = Date;
 globalThis.performance = { timeOrigin: 0, now: () => Date.now() };
+
+runner.now = () => Date.now();
+runner.wait = (millis) => {
+  throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
+};
 
 // The engine's own generator is frozen by the build: every job would see the same numbers. This one (sfc32) begins anew
 // with every attempt, the same for the same one. It is no source of secrets.
@@ -115,9 +142,12 @@ function hash(text, beginning) {
 }
 seed(String(buildTime()));
 
+// Of ten, this library's own would leave too few.
+Error.stackTraceLimit = 30;
+
 /** What is printed while the component is built is dropped. */
 const printer = (level) => (...values) => {
-  if (running) logging.emit(level, values.map(describe).join(' '), []);
+  if (runner.running) logging.emit(level, values.map(describe).join(' '), []);
 };
 globalThis.console = { log: printer('info') };
 for (const level of ['trace', 'debug', 'info', 'warn', 'error']) console[level] = printer(level);

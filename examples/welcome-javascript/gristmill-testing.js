@@ -1,5 +1,5 @@
 /** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
-import { Job, Payload, attempt, json, text } from './gristmill.js';
+import { Failure, Job, Payload, Reject, Snooze, attempt, json, text } from './gristmill.js';
 
 /** The fake clock stands still: 2026-01-01T00:00:00Z. */
 export const NOW = 1_767_225_600_000;
@@ -24,13 +24,18 @@ export class Host {
    * @param {number} [given.fuel]
    * @param {boolean} [given.cancelled]
    * @param {string[]} [given.denied] topics that may not be enqueued to
+   * @param {Uint8Array | null} [given.state] of the job's key; after an attempt, what that left if it completed
+   * @param {number} [given.stateLimit] the most bytes that a state may have
+   * @param {(request: Request) => Response | Promise<Response>} [given.fetch] answers requests; without it, none is granted
    */
-  constructor({ config = {}, secrets = {}, now = NOW, fuel = 2_000_000_000, cancelled = false, denied = [] } = {}) {
-    Object.assign(this, { config, secrets, now, fuel, cancelled, denied });
+  constructor(given = {}) {
+    const nothing = { config: {}, secrets: {}, now: NOW, fuel: 1e12, cancelled: false, denied: [], fetch: refused };
+    Object.assign(this, { ...nothing, state: null, stateLimit: 65_536 }, given);
   }
 
   /**
-   * One attempt at a job: the payload, the `Snooze`, null, or the `Retry` or `Reject` that ended it.
+   * One attempt at a job: the payload, the `Snooze`, null, or the `Retry` or `Reject` that ended it; of an `async` handler a promise
+   * of that. Meanwhile `fetch` is this host's: run one at a time.
    *
    * @param {import('./gristmill.js').HandlerFunction} work
    * @param {string | Uint8Array | Payload | object} body text, bytes, or an object for JSON
@@ -40,14 +45,25 @@ export class Host {
     const times = { enqueuedAt: this.now, dueAt: this.now, deadline: this.now + 30_000 };
     const names = { id: `01K${'0'.repeat(23)}`, tenant: 'default', topic: 'test', metadata: [], key: null };
     const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
-    const before = current;
+    const before = [current, globalThis.fetch];
+    const { state } = this;
+    const restore = (ending) => {
+      if (ending instanceof Failure || ending instanceof Snooze) this.state = state;
+      [current, globalThis.fetch] = before;
+      return ending;
+    };
     current = this;
-    try {
-      return attempt(work, new Job(job));
-    } finally {
-      current = before;
-    }
+    this.key = job.key;
+    globalThis.fetch = async (input, init) => this.fetch(new Request(input, init));
+    const ending = attempt(work, new Job(job));
+    return ending instanceof Promise ? ending.then(restore) : restore(ending);
   }
+}
+
+/** @param {Request} request */
+function refused({ url }) {
+  const cause = { payload: { tag: 'denied', val: `this host answers no requests to ${url}` } };
+  throw new TypeError(`fetch failed: ${cause.payload.val}`, { cause });
 }
 
 function payload(body) {
@@ -69,6 +85,19 @@ export const isCancelled = () => current.cancelled;
 export const enabled = () => true;
 export const checkpoint = (state) => void (current.checkpoint = state);
 export const progress = (basisPoints, note) => void current.progress.push({ basisPoints, note });
+
+export function getState() {
+  if (!current.key) throw new Reject('no-key', 'the job has no key, so it has no state: push it with one');
+  return current.state;
+}
+
+export function setState(value) {
+  getState();
+  if (value && value.length > current.stateLimit) {
+    throw new Reject('state-too-large', `the state is larger than ${current.stateLimit} bytes`);
+  }
+  current.state = value;
+}
 
 export function emit(level, message, fields) {
   current.logs.push({ level, message, fields });

@@ -15,7 +15,7 @@ import * as host from '#host';
 
 /** @typedef {'trace' | 'debug' | 'info' | 'warn' | 'error'} Level */
 /** @typedef {undefined | null | string | Uint8Array | Payload | object} Result An object or an array is sent as JSON. */
-/** @typedef {(job: Job) => Result | Snooze} HandlerFunction Not `async`: there is nothing to wait for inside a job. */
+/** @typedef {(job: Job) => Result | Snooze | Promise<Result | Snooze>} HandlerFunction It may be `async`. */
 
 /** Ends the attempt: throw a {@link Retry} or a {@link Reject}. */
 export class Failure extends Error {
@@ -96,9 +96,7 @@ function payload(value) {
   if (value instanceof Payload) return value;
   if (value instanceof Uint8Array) return bytes(value);
   if (typeof value === 'string') return text(value);
-  if (typeof value.then === 'function') {
-    throw new TypeError('a promise is no result: nothing can be awaited inside a job, so handlers are not async');
-  }
+  if (typeof value.then === 'function') throw new TypeError('a promise is no payload: await it');
   if (typeof value === 'object') return json(value);
   throw new TypeError(`${describe(value)} is no payload: give text, bytes, an object, an array, or json(value)`);
 }
@@ -169,30 +167,42 @@ function wellFormed(key, value) {
 
 /** Makes this function the one that does the jobs: `export const handler = handle(…)`. @param {HandlerFunction} work */
 export function handle(work) {
-  return host.exported((job) => attempt(work, new Job(job)));
+  return host.exported((job) => attempt(work, new Job(job)), failed);
 }
 
+/** @typedef {Payload | Snooze | Failure | null} Ending */
+
 /**
- * One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged and kept; a request
- * that the runner refused is a reject.
+ * One attempt: what `work` makes of `job`, or a promise of it.
  *
  * @param {HandlerFunction} work
  * @param {Job} job
- * @returns {Payload | Snooze | Failure | null}
+ * @returns {Ending | Promise<Ending>}
  */
 export function attempt(work, job) {
+  const ended = (result) => (result instanceof Snooze ? result : payload(result));
   try {
     const result = work(job);
-    return result instanceof Snooze ? result : payload(result);
+    return typeof result?.then === 'function' ? Promise.resolve(result).then(ended).catch(failed) : ended(result);
   } catch (error) {
-    if (error instanceof Failure) return error;
-    const refused = requestRefused(error?.payload);
-    if (refused) return refused;
-    if (!(error instanceof Error)) return new Retry('exception', describe(error));
-    const { stack, place } = host.traced(error);
-    log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
-    return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
+    return failed(error);
   }
+}
+
+/**
+ * What an error makes of the attempt: one that is no {@link Failure} is a retry, its stack logged and kept; a request that the
+ * runner refused is a reject.
+ *
+ * @param {any} error @returns {Failure}
+ */
+function failed(error) {
+  if (error instanceof Failure) return error;
+  const refused = requestRefused(error?.payload ?? error?.cause?.payload);
+  if (refused) return refused;
+  if (!(error instanceof Error)) return new Retry('exception', describe(error));
+  const { stack, place } = host.traced(error);
+  log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
+  return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
 }
 
 /** Letters of a stack that are kept with the attempt. */
@@ -273,6 +283,29 @@ export const config = {
   get: (name) => host.get(name) ?? undefined,
   /** @param {string} name @returns {Uint8Array | undefined} */
   secret: (name) => host.secret(name) ?? undefined,
+};
+
+/**
+ * What the jobs of a key leave for each other, in a topic with `state = true`. Of the jobs of a key one runs at a time. What is set is
+ * stored in the step that completes this job, or not at all; the last call counts. A {@link Reject} if the job has no key (`no-key`) or the
+ * state is too large (`state-too-large`), a {@link Retry} if the store does not answer.
+ */
+export const state = {
+  /** The state; undefined if there is none. After `set`, what that said. @returns {Uint8Array | undefined} */
+  get: () => host.getState() ?? undefined,
+  /** Has the state be this; undefined deletes it. @param {Uint8Array | string | undefined} value */
+  set: (value) => host.setState(optional(value, (value) => (typeof value === 'string' ? new TextEncoder().encode(value) : value))),
+  /** The state from JSON; undefined if there is none. @returns {any} */
+  json() {
+    const value = state.get();
+    try {
+      return value && JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(value));
+    } catch (error) {
+      throw new Reject('bad-state', `the state is not the expected JSON: ${error.message}`);
+    }
+  },
+  /** Has the state be this value as JSON. @param {unknown} value */
+  setJson: (value) => state.set(JSON.stringify(value)),
 };
 
 /** Milliseconds since the Unix epoch, by the store's clock. @returns {number} */

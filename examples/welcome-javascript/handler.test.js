@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Payload, Reject, Retry } from './gristmill.js';
+import { Payload, Reject, Retry, state } from './gristmill.js';
 import { Host, NOW } from './gristmill-testing.js';
 import { welcome } from './handler.js';
 
@@ -114,4 +114,30 @@ test('a request that was refused is no retry', () => {
   assert.ok(ending instanceof Reject);
   assert.equal(ending.code, 'http-denied');
   assert.match(ending.message, /not granted: https:\/\/example.org/);
+});
+
+test('an async handler is awaited, and its requests are answered', async () => {
+  const host = new Host({ fetch: async (request) => Response.json({ asked: request.url }) });
+  const ending = await host.run(async () => (await fetch('https://api.example.org/rates')).json(), ADA);
+  assert.equal(written(ending), '{"asked":"https://api.example.org/rates"}');
+});
+
+test('a request that is not granted is no retry', async () => {
+  const ending = await new Host().run(async () => void (await fetch('https://example.org/')), ADA);
+  assert.ok(ending instanceof Reject);
+  assert.equal(ending.code, 'http-denied');
+});
+
+test('a completed job leaves a state to the next one of its key', () => {
+  const count = (job) => {
+    state.setJson((state.json() ?? 0) + 1);
+    if (job.text() === 'fail') throw new Retry('late', 'after the fact');
+  };
+  const host = new Host({ stateLimit: 1 });
+  const left = ['', 'fail', ''].map((body) => (host.run(count, body, { key: 'k' }), new TextDecoder().decode(host.state)));
+  assert.deepEqual(left, ['1', '1', '2']);
+  host.state = new TextEncoder().encode('9');
+  assert.equal(host.run(count, '').code, 'no-key');
+  assert.equal(host.run(count, '', { key: 'k' }).code, 'state-too-large');
+  assert.deepEqual(host.state, new TextEncoder().encode('9'));
 });

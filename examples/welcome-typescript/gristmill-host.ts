@@ -12,6 +12,10 @@ import * as context from 'gristmill:job/context@0.1.0';
 import * as logging from 'gristmill:job/log@0.1.0';
 // @ts-expect-error
 import * as queue from 'gristmill:job/queue@0.1.0';
+// @ts-expect-error
+import * as kept from 'gristmill:job/state@0.1.0';
+// @ts-expect-error its types are below
+import * as loop from './gristmill-web/loop.js';
 import { Failure, Reject, Retry, Snooze, describe } from './gristmill.ts';
 import type { CheckpointError, Ending, EnqueueError, Level, WireJob, WireNewJob } from './gristmill.ts';
 
@@ -24,6 +28,10 @@ export const progress: (basisPoints: number, note: string | null) => void = cont
 export const emit: (level: Level, message: string, fields: [string, string][]) => void = logging.emit;
 export const enabled: (level: Level) => boolean = logging.enabled;
 
+/** Runs promises and timers until this value, which may be a promise, is settled. */
+const finish: <T>(value: T | Promise<T>) => T = loop.finish;
+const runner: { running: boolean; now(): number; wait(millis: number): void } = loop.runner;
+
 /** An error that a function of the contract returned. */
 interface Refusal {
   payload: { tag: string; val: unknown };
@@ -35,6 +43,20 @@ export function checkpoint(state: Uint8Array, Failed: typeof CheckpointError): v
   } catch (error) {
     const { tag, val } = (error as Refusal).payload;
     throw new Failed(tag === 'too-large' ? `a checkpoint may have no more than ${val} bytes` : String(val));
+  }
+}
+
+export const getState = (): Uint8Array | null => ofState(() => kept.get());
+export const setState = (value: Uint8Array | null): void => ofState(() => kept.set(value));
+
+function ofState<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    const { tag, val } = (error as Refusal).payload;
+    if (tag === 'no-key') throw new Reject(tag, 'the job has no key, so it has no state: push it with one');
+    if (tag === 'too-large') throw new Reject('state-too-large', `the state is larger than ${val} bytes`);
+    throw new Retry('state-unavailable', `the state cannot be read now: ${val}`);
   }
 }
 
@@ -53,13 +75,14 @@ export function enqueue(job: WireNewJob, Failed: typeof EnqueueError): string {
   }
 }
 
-/** The object that the component exports. `attempt` makes an ending of a job. */
-export function exported(attempt: (job: WireJob) => Ending): object {
+/** The object that the component exports. `attempt` makes an ending of a job, or a promise of one; `failed` makes one of an error. */
+export function exported(attempt: (job: WireJob) => Ending | Promise<Ending>, failed: (error: unknown) => Failure): object {
   return {
     handle(job: WireJob) {
-      running = true;
+      runner.running = true;
       seed(`${job.id} ${job.attempt}`);
-      const ending = attempt(job);
+      loop.reset();
+      const ending = ended(attempt, failed, job);
       if (ending instanceof Snooze) return { tag: 'snooze', val: ending.wait };
       if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
       const detail = { code: ending.code, message: ending.message, context: ending.context };
@@ -68,6 +91,14 @@ export function exported(attempt: (job: WireJob) => Ending): object {
       throw { tag: 'retry', val: [detail, ending instanceof Retry ? ending.after : null] };
     },
   };
+}
+
+function ended(attempt: (job: WireJob) => Ending | Promise<Ending>, failed: (error: unknown) => Failure, job: WireJob): Ending {
+  try {
+    return finish(attempt(job));
+  } catch (error) {
+    return failed(error);
+  }
 }
 
 /** What `gristmill-build.js` adds to the bundle: where its lines come from. */
@@ -91,23 +122,26 @@ export function traced(error: Error): { stack: string; place: string } {
       return `(${name}:${number})`;
     }),
   );
-  const own = frames.filter((frame) => !/\(gristmill[\w-]*\.[jt]s:\d+\)$/.test(frame));
+  // Neither this library's own, nor those of the helpers that the build adds for `async` functions.
+  const own = frames.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
   return { stack: own.join('\n').trimEnd(), place };
 }
-
-/** False while the component is built. */
-let running = false;
 
 // The engine's own clock is WASI's, which this component is built without: it would trap.
 const NativeDate = Date;
 const buildTime = NativeDate.now;
-NativeDate.now = () => (running ? context.now() : buildTime());
+NativeDate.now = () => (runner.running ? context.now() : buildTime());
 globalThis.Date = new Proxy(NativeDate, {
   apply: () => new Date().toString(),
   construct: (target, given, made) => Reflect.construct(target, given.length === 0 ? [Date.now()] : given, made),
 });
 NativeDate.prototype.constructor = Date;
 Object.assign(globalThis, { performance: { timeOrigin: 0, now: () => Date.now() } });
+
+runner.now = () => Date.now();
+runner.wait = (millis) => {
+  throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
+};
 
 // The engine's own generator is frozen by the build: every job would see the same numbers. This one (sfc32) begins anew
 // with every attempt, the same for the same one. It is no source of secrets.
@@ -134,9 +168,12 @@ function hash(text: string, beginning: number): number {
 }
 seed(String(buildTime()));
 
+// Of ten, this library's own would leave too few.
+(Error as { stackTraceLimit?: number }).stackTraceLimit = 30;
+
 /** What is printed while the component is built is dropped. */
 const printer = (level: Level) => (...values: unknown[]) => {
-  if (running) logging.emit(level, values.map(describe).join(' '), []);
+  if (runner.running) logging.emit(level, values.map(describe).join(' '), []);
 };
 const levels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 const printers = Object.fromEntries(levels.map((level) => [level, printer(level)]));

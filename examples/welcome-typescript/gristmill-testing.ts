@@ -1,5 +1,5 @@
 /** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
-import { Job, Payload, attempt, json, text } from './gristmill.ts';
+import { Failure, Job, Payload, Reject, Snooze, attempt, json, text } from './gristmill.ts';
 import type { CheckpointError, Ending, EnqueueError, HandlerFunction, Level, WireJob, WireNewJob } from './gristmill.ts';
 
 /** The fake clock stands still: 2026-01-01T00:00:00Z. */
@@ -19,7 +19,16 @@ interface Given {
   cancelled?: boolean;
   /** Topics that may not be enqueued to. */
   denied?: string[];
+  /** Of the job's key. */
+  state?: Uint8Array | null;
+  /** The most bytes that a state may have. */
+  stateLimit?: number;
+  /** Answers requests; without it, none is granted. */
+  fetch?: (request: Request) => Response | Promise<Response>;
 }
+
+/** What a handler that returns `R` comes to. */
+type Ran<R> = 0 extends 1 & R ? Ending : [R] extends [never] ? Ending : R extends PromiseLike<unknown> ? Promise<Ending> : Ending;
 
 /**
  * What the handler finds, and what it did. Every topic but the denied may be enqueued to.
@@ -32,27 +41,48 @@ export class Host {
   readonly logs: LogLine[] = [];
   checkpoint: Uint8Array | null = null;
   readonly progress: { basisPoints: number; note: string | null }[] = [];
+  /** Of the job's key: what it was given, and after an attempt what that left if it completed. */
+  state: Uint8Array | null;
+  key: string | null = null;
   readonly given: Required<Given>;
 
   constructor(given: Given = {}) {
-    const nothing = { config: {}, secrets: {}, now: NOW, fuel: 2_000_000_000, cancelled: false, denied: [] };
-    this.given = { ...nothing, ...given };
+    const nothing = { config: {}, secrets: {}, now: NOW, fuel: 1e12, cancelled: false, denied: [], fetch: refused };
+    this.given = { ...nothing, state: null, stateLimit: 65_536, ...given };
+    this.state = this.given.state;
   }
 
-  /** One attempt at a job. `body` is text, bytes, or an object for JSON; `given` is what else the job has. */
-  run(work: HandlerFunction, body: string | Uint8Array | object, given: Partial<Omit<WireJob, 'body'>> = {}): Ending {
+  /**
+   * One attempt at a job. `body` is text, bytes, or an object for JSON; `given` is what else the job has. Of an `async` handler, it is
+   * a promise. Meanwhile `fetch` is this host's: run one at a time.
+   */
+  run<R extends ReturnType<HandlerFunction>>(
+    work: (job: Job) => R,
+    body: string | Uint8Array | object,
+    given: Partial<Omit<WireJob, 'body'>> = {},
+  ): Ran<R> {
     const { now } = this.given;
     const times = { enqueuedAt: now, dueAt: now, deadline: now + 30_000 };
     const names = { id: `01K${'0'.repeat(23)}`, tenant: 'default', topic: 'test', metadata: [], key: null };
-    const before = current;
+    const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
+    const before: [Host, typeof fetch] = [current, globalThis.fetch];
+    const { state } = this;
+    const restore = (ending: Ending): Ending => {
+      if (ending instanceof Failure || ending instanceof Snooze) this.state = state;
+      [current, globalThis.fetch] = before;
+      return ending;
+    };
     current = this;
-    try {
-      const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
-      return attempt(work, new Job(job));
-    } finally {
-      current = before;
-    }
+    this.key = job.key;
+    globalThis.fetch = async (input, init) => this.given.fetch(new Request(input, init));
+    const ending = attempt(work, new Job(job));
+    return (ending instanceof Promise ? ending.then(restore) : restore(ending)) as Ran<R>;
   }
+}
+
+function refused({ url }: Request): never {
+  const cause = { payload: { tag: 'denied', val: `this host answers no requests to ${url}` } };
+  throw new TypeError(`fetch failed: ${cause.payload.val}`, { cause });
 }
 
 function payload(body: string | Uint8Array | object): Payload {
@@ -64,7 +94,7 @@ function payload(body: string | Uint8Array | object): Payload {
 let current = new Host();
 
 // What `gristmill.ts` finds under `#host` outside a component.
-export const exported = (attempt: (job: WireJob) => Ending): object => ({ handle: attempt });
+export const exported = (attempt: (job: WireJob) => Ending | Promise<Ending>, _failed: (error: unknown) => Failure): object => ({ handle: attempt });
 export const traced = ({ stack = '' }: Error): { stack: string; place: string } => ({
   stack: stack.slice(stack.indexOf('\n') + 1),
   place: '',
@@ -78,6 +108,19 @@ export const enabled = (_level: Level): boolean => true;
 
 export function checkpoint(state: Uint8Array, _failed: typeof CheckpointError): void {
   current.checkpoint = state;
+}
+
+export function getState(): Uint8Array | null {
+  if (!current.key) throw new Reject('no-key', 'the job has no key, so it has no state: push it with one');
+  return current.state;
+}
+
+export function setState(value: Uint8Array | null): void {
+  getState();
+  if (value && value.length > current.given.stateLimit) {
+    throw new Reject('state-too-large', `the state is larger than ${current.given.stateLimit} bytes`);
+  }
+  current.state = value;
 }
 
 export function progress(basisPoints: number, note: string | null): void {

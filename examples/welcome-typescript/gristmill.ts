@@ -18,8 +18,8 @@ export type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 export type Priority = 'high' | 'normal' | 'low';
 /** An object or an array is sent as JSON, text as `text/plain`. */
 export type Result = undefined | null | string | Uint8Array | Payload | object;
-/** Not `async`: there is nothing to wait for inside a job. */
-export type HandlerFunction = (job: Job) => Result | Snooze | void;
+/** It may be `async`. */
+export type HandlerFunction = (job: Job) => Result | Snooze | void | Promise<Result | Snooze | void>;
 /** What an attempt comes to. */
 export type Ending = Payload | Snooze | Failure | null;
 
@@ -199,26 +199,32 @@ function wellFormed(key: string, value: unknown): unknown {
 
 /** Makes this function the one that does the jobs: `export const handler = handle(…)`. */
 export function handle(work: HandlerFunction): object {
-  return host.exported((job: WireJob) => attempt(work, new Job(job)));
+  return host.exported((job: WireJob) => attempt(work, new Job(job)), failed);
+}
+
+/** One attempt: what `work` makes of `job`, or a promise of it. */
+export function attempt(work: HandlerFunction, job: Job): Ending | Promise<Ending> {
+  const ended = (result: Result | Snooze | void): Ending => (result instanceof Snooze ? result : payload(result ?? null));
+  try {
+    const result = work(job);
+    return result instanceof Promise ? result.then(ended).catch(failed) : ended(result);
+  } catch (error) {
+    return failed(error);
+  }
 }
 
 /**
- * One attempt: what `work` makes of `job`. An exception of any other kind is a retry, its stack logged and kept; a request
- * that the runner refused is a reject.
+ * What an error makes of the attempt: one that is no {@link Failure} is a retry, its stack logged and kept; a request that the
+ * runner refused is a reject.
  */
-export function attempt(work: HandlerFunction, job: Job): Ending {
-  try {
-    const result = work(job);
-    return result instanceof Snooze ? result : payload(result);
-  } catch (error) {
-    if (error instanceof Failure) return error;
-    const refused = requestRefused(error);
-    if (refused) return refused;
-    if (!(error instanceof Error)) return new Retry('exception', describe(error));
-    const { stack, place } = host.traced(error);
-    log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
-    return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
-  }
+function failed(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  const refused = requestRefused(error);
+  if (refused) return refused;
+  if (!(error instanceof Error)) return new Retry('exception', describe(error));
+  const { stack, place } = host.traced(error);
+  log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
+  return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
 }
 
 /** Letters of a stack that are kept with the attempt. */
@@ -232,8 +238,14 @@ const REFUSED: Record<string, (what: unknown) => string> = {
   'too-many': (limit) => `one attempt may send no more than ${limit} requests`,
 };
 
+interface Refusal {
+  payload?: { tag?: string; val?: unknown };
+}
+
+/** `fetch` has the runner's refusal as the cause of its own error. */
 function requestRefused(error: unknown): Reject | undefined {
-  const { tag, val } = (error as { payload?: { tag?: string; val?: unknown } } | null | undefined)?.payload ?? {};
+  const thrown = error as (Refusal & { cause?: Refusal | null }) | null | undefined;
+  const { tag, val } = thrown?.payload ?? thrown?.cause?.payload ?? {};
   const why = REFUSED[tag ?? ''];
   return why && new Reject(`http-${tag}`, why(val));
 }
@@ -311,6 +323,30 @@ function emit(level: Level, message: string, fields: Fields = {}): void {
 export const config = {
   get: (name: string): string | undefined => host.get(name) ?? undefined,
   secret: (name: string): Uint8Array | undefined => host.secret(name) ?? undefined,
+};
+
+/**
+ * What the jobs of a key leave for each other, in a topic with `state = true`. Of the jobs of a key one runs at a time. What is set is
+ * stored in the step that completes this job, or not at all; the last call counts. A {@link Reject} if the job has no key (`no-key`) or the
+ * state is too large (`state-too-large`), a {@link Retry} if the store does not answer.
+ */
+export const state = {
+  /** The state; undefined if there is none. After `set`, what that said. */
+  get: (): Uint8Array | undefined => host.getState() ?? undefined,
+  /** Has the state be this; undefined deletes it. */
+  set: (value: Uint8Array | string | undefined): void =>
+    host.setState(optional(value, (value) => (typeof value === 'string' ? new TextEncoder().encode(value) : value))),
+  /** The state from JSON; undefined if there is none. */
+  json(): any {
+    const value = state.get();
+    try {
+      return value && JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(value));
+    } catch (error) {
+      throw new Reject('bad-state', `the state is not the expected JSON: ${(error as Error).message}`);
+    }
+  },
+  /** Has the state be this value as JSON. */
+  setJson: (value: unknown): void => state.set(JSON.stringify(value)),
 };
 
 /** Milliseconds since the Unix epoch, by the store's clock. */

@@ -18,9 +18,12 @@ pub const State = struct {
     kept: ?[]const u8 = null,
     /// The most bytes that it may have.
     kept_limit: usize = 65_536,
+    /// To every request; null grants none.
+    response: ?gristmill.Response = null,
 
     /// What the handler did.
     enqueued: std.ArrayList(gristmill.NewJob) = .empty,
+    requests: std.ArrayList(gristmill.Request) = .empty,
     lines: std.ArrayList(Line) = .empty,
     checkpoint: ?[]const u8 = null,
     progress: ?u32 = null,
@@ -107,6 +110,12 @@ pub fn enqueue(job: gristmill.NewJob) gristmill.EnqueueError![]const u8 {
     if (state.denied) return error.Denied;
     state.enqueued.append(arena.allocator(), job) catch @panic("out of memory");
     return "01K10000000000000000000000";
+}
+
+pub fn send(request: gristmill.Request, problem: *[]const u8) gristmill.HttpError!gristmill.Response {
+    state.requests.append(arena.allocator(), request) catch @panic("out of memory");
+    problem.* = "the fake answers no requests";
+    return state.response orelse error.HttpDenied;
 }
 
 pub fn log(level: gristmill.Level, message: []const u8, fields: []const gristmill.Pair) void {

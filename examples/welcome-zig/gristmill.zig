@@ -188,6 +188,67 @@ pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
     return host.enqueue(job);
 }
 
+/// A request over HTTP, to a host that the manifest grants this topic.
+pub const Request = struct {
+    method: []const u8 = "GET",
+    /// Absolute, without user, password and fragment.
+    url: []const u8,
+    /// Names may repeat. `host`, `content-length`, `connection` and their like are the runner's to set.
+    headers: []const Pair = &.{},
+    body: ?[]const u8 = null,
+    /// Milliseconds for all of it, redirects included. Null, or more than the topic is granted: what it is granted.
+    timeout: ?u64 = null,
+    /// To follow, 20 at most. Otherwise a redirect is an answer like any other.
+    redirects: u32 = 0,
+};
+
+/// A whole answer, whatever its status.
+pub const Response = struct {
+    status: u16,
+    /// Names in lower case, in order; they may repeat.
+    headers: []const Pair = &.{},
+    body: []const u8 = "",
+    /// Where the answer came from.
+    url: []const u8 = "",
+
+    /// The first value of this header, in whatever case it is asked for.
+    pub fn header(response: Response, name: []const u8) ?[]const u8 {
+        for (response.headers) |pair| {
+            if (std.ascii.eqlIgnoreCase(pair.name, name)) return pair.value;
+        }
+        return null;
+    }
+};
+
+/// In the order of the contract.
+pub const HttpError = error{ HttpDenied, HttpInvalid, HttpTimeout, HttpTooLarge, HttpTooMany, HttpUnreachable };
+
+/// What the runner said of the last request that got no answer.
+var http_problem: []const u8 = "";
+
+/// Sends a request and waits for the whole answer. An error that the handler returns rejects the job if another try would end
+/// the same, and else retries it; its code is such as `http-denied`. A component that calls this imports `gristmill:job/http`, and
+/// runs only in topics that grant requests.
+pub fn send(request: Request) HttpError!Response {
+    return host.send(request, &http_problem);
+}
+
+/// What an error that a handler returned makes of the attempt.
+fn failed(cause: anyerror) Ending {
+    return switch (cause) {
+        error.HttpDenied => reject("http-denied", http_problem),
+        error.HttpInvalid => reject("http-invalid", http_problem),
+        error.HttpTimeout => retry("http-timeout", "no answer in time"),
+        error.HttpTooLarge => reject("http-too-large", "the request or its answer is larger than the topic is granted"),
+        error.HttpTooMany => reject("http-too-many", "the attempt has sent as many requests as the topic is granted"),
+        error.HttpUnreachable => retry("http-unreachable", http_problem),
+        error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),
+        error.StateTooLarge => reject("state-too-large", "the state is larger than the topic allows"),
+        error.StateUnavailable => retry("state-unavailable", "the state cannot be read now"),
+        else => retry("error", @errorName(cause)),
+    };
+}
+
 /// The store's clock, in milliseconds since 1970.
 pub fn now() u64 {
     return host.now();
@@ -243,13 +304,8 @@ pub fn secret(name: []const u8) ?[]const u8 {
 /// knows the reason.
 pub fn attempt(comptime handler: anytype, arena: Allocator, job: Job) Ending {
     return handler(arena, job) catch |cause| {
-        return switch (@as(anyerror, cause)) {
-            error.OutOfMemory => @panic("out of memory"),
-            error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),
-            error.StateTooLarge => reject("state-too-large", "the state is larger than the topic allows"),
-            error.StateUnavailable => retry("state-unavailable", "the state cannot be read now"),
-            else => retry("error", @errorName(cause)),
-        };
+        if (@as(anyerror, cause) == error.OutOfMemory) @panic("out of memory");
+        return failed(cause);
     };
 }
 

@@ -161,3 +161,20 @@ test "a completed job leaves a state to the next one of its key" {
     fake.state.key = null;
     try expectEqualStrings("no-key", fake.run(keeping, "c", 1).reject.code);
 }
+
+fn ask(_: std.mem.Allocator, _: gristmill.Job) !gristmill.Ending {
+    const answer = try gristmill.send(.{ .url = "https://api.example.org" });
+    return gristmill.complete(.text(answer.header("X-Kept").?));
+}
+
+test "a request is answered" {
+    defer fake.reset();
+    fake.state.response = .{ .status = 200, .headers = &.{.{ .name = "x-kept", .value = "fine" }} };
+    try expectEqualStrings("fine", fake.run(ask, "", 1).complete.?.data);
+    try expectEqualStrings("https://api.example.org", fake.state.requests.items[0].url);
+}
+
+test "a request that is not granted is rejected" {
+    defer fake.reset();
+    try expectEqualStrings("http-denied", fake.run(ask, "", 1).reject.code);
+}

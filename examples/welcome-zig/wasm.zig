@@ -121,7 +121,17 @@ const State = extern struct {
     }
 };
 
+/// result<response, http-error>
+const Answered = extern struct {
+    failed: bool = false,
+    case: extern union {
+        response: extern struct { status: u16, headers: PairList, body: List, url: List },
+        refusal: extern struct { kind: u8, said: extern union { text: List, number: u64 } align(8) },
+    } align(8) = .{ .refusal = .{ .kind = 0, .said = .{ .number = 0 } } },
+};
+
 comptime {
+    std.debug.assert(@sizeOf(Answered) == 40 and @offsetOf(Answered, "case") == 8);
     std.debug.assert(@sizeOf(Job) == 112 and @offsetOf(Job, "attempt") == 64 and @offsetOf(Job, "checkpoint") == 96);
     std.debug.assert(@sizeOf(NewJob) == 96 and @offsetOf(NewJob, "priority") == 76);
     std.debug.assert(@sizeOf(Ending) == 72 and @offsetOf(Ending, "case") == 16 and @offsetOf(Failure, "after") == 40);
@@ -139,6 +149,21 @@ const imports = struct {
         extern "gristmill:job/state@0.1.0" fn get(answer: *State) void;
         extern "gristmill:job/state@0.1.0" fn set(some: bool, value: ?[*]const u8, len: usize, answer: *State) void;
     };
+    extern "gristmill:job/http@0.1.0" fn send(
+        method: ?[*]const u8,
+        method_len: usize,
+        url: ?[*]const u8,
+        url_len: usize,
+        headers: ?[*]const Pair,
+        header_count: usize,
+        has_body: bool,
+        body: ?[*]const u8,
+        body_len: usize,
+        has_timeout: bool,
+        timeout: u64,
+        redirects: u32,
+        answer: *Answered,
+    ) void;
     extern "gristmill:job/log@0.1.0" fn emit(level: u32, message: ?[*]const u8, len: usize, fields: ?[*]const Pair, count: usize) void;
     extern "gristmill:job/log@0.1.0" fn enabled(level: u32) bool;
     extern "gristmill:job/config@0.1.0" fn get(name: ?[*]const u8, len: usize, answer: *OptionList) void;
@@ -181,17 +206,12 @@ pub fn exportHandler(comptime handler: anytype) void {
 }
 
 fn read(wire: *const Job) gristmill.Job {
-    const metadata = alloc(gristmill.Pair, wire.metadata.len);
-    for (metadata, 0..) |*pair, i| {
-        const from = wire.metadata.ptr.?[i];
-        pair.* = .{ .name = from.name.slice(), .value = from.value.slice() };
-    }
     return .{
         .id = wire.id.slice(),
         .tenant = wire.tenant.slice(),
         .topic = wire.topic.slice(),
         .body = .{ .data = wire.body.data.slice(), .content_type = wire.body.content_type.slice() },
-        .metadata = metadata,
+        .metadata = readPairs(wire.metadata),
         .key = wire.key.slice(),
         .attempt = wire.attempt,
         .max_attempts = wire.max_attempts,
@@ -200,6 +220,15 @@ fn read(wire: *const Job) gristmill.Job {
         .deadline = wire.deadline,
         .checkpoint = wire.checkpoint.slice(),
     };
+}
+
+fn readPairs(list: PairList) []const gristmill.Pair {
+    const pairs = alloc(gristmill.Pair, list.len);
+    for (pairs, 0..) |*pair, i| {
+        const from = list.ptr.?[i];
+        pair.* = .{ .name = from.name.slice(), .value = from.value.slice() };
+    }
+    return pairs;
 }
 
 fn write(ending: gristmill.Ending) Ending {
@@ -283,6 +312,52 @@ pub fn enqueue(job: gristmill.NewJob) gristmill.EnqueueError![]const u8 {
         1 => error.TooLarge,
         2 => error.TooMany,
         else => error.UnknownTopic,
+    };
+}
+
+/// `problem` is what the runner said in place of an answer.
+pub fn send(request: gristmill.Request, problem: *[]const u8) gristmill.HttpError!gristmill.Response {
+    var answer: Answered = .{};
+    const method: List = .of(request.method);
+    const url: List = .of(request.url);
+    const headers = writePairs(request.headers);
+    const body: OptionList = .of(request.body);
+    const timeout: OptionU64 = .of(request.timeout);
+    imports.send(
+        method.ptr,
+        method.len,
+        url.ptr,
+        url.len,
+        headers.ptr,
+        headers.len,
+        body.some,
+        body.list.ptr,
+        body.list.len,
+        timeout.some,
+        timeout.value,
+        request.redirects,
+        &answer,
+    );
+    if (!answer.failed) {
+        const response = answer.case.response;
+        return .{
+            .status = response.status,
+            .headers = readPairs(response.headers),
+            .body = response.body.slice(),
+            .url = response.url.slice(),
+        };
+    }
+    const refusal = answer.case.refusal;
+    switch (refusal.kind) {
+        2 => return error.HttpTimeout,
+        3 => return error.HttpTooLarge,
+        4 => return error.HttpTooMany,
+        else => problem.* = refusal.said.text.slice(),
+    }
+    return switch (refusal.kind) {
+        0 => error.HttpDenied,
+        1 => error.HttpInvalid,
+        else => error.HttpUnreachable,
     };
 }
 

@@ -2,17 +2,23 @@
 //! the same jobs (`tests/welcome-cases.json`).
 
 mod cases;
+mod javascript;
 mod keeper;
+mod requests;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use gristmill::config::Manifest;
-use gristmill::sandbox::Component;
+use gristmill::job::{JobSpec, Payload};
+use gristmill::outcome::Outcome;
+use gristmill::sandbox::{Attempt, Component, LogSink};
 use gristmill::topic::Topic;
 use gristmill_tests::process::{Process, command, program};
 use gristmill_tests::test_runner::sandbox;
 use gristmill_tests::wait::{SOON, until};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Fails the test unless these programs are on the path: a test that did not run has not passed.
@@ -29,6 +35,13 @@ pub(crate) fn require(programs: &[&str]) {
 
 /// From nothing to a component in the project's handlers folder, by the commands that a user types.
 fn new_project(language: &str) -> TempDir {
+    let folder = unbuilt_project(language);
+    build(&folder.path().join("welcome"), &["--test"]);
+    folder
+}
+
+/// The files of a new project.
+fn unbuilt_project(language: &str) -> TempDir {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     let project = folder.path().join("welcome");
     let new = std::process::Command::new(program())
@@ -41,8 +54,32 @@ fn new_project(language: &str) -> TempDir {
     // CPython takes seconds to compile, minutes on a machine that is busy with other tests.
     let patient = format!("[handlers]\ncompile-timeout = \"10m\"\n\n{}", std::fs::read_to_string(&manifest).unwrap());
     std::fs::write(&manifest, patient).unwrap();
-    build(&project, &["--test"]);
     folder
+}
+
+/// A project with this handler in a file of it, built, with what this manifest grants it.
+async fn built(language: &str, file: &str, handler: &str, manifest: &str) -> (TempDir, Component, Topic) {
+    let folder = unbuilt_project(language);
+    let project = folder.path().join("welcome");
+    std::fs::write(project.join(file), handler).unwrap();
+    std::fs::write(project.join("gristmill.toml"), manifest).unwrap();
+    build(&project, &[]);
+    let (component, topic) = loaded(&project).await;
+    (folder, component, topic)
+}
+
+/// The first attempt at a job with this body.
+fn job(topic: &Topic, body: &str, logs: LogSink) -> Attempt {
+    let spec = JobSpec::new("welcome".parse().unwrap(), Payload { data: body.into(), content_type: None });
+    cases::attempt(topic, spec, logs)
+}
+
+/// What a job with this body comes to, with the lines that it logged.
+async fn ended(component: &Component, topic: &Topic, body: &str) -> (Outcome, String) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let report = component.invoke(job(topic, body, LogSink::Collect(Arc::clone(&lines)))).await;
+    let lines = lines.lock().iter().map(|line| format!("{} {:?}\n", line.message, line.fields)).collect();
+    (report.outcome, lines)
 }
 
 fn build(project: &Path, options: &[&str]) {

@@ -190,6 +190,58 @@ export function enqueue(job: NewJob): Answer {
   return wire.enqueue(job);
 }
 
+/** A request over HTTP, to a host that the manifest grants this topic. */
+export class Request {
+  /** Names may repeat. `host`, `content-length`, `connection` and their like are the runner's to set. */
+  headers: Pairs = [];
+  body: Uint8Array | null = null;
+  /** Milliseconds for all of it, redirects included. 0, or more than the topic is granted: what it is granted. */
+  timeout: u64 = 0;
+  /** To follow, 20 at most. Otherwise a redirect is an answer like any other. */
+  redirects: u32 = 0;
+
+  constructor(
+    public method: string,
+    /** Absolute, without user, password and fragment. */
+    public url: string,
+  ) {}
+}
+
+/** A whole answer, whatever its status; or why there is none. */
+export class Response {
+  status: u16 = 0;
+  /** Names in lower case, in order; they may repeat. */
+  headers: Pairs = [];
+  body: Uint8Array = new Uint8Array(0);
+  /** Where the answer came from. */
+  url: string = "";
+
+  constructor(
+    /** What to return if there is no answer: a reject if another try would end the same, else a retry. */
+    public failure: Ending | null = null,
+  ) {}
+
+  /** The first value of this header, by its name in lower case. */
+  header(name: string): string | null {
+    for (let i = 0; i < this.headers.length; i++) {
+      if (this.headers[i][0] == name) return this.headers[i][1];
+    }
+    return null;
+  }
+
+  text(): string {
+    return String.UTF8.decodeUnsafe(this.body.dataStart, this.body.length);
+  }
+}
+
+/**
+ * Sends a request and waits for the whole answer. A component that calls this imports `gristmill:job/http`, and runs only in topics
+ * that grant requests.
+ */
+export function send(request: Request): Response {
+  return wire.send(request);
+}
+
 /** The store's clock, in milliseconds since 1970. */
 export function now(): u64 {
   return wire.now();

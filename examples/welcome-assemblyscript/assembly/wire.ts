@@ -2,7 +2,7 @@
 // its length, an option is a byte that says whether there is a value and then the value, a record is its fields in turn.
 // What is handed over lies outside the collector's reach, and is freed by `release`.
 
-import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload, State, reject, retry } from "./gristmill";
+import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload, Request, Response, State, reject, retry } from "./gristmill";
 
 @external("gristmill:job/context@0.1.0", "now")
 export declare function now(): u64;
@@ -27,6 +27,12 @@ declare function hostState(answer: usize): void;
 
 @external("gristmill:job/state@0.1.0", "set")
 declare function hostSetState(some: bool, state: usize, size: usize, answer: usize): void;
+
+@external("gristmill:job/http@0.1.0", "send")
+declare function hostSend(
+  method: usize, methodSize: usize, url: usize, urlSize: usize, headers: usize, count: usize,
+  hasBody: bool, body: usize, bodySize: usize, hasTimeout: bool, timeout: u64, redirects: u32, answer: usize,
+): void;
 
 @external("gristmill:job/log@0.1.0", "emit")
 declare function hostLog(level: u32, message: usize, size: usize, fields: usize, count: usize): void;
@@ -208,6 +214,40 @@ export function enqueue(job: NewJob): Answer {
   const result = load<bool>(answer) ? new Answer("", REFUSALS[load<u8>(answer, 8)]) : new Answer(text(answer + 8));
   release();
   return result;
+}
+
+/** Its answer is a `result<response, http-error>`. */
+export function send(request: Request): Response {
+  const at = lend(32);
+  storeText(at, request.method);
+  storeText(at + 8, request.url);
+  storePairs(at + 16, request.headers);
+  const body = request.body;
+  if (body !== null) storeBytes(at + 24, body);
+  const answer = lend(40);
+  hostSend(
+    load<usize>(at), load<usize>(at, 4), load<usize>(at, 8), load<usize>(at, 12), load<usize>(at, 16), load<usize>(at, 20),
+    body !== null, load<usize>(at, 24), load<usize>(at, 28), request.timeout > 0, request.timeout, request.redirects, answer,
+  );
+  const response = new Response(load<bool>(answer) ? requestFailure(answer + 8) : null);
+  if (response.failure === null) {
+    response.status = load<u16>(answer, 8);
+    response.headers = pairs(answer + 12);
+    response.body = bytes(answer + 20);
+    response.url = text(answer + 28);
+  }
+  release();
+  return response;
+}
+
+function requestFailure(at: usize): Ending {
+  const kind = load<u8>(at);
+  if (kind == 0) return reject("http-denied", `the request is not granted: ${text(at + 8)}`);
+  if (kind == 1) return reject("http-invalid", `the request cannot be sent: ${text(at + 8)}`);
+  if (kind == 2) return retry("http-timeout", "no answer in time");
+  if (kind == 3) return reject("http-too-large", `the request or its answer is larger than ${load<u64>(at, 8)} bytes`);
+  if (kind == 4) return reject("http-too-many", `one attempt may send no more than ${load<u32>(at, 8)} requests`);
+  return retry("http-unreachable", `nothing answers: ${text(at + 8)}`);
 }
 
 export function checkpoint(state: Uint8Array): Answer {

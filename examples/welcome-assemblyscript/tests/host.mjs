@@ -6,9 +6,9 @@ const module = new WebAssembly.Module(readFileSync(new URL("../build/test.wasm",
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** `job`: body (text or bytes), attempt, key. `grants`: config, now, denied, state (of the key), stateLimit. */
+/** `job`: body (text or bytes), attempt, key. `grants`: config, now, denied, state (of the key), stateLimit, and `answer` to requests: status, headers, body. */
 export function run(job, grants = {}) {
-  const did = { logs: [], enqueued: [], state: grants.state };
+  const did = { logs: [], enqueued: [], requests: [], state: grants.state };
   let exports;
   const memory = () => new DataView(exports.memory.buffer);
   const word = (at) => memory().getUint32(at, true);
@@ -37,6 +37,8 @@ export function run(job, grants = {}) {
     memory().setBigUint64(answer + 16, BigInt(limit), true);
   };
 
+  const pairsOf = (list, count) => Array.from({ length: count }, (_, i) => [text(list + 16 * i), text(list + 16 * i + 8)]);
+
   const host = {
     context: { now: () => BigInt(grants.now ?? 1_767_225_600_000) },
     state: {
@@ -55,8 +57,29 @@ export function run(job, grants = {}) {
     log: {
       enabled: () => 1,
       emit: (level, message, size, fields, count) => {
-        const pair = (_, i) => [text(fields + 16 * i), text(fields + 16 * i + 8)];
-        did.logs.push({ level, message: textOf(message, size), fields: Array.from({ length: count }, pair) });
+        did.logs.push({ level, message: textOf(message, size), fields: pairsOf(fields, count) });
+      },
+    },
+    http: {
+      send: (method, methodSize, url, urlSize, headers, count, hasBody, body, bodySize, hasTimeout, timeout, redirects, answer) => {
+        did.requests.push({
+          method: textOf(method, methodSize),
+          url: textOf(url, urlSize),
+          headers: pairsOf(headers, count),
+          body: hasBody ? textOf(body, bodySize) : null,
+          timeout: hasTimeout ? Number(timeout) : null,
+          redirects,
+        });
+        memory().setUint8(answer, grants.answer ? 0 : 1);
+        if (!grants.answer) return give(answer + 16, "the test host answers no requests");
+        const { status = 200, headers: given = [], body: said = "" } = grants.answer;
+        const list = exports.cabi_realloc(0, 0, 4, 16 * given.length);
+        given.flat().forEach((part, i) => give(list + 8 * i, part));
+        memory().setUint16(answer + 8, status, true);
+        memory().setUint32(answer + 12, list, true);
+        memory().setUint32(answer + 16, given.length, true);
+        give(answer + 20, said);
+        give(answer + 28, textOf(url, urlSize));
       },
     },
     queue: {

@@ -26,6 +26,8 @@ type Fake struct {
 	State []byte
 	// StateLimit is the most bytes that a state may have; 0 is taken for 64 KiB.
 	StateLimit int
+	// Answer answers requests; without it, none is granted.
+	Answer func(*Request) (*Response, error)
 }
 
 // Run is what one attempt did. It completed if Failure and Snoozed are nil.
@@ -36,6 +38,7 @@ type Run struct {
 	// Message is the failure's, with what was wrapped around it.
 	Message    string
 	Enqueued   []Enqueued
+	Requests   []Request
 	Logs       []LogLine
 	Checkpoint []byte
 	Progress   []uint32
@@ -93,7 +96,7 @@ func (f Fake) Run(h Handler, job *Job) *Run {
 }
 
 func hostNow() uint64           { return toMillis(fake.Now) }
-func hostFuelRemaining() uint64 { return 2_000_000_000 }
+func hostFuelRemaining() uint64 { return 1_000_000_000_000 }
 func hostCancelled() bool       { return fake.Cancelled }
 
 func hostCheckpoint(state []byte) error {
@@ -141,6 +144,14 @@ func hostSetState(state []byte) error {
 	}
 	run.State = slices.Clone(state)
 	return nil
+}
+
+func hostSend(request *Request) (*Response, error) {
+	run.Requests = append(run.Requests, *request)
+	if fake.Answer == nil {
+		return nil, httpFailure(httpDenied, "the fake answers no requests", 0)
+	}
+	return fake.Answer(request)
 }
 
 func hostLog(level slog.Level, message string, fields []Pair) {

@@ -111,6 +111,17 @@ type wireState struct {
 	rest       uint32
 }
 
+// result<response, http-error>
+type wireAnswer struct {
+	_            structs.HostLayout
+	failed       bool
+	_            [7]byte
+	statusOrKind uint16 // of an error, the first byte is its number
+	headers      wireList
+	body, url    wireList
+	_            uint32
+}
+
 //go:wasmimport gristmill:job/context@0.1.0 now
 func hostNow() uint64
 
@@ -134,6 +145,9 @@ func wasmState(answer unsafe.Pointer)
 
 //go:wasmimport gristmill:job/state@0.1.0 set
 func wasmSetState(some bool, state unsafe.Pointer, size uint32, answer unsafe.Pointer)
+
+//go:wasmimport gristmill:job/http@0.1.0 send
+func wasmSend(method, url string, headers unsafe.Pointer, count uint32, some bool, body unsafe.Pointer, size uint32, timed bool, timeout uint64, redirects uint32, answer unsafe.Pointer)
 
 //go:wasmimport gristmill:job/log@0.1.0 emit
 func wasmLog(level uint32, message string, fields unsafe.Pointer, size uint32)
@@ -401,6 +415,26 @@ func (a *wireState) failure() error {
 		reason = text(wireList{a.state.size, a.rest})
 	}
 	return stateFailure(a.someOrKind, limit, reason)
+}
+
+func hostSend(request *Request) (*Response, error) {
+	defer borrow()()
+	headers := lendPairs(request.Headers)
+	body, answer := unsafe.Pointer(unsafe.SliceData(request.Body)), new(wireAnswer)
+	ask(func() {
+		wasmSend(request.Method, request.URL, lent[headers.at], headers.size, request.Body != nil, body, uint32(len(request.Body)),
+			request.Timeout > 0, wholeMillis(request.Timeout), request.Redirects, unsafe.Pointer(answer))
+	})
+	if answer.failed {
+		// Its text or number begins 8 bytes behind its own. A number reads as a text of no bytes: no limit has more than 32 bits.
+		said := wireList{answer.headers.size, answer.body.at}
+		return nil, httpFailure(uint8(answer.statusOrKind), text(said), said.at)
+	}
+	response := &Response{Status: answer.statusOrKind, Body: slice[byte](answer.body), URL: text(answer.url)}
+	for _, pair := range slice[wirePair](answer.headers) {
+		response.Headers = append(response.Headers, Pair{text(pair.name), text(pair.value)})
+	}
+	return response, nil
 }
 
 func hostProgress(basisPoints uint32, note string) { wasmProgress(basisPoints, note != "", note) }

@@ -46,7 +46,7 @@ impl Default for State {
             config: BTreeMap::new(),
             secrets: BTreeMap::new(),
             now: NOW,
-            fuel: 2_000_000_000,
+            fuel: 1_000_000_000_000,
             cancelled: false,
             denied: BTreeSet::new(),
             follow_ups_max: 100,

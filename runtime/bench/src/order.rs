@@ -82,6 +82,9 @@ pub struct TenantLoad {
     pub jobs: usize,
 }
 
+/// A tenant, and its topics.
+type TenantTopics = (Name, Vec<TopicId>);
+
 /// How tenants share a runner while all of them have jobs, by the fuel that their jobs use. The ratio is that of the first one's share to what
 /// its weight says, and of more than two tenants Jain's index.
 ///
@@ -128,9 +131,9 @@ pub async fn shares(bed: &TestBed, case: &str, loads: &[TenantLoad], jobs: usize
 }
 
 /// A manifest of these tenants, and the topics of each.
-fn manifest(loads: &[TenantLoad]) -> anyhow::Result<(String, Vec<(Name, Vec<TopicId>)>)> {
+fn manifest(loads: &[TenantLoad]) -> anyhow::Result<(String, Vec<TenantTopics>)> {
     let mut manifest = String::new();
-    let mut tenants: Vec<(Name, Vec<TopicId>)> = Vec::new();
+    let mut tenants: Vec<TenantTopics> = Vec::new();
     for (number, load) in loads.iter().enumerate() {
         let tenant = format!("t{number}");
         manifest += &format!("[tenants.{tenant}.limits]\nweight = {}\n", load.weight);

@@ -97,25 +97,30 @@ impl Case {
             None => self.body.clone().into_bytes(),
         };
         let spec = JobSpec::new(self.topic.parse().unwrap(), Payload { data, content_type: None });
-        let rule = Rules::of(topic, TenantRules::ANY);
         let mut grants = (*topic.grants).clone();
         grants.config.clone_from(&self.config);
-        Attempt {
-            job: Arc::new(Job { spec, enqueued_at: Timestamp::now(), due_at: Timestamp::now() }),
-            attempt: self.attempt,
-            max_attempts: 5,
-            checkpoint: None,
-            adapter: topic.adapter.clone(),
-            limits: topic.limits,
-            grants: Arc::new(grants),
-            targets: Arc::new(HashMap::from([("welcome".parse().unwrap(), rule)])),
-            clock_offset_ms: 0,
-            cancellation: Cancellation::default(),
-            checkpoints: None,
-            states: None,
-            logs,
-            trace: None,
-        }
+        Attempt { attempt: self.attempt, grants: Arc::new(grants), ..attempt(topic, spec, logs) }
+    }
+}
+
+/// The first attempt at a job of this topic.
+pub(super) fn attempt(topic: &Topic, spec: JobSpec, logs: LogSink) -> Attempt {
+    let rule = Rules::of(topic, TenantRules::ANY);
+    Attempt {
+        job: Arc::new(Job { spec, enqueued_at: Timestamp::now(), due_at: Timestamp::now() }),
+        attempt: 1,
+        max_attempts: 5,
+        checkpoint: None,
+        adapter: topic.adapter.clone(),
+        limits: topic.limits,
+        grants: Arc::clone(&topic.grants),
+        targets: Arc::new(HashMap::from([("welcome".parse().unwrap(), rule)])),
+        clock_offset_ms: 0,
+        cancellation: Cancellation::default(),
+        checkpoints: None,
+        states: None,
+        logs,
+        trace: None,
     }
 }
 

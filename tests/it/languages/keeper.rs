@@ -5,7 +5,7 @@ use std::path::Path;
 use gristmill_tests::process::{Process, command};
 use gristmill_tests::wait::{SOON, until};
 
-use super::{build, new_project, require};
+use super::{build, require, unbuilt_project};
 
 macro_rules! keepers {
     ($($language:ident: $($program:literal)+, $file:literal = $source:literal;)*) => {$(
@@ -18,6 +18,8 @@ macro_rules! keepers {
 }
 
 keepers! {
+    javascript: "node" "npm", "handler.js" = "keeper.js";
+    typescript: "node" "npm", "handler.ts" = "keeper.ts";
     python: "python3", "handler.py" = "keeper.py";
     go: "go", "handler.go" = "keeper.go";
     c: "clang" "wasm-ld", "handler.c" = "keeper.c";
@@ -26,7 +28,7 @@ keepers! {
 }
 
 async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
-    let folder = new_project(language);
+    let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
     std::fs::write(project.join(file), source).unwrap();
     replace(&project, "gristmill.toml", "[topics.welcome]", "[topics.welcome]\nstate = true\nbackoff = \"1ms\"");

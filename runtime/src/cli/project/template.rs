@@ -99,12 +99,16 @@ const RUST_SDK: Files = files!("guest-sdk":
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
 
 const JAVASCRIPT: Files = files!("examples/welcome-javascript":
-    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.js" "gristmill-host.js" "gristmill-testing.js" "gristmill.js"
-    "gristmill.toml" "handler.js" "handler.test.js" "handler.toml" "package.json");
+    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.js" "gristmill-host.js" "gristmill-testing.js"
+    "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
+    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/url.js" "gristmill.js" "gristmill.toml" "handler.js"
+    "handler.test.js" "handler.toml" "package.json");
 
 const TYPESCRIPT: Files = files!("examples/welcome-typescript":
-    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.ts" "gristmill-host.ts" "gristmill-testing.ts" "gristmill.toml"
-    "gristmill.ts" "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
+    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.ts" "gristmill-host.ts" "gristmill-testing.ts"
+    "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
+    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/url.js" "gristmill.toml" "gristmill.ts"
+    "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
     ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_testing.py" "handler.py"
@@ -112,7 +116,8 @@ const PYTHON: Files = files!("examples/welcome-python":
 
 const GO: Files = files!("examples/welcome-go":
     ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"
-    "gristmill/gristmill.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go" "handler.go" "handler.toml"
+    "gristmill/gristmill.go" "gristmill/http.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go"
+    "handler.go" "handler.toml"
     "handler_test.go");
 
 const C: Files = files!("examples/welcome-c":

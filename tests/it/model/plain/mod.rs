@@ -387,7 +387,7 @@ impl Model {
                 self.stopping.push(key);
                 return Cancelled::Stopping;
             }
-            Some(JobState::Ready | JobState::Delayed { .. }) => {}
+            Some(JobState::Ready | JobState::Delayed { .. } | JobState::Waiting) => {}
         }
         let record = self.remove(&key);
         let spec = record.job.spec;

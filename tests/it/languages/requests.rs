@@ -1,0 +1,87 @@
+//! Requests over HTTP in the languages whose SDK has its own function for them: all make the same of the same answers.
+
+use gristmill::outcome::{FailureDetail, Outcome};
+use gristmill_tests::server::{Answer, Server};
+
+use super::{built, ended, require};
+
+const GRANTS: &str = r#"
+[handlers]
+compile-timeout = "10m"
+
+[topics.welcome]
+random = true
+
+[topics.welcome.http]
+allow = ["http://127.0.0.1:*"]
+networks = ["127.0.0.1"]
+response-limit = "4KiB"
+requests = 1
+"#;
+
+fn answer(request: &str) -> Answer {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    match head.split(' ').nth(1).unwrap() {
+        "/echo" => {
+            let kept = head.lines().filter_map(|line| line.strip_prefix("x-kept: ")).collect::<Vec<_>>().join("+");
+            Answer::Now("201 Created", "x-a: b\r\n", format!("{kept} {body}"))
+        }
+        "/large" => Answer::ok(&"x".repeat(5000)),
+        "/moved" => Answer::Now("302 Found", "location: /echo\r\n", String::new()),
+        "/held" => Answer::Held,
+        _ => Answer::Now("404 Not Found", "", String::new()),
+    }
+}
+
+async fn tried(language: &str, file: &str, handler: &str) {
+    let (_folder, component, topic) = built(language, file, handler, GRANTS).await;
+    assert_eq!(topic.lacks(component.demands()), []);
+    let server = Server::start(answer).await;
+    for (body, expected) in [("POST", "201 b 1+2 hello"), ("GET", "404  ")] {
+        let path = if body == "POST" { "/echo" } else { "/missing" };
+        let (outcome, log) = ended(&component, &topic, &format!("{body} {}", server.url(path))).await;
+        let Outcome::Complete(Some(result)) = &outcome else { panic!("{body}: {outcome:?} {log}") };
+        assert_eq!(String::from_utf8_lossy(&result.data), expected, "{body}");
+    }
+    let failures = [
+        (server.url("/large"), "http-too-large", true),
+        (server.url("/moved"), "http-too-many", true),
+        ("http://example.org/".to_owned(), "http-denied", true),
+        ("nonsense".to_owned(), "http-invalid", true),
+        ("http://127.0.0.1:1/".to_owned(), "http-unreachable", false),
+    ];
+    for (url, code, is_final) in failures {
+        let (outcome, _) = ended(&component, &topic, &format!("GET {url}")).await;
+        failed(&outcome, code, is_final);
+    }
+    let (outcome, _) = ended(&component, &topic, &format!("SLOW {}", server.url("/held"))).await;
+    failed(&outcome, "http-timeout", false);
+}
+
+/// It ended with this code, and is not tried again if that is final.
+fn failed(outcome: &Outcome, expected: &str, is_final: bool) {
+    let (FailureDetail { code, message, .. }, was_final) = match outcome {
+        Outcome::Reject(detail) => (detail, true),
+        Outcome::Retry { detail, .. } => (detail, false),
+        other => panic!("{expected}: {other:?}"),
+    };
+    assert_eq!((code.as_str(), was_final), (expected, is_final), "{outcome:?}");
+    assert!(!message.is_empty() && (expected != "http-denied" || message.contains("example.org")), "{outcome:?}");
+}
+
+macro_rules! languages {
+    ($($name:ident: $file:literal, $handler:literal, $($program:literal)+;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            require(&[$($program),+]);
+            tried(stringify!($name), $file, include_str!(concat!("../../requests/", $handler))).await;
+        }
+    )*};
+}
+
+languages! {
+    go: "handler.go", "handler.go", "go";
+    c: "handler.c", "handler.c", "clang" "wasm-ld";
+    assemblyscript: "assembly/handler.ts", "handler.ts", "node" "npm";
+    zig: "handler.zig", "handler.zig", "zig";
+}

@@ -1,0 +1,8 @@
+import { handle, Retry, state } from './gristmill.js';
+
+export const handler = handle((job) => {
+  const seen = (state.json() ?? 0) + 1;
+  state.setJson(seen);
+  if (job.text() === 'fail' && job.attempt === 1) throw new Retry('later', 'after the state was set');
+  return String(seen);
+});
