@@ -135,8 +135,17 @@ async fn three_runners_together_never_start_more_than_the_rate_and_its_burst() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_with_one_job_at_a_time_never_stalls_between_three_runners() {
+    one_at_a_time_never_stalls("max-running = 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_one_job_at_a_time_never_stalls_between_three_runners() {
+    one_at_a_time_never_stalls("[limits]\nmax-running = 1").await;
+}
+
+async fn one_at_a_time_never_stalls(limits: &str) {
     const JOBS: usize = 2000;
-    let group = RunnerGroup::of(3, "max-running = 1").await;
+    let group = RunnerGroup::of(3, limits).await;
     let pushed = group.push(JOBS).await;
     let records = group.end(JOBS).await;
     let starts: BTreeMap<&JobId, u64> =

@@ -8,6 +8,7 @@ mod admission;
 mod adversary;
 mod bill;
 mod browser;
+mod budgets;
 mod cli;
 mod conformance;
 mod crash;

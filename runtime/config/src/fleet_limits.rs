@@ -23,7 +23,7 @@ pub(super) fn fleet_limits(section: &mut Section<'_>) -> FleetLimits {
         }
         (None, _) => {}
     }
-    FleetLimits { max_running, rate, per_key: per_key(section) }
+    FleetLimits { max_running, rate, per_key: per_key(section), ..FleetLimits::NONE }
 }
 
 fn per_key(section: &mut Section<'_>) -> KeyLimits {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::ranges;
 use super::read::Section;
 use gristmill_core::admission::{TenantRules, USUAL_SPAN};
+use gristmill_core::topic::TenantFleetLimits;
 
 /// The topics that a tenant may have beside those of the manifest and of components, unless it has a limit of its own.
 const TOPICS: u64 = 1000;
@@ -33,6 +34,8 @@ pub struct TenantLimits {
     pub concurrency: Option<u32>,
     /// Its part of each runner where several tenants have jobs, beside the weights of the others.
     pub weight: u32,
+    /// What its jobs may do in all runners together.
+    pub fleet: TenantFleetLimits,
 }
 
 impl Default for TenantLimits {
@@ -47,6 +50,7 @@ impl Default for TenantLimits {
             unique_window: USUAL_SPAN,
             concurrency: None,
             weight: WEIGHT,
+            fleet: TenantFleetLimits::NONE,
         }
     }
 }
@@ -72,6 +76,11 @@ pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
         unique_window: section.limit(&ranges::UNIQUE_WINDOW).unwrap_or(USUAL_SPAN),
         concurrency: section.limit(&ranges::REQUESTS_AT_ONCE),
         weight: section.limit(&ranges::WEIGHT).unwrap_or(WEIGHT),
+        fleet: TenantFleetLimits {
+            max_running: section.limit(&ranges::RUNNING_OF_TENANT),
+            jobs_per_day: section.limit(&ranges::JOBS_PER_DAY),
+            fuel_per_hour: section.limit(&ranges::FUEL_PER_HOUR),
+        },
     };
     section.finish();
     Some(limits)
@@ -87,7 +96,8 @@ mod tests {
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
         let acme =
             "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"
-                    keep-result = \"1h\"\nunique-window = \"2d\"\nweight = 3";
+                    keep-result = \"1h\"\nunique-window = \"2d\"\nweight = 3\nmax-running = 50
+                    jobs-per-day = \"100k\"\nfuel-per-hour = \"5T\"";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
         assert_eq!(limits("default"), Some(TenantLimits { concurrency: Some(3), ..TenantLimits::default() }));
@@ -101,8 +111,26 @@ mod tests {
             unique_window: Duration::from_secs(2 * 86_400),
             concurrency: None,
             weight: 3,
+            fleet: TenantFleetLimits {
+                max_running: Some(50),
+                jobs_per_day: Some(100_000),
+                fuel_per_hour: Some(5_000_000_000_000),
+            },
         };
         assert_eq!(limits("acme"), Some(acme));
         assert_eq!(limits("other"), None);
+    }
+
+    #[test]
+    fn every_topic_of_a_tenant_has_the_limits_that_hold_for_all_of_them() {
+        let manifest = parse(
+            "[limits]\nmax-running = 3\n[topics.a]\nmax-running = 2\n[tenants.acme.limits]\njobs-per-day = 7\n[tenants.acme.topics.b]",
+        );
+        let fleet = |id: &str| manifest.topics[&id.parse().unwrap()].fleet;
+        let three = TenantFleetLimits { max_running: Some(3), ..TenantFleetLimits::NONE };
+        assert_eq!((fleet("a").max_running, fleet("a").tenant), (Some(2), three));
+        assert_eq!(manifest.auto_topic(&"c".parse().unwrap()).fleet.tenant, three);
+        let seven = TenantFleetLimits { jobs_per_day: Some(7), ..TenantFleetLimits::NONE };
+        assert_eq!((fleet("acme/b").max_running, fleet("acme/b").tenant), (None, seven));
     }
 }

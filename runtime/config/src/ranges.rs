@@ -109,6 +109,10 @@ ranges! {
     UNIQUE_WINDOW = "unique-window", DURATION, DAY to (3650 * DAY);
     REQUESTS_AT_ONCE = "concurrency", NUMBER, 1 to 100_000;
     WEIGHT = "weight", NUMBER, 1 to 1000;
+    RUNNING_OF_TENANT = "max-running", NUMBER, 1 to 1_000_000;
+    JOBS_PER_DAY = "jobs-per-day", COUNT, 1 to 1_000_000_000_000;
+    /// Sums up to this are whole numbers in a double.
+    FUEL_PER_HOUR = "fuel-per-hour", COUNT, 10_000 to 1_000_000_000_000_000;
 
     // The table `backoff`; `backoff = "…"` is held to the bounds of `base`.
     BACKOFF_BASE = "base", DURATION, 0 to (7 * DAY);

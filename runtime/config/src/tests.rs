@@ -305,7 +305,10 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
             | "payload"
             | "keep-result"
             | "unique-window"
-            | "weight" => "limits",
+            | "weight"
+            | "jobs-per-day"
+            | "fuel-per-hour" => "limits",
+            "max-running" if std::ptr::eq(bounds, &ranges::RUNNING_OF_TENANT) => "limits",
             "concurrency" if std::ptr::eq(bounds, &ranges::REQUESTS_AT_ONCE) => "limits",
             "timeout" if std::ptr::eq(bounds, &ranges::HTTP_TIMEOUT) => "topics.a.http",
             "max-running" if std::ptr::eq(bounds, &ranges::RUNNING_PER_KEY) => "topics.a.per-key",

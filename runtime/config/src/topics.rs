@@ -81,6 +81,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
     if let Some(section) = defaults.clone() {
         read.defaults(&tenant, section);
     }
+    read.template.fleet.tenant = read.limits.get(&tenant).map(|limits| limits.fleet).unwrap_or_default();
     let template = read.template.clone();
     read.topics_of(&tenant, &template, root, Around { folder, secrets, bounds: None, defaults: Vec::new() });
     for (written, span, mut section) in root.sections("tenants") {
@@ -138,6 +139,7 @@ impl Topics {
                 self.stateful.push((id.clone(), value.span()));
                 one_writer(&section, &topic.fleet, value.span());
             }
+            topic.fleet.tenant = self.limits.get(tenant).map(|limits| limits.fleet).unwrap_or_default();
             section.quantity(&ranges::PARTITIONS, &mut topic.partitions);
             if let Some(value) = section.value(ranges::PARTITIONS.key).filter(|_| topic.partitions > 1) {
                 self.spread.push((id.clone(), value.span()));

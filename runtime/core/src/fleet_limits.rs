@@ -22,6 +22,42 @@ pub struct FleetLimits {
     pub rate: Option<Rate>,
     /// What holds for the jobs that share a key.
     pub per_key: KeyLimits,
+    /// What holds for all topics of the tenant together.
+    pub tenant: TenantFleetLimits,
+}
+
+/// What all topics of a tenant may do together, in all runners. The claims of a tenant's topics that are made at once bring the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantFleetLimits {
+    /// At most this many attempts at once; at least 1. `None`: any number.
+    pub max_running: Option<u32>,
+    /// Attempts that may start in a day, UTC, by the store's clock; at least 1. `None`: any number.
+    pub jobs_per_day: Option<u64>,
+    /// Fuel of the attempts that end in an hour, UTC, by the store's clock: once so much is used, none starts until the hour ends. At least 1.
+    /// `None`: any amount.
+    pub fuel_per_hour: Option<u64>,
+}
+
+impl TenantFleetLimits {
+    /// No limits.
+    pub const NONE: Self = Self { max_running: None, jobs_per_day: None, fuel_per_hour: None };
+
+    /// Whether there is any limit.
+    pub fn is_some(&self) -> bool {
+        *self != Self::NONE
+    }
+
+    /// An equal share for each of so many parts of the tenant's jobs: at least 1 of each.
+    #[must_use]
+    pub fn share(self, parts: u32) -> Self {
+        let parts = parts.max(1);
+        let share = |most: u64| (most / u64::from(parts)).max(1);
+        Self {
+            max_running: self.max_running.map(|most| (most / parts).max(1)),
+            jobs_per_day: self.jobs_per_day.map(share),
+            fuel_per_hour: self.fuel_per_hour.map(share),
+        }
+    }
 }
 
 /// What holds for the jobs of a topic that share a key: one that is due waits until it gets one of its key's slots, and holds the slot
@@ -60,7 +96,8 @@ impl Default for KeyLimits {
 
 impl FleetLimits {
     /// No limits.
-    pub const NONE: Self = Self { max_running: None, rate: None, per_key: KeyLimits::DEFAULT };
+    pub const NONE: Self =
+        Self { max_running: None, rate: None, per_key: KeyLimits::DEFAULT, tenant: TenantFleetLimits::NONE };
 
     /// Whether there is any limit.
     pub fn is_some(&self) -> bool {
@@ -68,17 +105,13 @@ impl FleetLimits {
     }
 
     /// An equal share for each of so many parts of a topic: at least one running job, and a burst of one. All jobs of a key are in one
-    /// part.
+    /// part. Leaves the tenant's limits as they are.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {
         let parts = parts.max(1);
         let share =
             |rate: Rate| Rate { per: rate.per.saturating_mul(parts), burst: (rate.burst / parts).max(1), ..rate };
-        Self {
-            max_running: self.max_running.map(|most| (most / parts).max(1)),
-            rate: self.rate.map(share),
-            per_key: self.per_key,
-        }
+        Self { max_running: self.max_running.map(|most| (most / parts).max(1)), rate: self.rate.map(share), ..self }
     }
 }
 
@@ -189,6 +222,9 @@ mod tests {
         assert_eq!((limits.share(1), FleetLimits::NONE.share(4)), (limits, FleetLimits::NONE));
         let least = limits.share(100);
         assert_eq!((least.max_running, least.rate.map(|rate| rate.burst)), (Some(1), Some(1)));
+        let tenant = TenantFleetLimits { max_running: Some(10), jobs_per_day: Some(9), fuel_per_hour: Some(3) };
+        let share = TenantFleetLimits { max_running: Some(2), jobs_per_day: Some(2), fuel_per_hour: Some(1) };
+        assert_eq!((tenant.share(4), tenant.share(0)), (share, tenant));
     }
 
     #[test]

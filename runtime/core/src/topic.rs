@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use crate::adapter::{Adapter, CodeMeaning, Program, Proxy};
 pub use crate::capability::{Capability, Demands, WrittenAs};
-pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate};
+pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
 use crate::schedule::Schedule;

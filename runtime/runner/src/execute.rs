@@ -85,7 +85,9 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
     let state = state_write(&claim, topic, report.state);
-    let settlement = Settlement { state, ..decide(&claim, topic, report.outcome, report.follow_ups) };
+    let has_budget = topic.is_some_and(|topic| topic.fleet.tenant.fuel_per_hour.is_some());
+    let fuel = if has_budget { run.fuel } else { 0 };
+    let settlement = Settlement { state, fuel, ..decide(&claim, topic, report.outcome, report.follow_ups) };
     // Closed only once every guest thread has ended.
     context.finished.send(Finished { claim, run, outcome, settlement, slot }).ok();
 }

@@ -35,7 +35,7 @@ export const REASONS = {
 }
 
 /** Reasons that end by themselves. */
-export const CALM = ['starting', 'compiling', 'concurrency-reached', 'max-running-reached', 'rate-limited']
+export const CALM = ['starting', 'compiling', 'concurrency-reached', 'max-running-reached', 'rate-limited', 'tenant-max-running-reached']
 /** Reasons that keep ready jobs from being begun until a person does something. */
 const STUCK = ['no-handler', 'refused', 'lacks-grants']
 /** A ready job that has waited longer is worth a look. */
@@ -61,6 +61,7 @@ function ofTopic(topic, now) {
   if (STUCK.includes(idle?.reason) && ready) add(true, `no handler does its ${waiting}`, idle.detail)
   else if (refused) add(true, 'its new component was refused', refused)
   else if (lacking.length) add(false, 'its component lacks grants', `not granted: ${lacking.join(', ')}`)
+  if (ready && idle?.reason.endsWith('-used-up')) add(false, `${waiting} wait for a budget`, idle.detail)
   if (paused && ready) add(false, `paused with ${waiting}`, 'Resume it to go on.')
   const dying = diesPerSecond(topic)
   if (dying > 0) add(true, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(dying * 60))} more a minute`, 'dead')

@@ -14,7 +14,7 @@ use super::{document, screen};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_store::{Inspect, StoreError, TopicCounts};
+use gristmill_store::{Inspect, LimitReached, StoreError, TopicCounts};
 
 /// Show how many jobs are where, by topic
 #[derive(Debug, clap::Args)]
@@ -144,16 +144,23 @@ pub(super) async fn counts(store: &dyn Inspect, tenants: &[Name]) -> Result<Vec<
     Ok(all)
 }
 
-/// As a table calls a topic.
-pub(super) fn name(topic: &TopicId, paused: bool) -> String {
-    if paused { format!("{topic} (paused)") } else { topic.to_string() }
+/// As a table calls a topic. A limit that is over in a moment is not named.
+pub(super) fn name(topic: &TopicId, counts: Option<&TopicCounts>) -> String {
+    let limited = counts.and_then(|counts| counts.limited);
+    match limited {
+        _ if counts.is_some_and(|counts| counts.paused) => format!("{topic} (paused)"),
+        Some(LimitReached::FuelPerHour { .. }) => format!("{topic} (fuel-per-hour used up)"),
+        Some(LimitReached::JobsPerDay { .. }) => format!("{topic} (jobs-per-day used up)"),
+        _ => topic.to_string(),
+    }
 }
 
 fn table(counts: &[TopicCounts]) -> Table {
     let now = ["TOPIC", ">READY", ">DELAYED", ">RUNNING", ">DEAD"];
     let mut table = Table::new(&now.into_iter().chain(TOTALS.map(|(title, _)| title)).collect::<Vec<_>>());
-    for TopicCounts { topic, ready, delayed, running, dead, paused, totals, .. } in counts {
-        let mut row = vec![name(topic, *paused)];
+    for counts in counts {
+        let TopicCounts { topic, ready, delayed, running, dead, totals, .. } = counts;
+        let mut row = vec![name(topic, Some(counts))];
         row.extend([ready, delayed, running, dead].map(u64::to_string));
         row.extend(TOTALS.map(|(_, name)| totals.get(name).copied().unwrap_or(0).to_string()));
         table.row(row);

@@ -135,8 +135,7 @@ fn table(lines: &[Line]) -> Table {
         let known = *origin != "store";
         let setting = |text: String| if known { text } else { "-".into() };
         table.row([
-            stats::name(&topic.id, counts.as_ref().is_some_and(|counts| counts.paused))
-                + if known { "" } else { " (unknown)" },
+            stats::name(&topic.id, counts.as_ref()) + if known { "" } else { " (unknown)" },
             setting(topic.handler.to_string()),
             match version {
                 Some(version) => format!("{version}{}", lacks(lacking)),
@@ -180,6 +179,7 @@ impl Line {
             "running": count(|counts| counts.running),
             "dead": count(|counts| counts.dead),
             "paused": counts.as_ref().is_some_and(|counts| counts.paused),
+            "limited": counts.as_ref().and_then(|counts| counts.limited),
             "concurrency": known.then_some(topic.concurrency),
             "timeout_ms": known.then(|| millis(topic.limits.timeout)),
             "fuel": known.then_some(topic.limits.fuel),

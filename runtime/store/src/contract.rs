@@ -54,6 +54,9 @@ operations! {
         /// says [`Signal::Ready`] again when some may start, because a running job has ended or a job was not to start before. Each
         /// claim brings its own limits; what all claims have taken together is in the store. What is claimed counts, whatever becomes of it.
         ///
+        /// Limits of a tenant hold for all its topics. Where they keep jobs in line until a job of another topic ends, it may take a
+        /// [`FindWork::migrate`] until the store says [`Signal::Ready`]; then it says [`Signal::Due`] at once.
+        ///
         /// Raises each job's delivery and attempt by one, in the same step that moves it: a crash loses no count.
         ///
         /// A topic whose data is damaged, and a tenant's, stops no other: see [`Claimed::refused`]. An error concerns the whole

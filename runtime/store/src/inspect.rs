@@ -208,7 +208,7 @@ impl TopicCounts {
     }
 }
 
-/// A limit that holds for all claims of a topic together, and is reached.
+/// A limit that holds for all claims of a topic, or of a tenant, together, and is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "limit", rename_all = "kebab-case")]
 pub enum LimitReached {
@@ -220,6 +220,38 @@ pub enum LimitReached {
         #[serde(rename = "until_ms")]
         until: Timestamp,
     },
+    /// As many jobs of the tenant run as may: one of them has to end.
+    TenantMaxRunning,
+    /// As many jobs of the tenant have started today as may.
+    JobsPerDay {
+        /// What was used of it.
+        used: u64,
+        /// What may be used of it.
+        budget: u64,
+        /// When the next ones may start, in milliseconds since 1970.
+        #[serde(rename = "until_ms")]
+        until: Timestamp,
+    },
+    /// The jobs of the tenant have used as much fuel in this hour as they may.
+    FuelPerHour {
+        /// What was used of it.
+        used: u64,
+        /// What may be used of it.
+        budget: u64,
+        /// When the next ones may start, in milliseconds since 1970.
+        #[serde(rename = "until_ms")]
+        until: Timestamp,
+    },
+}
+
+impl LimitReached {
+    /// When jobs may start again. `None`: when one ends.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::MaxRunning | Self::TenantMaxRunning => None,
+            Self::Rate { until } | Self::JobsPerDay { until, .. } | Self::FuelPerHour { until, .. } => Some(*until),
+        }
+    }
 }
 
 /// Where a job is.

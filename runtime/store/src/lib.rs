@@ -28,6 +28,8 @@ mod announcer;
 mod answers;
 mod batch;
 mod bill;
+#[cfg(any(feature = "redis", feature = "embedded"))]
+mod budget;
 mod clock;
 mod contract;
 mod error;

@@ -35,6 +35,9 @@ pub struct Settlement {
     pub unique: Option<String>,
     /// The job has a key, or it is not known whether it has one: the end of the job lets the next one of its key start.
     pub is_keyed: bool,
+    /// What the attempt used of its tenant's [budget](gristmill_core::topic::TenantFleetLimits::fuel_per_hour); 0 if the tenant has none. It counts
+    /// if the lease is not lost.
+    pub fuel: u64,
     /// A client waits for the end of this job: notify it.
     pub notify: bool,
     /// Settle only if the lease has run out, or the worker is dead by `dead_after`. For reap.
@@ -54,6 +57,7 @@ impl Settlement {
             keep_result: Duration::ZERO,
             unique: None,
             is_keyed: true,
+            fuel: 0,
             notify: false,
             only_if_overdue: None,
         }

@@ -141,6 +141,7 @@ async fn topics_join_manifest_folder_and_store() {
         "fuel",
         "handler",
         "lacking",
+        "limited",
         "memory_bytes",
         "origin",
         "paused",

@@ -69,6 +69,7 @@ mod settle;
 mod signals;
 mod states;
 mod sweep;
+mod tenant_limits;
 mod tokens;
 mod transfer;
 mod ttl;

@@ -285,7 +285,7 @@ impl World {
             let (max_running, halts) = line.per_key;
             let on_dead = if halts { OnDead::Halt } else { OnDead::Continue };
             let per_key = KeyLimits { max_running, on_dead };
-            let limits = FleetLimits { max_running: line.most, rate: None, per_key };
+            let limits = FleetLimits { max_running: line.most, per_key, ..FleetLimits::NONE };
             ClaimFrom::new(self.topics[line.topic].clone(), line.max, ms(lease)).within(limits)
         };
         let lines: Vec<ClaimFrom> = by_topic.into_values().map(from).collect();

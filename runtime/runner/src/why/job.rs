@@ -245,6 +245,11 @@ fn about_topic(idle: &Idle) -> String {
     match idle.reason {
         IdleReason::Paused => "its topic is paused: resume it".into(),
         IdleReason::ConcurrencyReached => format!("its topic has no room: {}", idle.detail),
+        IdleReason::MaxRunningReached
+        | IdleReason::RateLimited
+        | IdleReason::TenantMaxRunningReached
+        | IdleReason::JobsPerDayUsedUp
+        | IdleReason::FuelPerHourUsedUp => format!("a limit keeps it in line: {}", idle.detail),
         _ => format!("its topic has no handler: {}", idle.detail),
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::handlers::{HandlerRegistry, TopicHandler};
+use gristmill_config::units::COUNT;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Capability;
 use gristmill_store::{LimitReached, Query, StoreError, TopicCounts};
@@ -76,6 +77,12 @@ pub enum IdleReason {
     MaxRunningReached,
     /// As many have started in all runners as the topic's `rate` allows.
     RateLimited,
+    /// As many jobs of the tenant run in all runners as its `max-running` allows.
+    TenantMaxRunningReached,
+    /// As many jobs of the tenant have started in all runners as its `jobs-per-day` allows.
+    JobsPerDayUsedUp,
+    /// The tenant's jobs have used as much fuel in all runners as its `fuel-per-hour` allows.
+    FuelPerHourUsedUp,
 }
 
 /// Whether a topic begins jobs, and if not, why.
@@ -184,7 +191,7 @@ pub fn idle(counts: &TopicCounts, serving: &Serving) -> Option<Idle> {
             .then(|| Idle::new(IdleReason::Empty, "all ready jobs wait for others of their key"));
     }
     if let Some(limit) = counts.limited {
-        return Some(limited(limit, counts.running));
+        return Some(limited(limit, &counts.topic, counts.running));
     }
     match serving {
         Serving::Handler { concurrency } if counts.running >= u64::from(*concurrency) => {
@@ -195,8 +202,29 @@ pub fn idle(counts: &TopicCounts, serving: &Serving) -> Option<Idle> {
     }
 }
 
-fn limited(limit: LimitReached, running: u64) -> Idle {
+fn limited(limit: LimitReached, topic: &TopicId, running: u64) -> Idle {
+    let tenant = &topic.tenant;
     match limit {
+        LimitReached::TenantMaxRunning => {
+            let detail = format!(
+                "as many jobs of the tenant `{tenant}` run as its `max-running` allows in all runners together"
+            );
+            Idle::new(IdleReason::TenantMaxRunningReached, detail)
+        }
+        LimitReached::JobsPerDay { used, budget, until } => {
+            let [used, budget] = [used, budget].map(|jobs| COUNT.show(jobs));
+            let detail = format!(
+                "`jobs-per-day` of the tenant `{tenant}` is used up: {used} of {budget} have started, and the next ones may at {until}"
+            );
+            Idle::new(IdleReason::JobsPerDayUsedUp, detail)
+        }
+        LimitReached::FuelPerHour { used, budget, until } => {
+            let [used, budget] = [used, budget].map(|fuel| COUNT.about(fuel));
+            let detail = format!(
+                "`fuel-per-hour` of the tenant `{tenant}` is used up: {used} of {budget}, and the next jobs may start at {until}"
+            );
+            Idle::new(IdleReason::FuelPerHourUsedUp, detail)
+        }
         LimitReached::MaxRunning => {
             let detail =
                 format!("{running} of its jobs run, as many as its `max-running` allows in all runners together");
@@ -242,5 +270,15 @@ mod tests {
         let until = Timestamp::from_millis(1_800_000_000_000);
         let (reason, detail) = limited(LimitReached::Rate { until }, &Serving::PullWorkers);
         assert_eq!((reason, detail.ends_with("2027-01-15T08:00:00.000Z")), (IdleReason::RateLimited, true), "{detail}");
+        let (reason, detail) = limited(LimitReached::TenantMaxRunning, &Serving::PullWorkers);
+        assert_eq!((reason, detail.contains("tenant `acme`")), (IdleReason::TenantMaxRunningReached, true), "{detail}");
+        let jobs = LimitReached::JobsPerDay { used: 100_000, budget: 100_000, until };
+        let (reason, detail) = limited(jobs, &Serving::PullWorkers);
+        let said = "`jobs-per-day` of the tenant `acme` is used up: 100k of 100k have started, and the next ones may at 2027-01-15T08:00:00.000Z";
+        assert_eq!((reason, detail.as_str()), (IdleReason::JobsPerDayUsedUp, said));
+        let fuel = LimitReached::FuelPerHour { used: 5_200_000_000_001, budget: 5_000_000_000_000, until };
+        let (reason, detail) = limited(fuel, &Serving::PullWorkers);
+        let said = "`fuel-per-hour` of the tenant `acme` is used up: 5.2T of 5T, and the next jobs may start at 2027-01-15T08:00:00.000Z";
+        assert_eq!((reason, detail.as_str()), (IdleReason::FuelPerHourUsedUp, said));
     }
 }

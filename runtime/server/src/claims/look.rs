@@ -10,7 +10,7 @@ use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use gristmill_core::admission::before_attempt;
 use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
-use gristmill_core::topic::Topic;
+use gristmill_core::topic::{FleetLimits, Topic};
 use gristmill_runner::handlers::TopicHandler;
 use gristmill_runner::{before_start, decide};
 use gristmill_store::{ClaimFrom, Settlement, Store, StoreError};
@@ -31,7 +31,8 @@ pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Resul
     let store = state.store.clone();
     let number = fastrand::u64(..);
     let claimed = Claimed::new(store.clone());
-    let look = Look { claimed, bytes: 0, store, request: Arc::clone(request), number, refused: None };
+    let limits = FleetLimits { tenant: state.topics().limits(&request.tenant).fleet, ..FleetLimits::NONE };
+    let look = Look { claimed, bytes: 0, store, request: Arc::clone(request), limits, number, refused: None };
     let looking = tokio::spawn(async move {
         let _permit = permit;
         look.run(&topics).await
@@ -60,6 +61,8 @@ fn asked_topics(state: &AppState, request: &ClaimRequest) -> Result<Vec<AskedTop
 struct Look {
     store: Arc<dyn Store>,
     request: Arc<ClaimRequest>,
+    /// Of topics that nothing makes.
+    limits: FleetLimits,
     /// Tells the workers of this look from all others.
     number: u64,
     claimed: Claimed,
@@ -101,7 +104,7 @@ impl Look {
     /// Claims some jobs of a topic and settles those that [may not be attempted](before_attempt). Returns whether the topic
     /// may have more.
     async fn claim_some(&mut self, id: &TopicId, topic: Option<&Topic>) -> Result<bool, StoreError> {
-        let limits = topic.map(|topic| topic.fleet).unwrap_or_default();
+        let limits = topic.map_or(self.limits, |topic| topic.fleet);
         let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease).within(limits);
         let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
         let (mut admitted, mut refused) = (Vec::new(), Vec::new());

@@ -84,7 +84,7 @@ pub(super) fn list(seen: &Seen, view: View) -> List {
 fn topic_row(line: &TopicLine, seen: &Seen) -> Vec<String> {
     let counts = &line.counts;
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}"));
-    let mut row = vec![stats::name(&counts.topic, counts.paused)];
+    let mut row = vec![stats::name(&counts.topic, Some(counts))];
     row.extend([counts.ready, counts.delayed, counts.running, counts.dead].map(|count| count.to_string()));
     row.extend([line.done_per_second, line.failed_per_second].map(rate));
     row.push(counts.oldest_ready.map(|oldest| job::distance(oldest, seen.at)).unwrap_or_default());

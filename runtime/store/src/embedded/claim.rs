@@ -84,7 +84,14 @@ impl Work<'_> {
             }
             claimed.claims.extend(self.lease(topic, next, Claiming { worker, claim, lease_until })?);
             if line.limits.is_some() {
-                self.note_started(topic, line.limits, count, is_held_back);
+                self.note_started(topic, line.limits, count, is_held_back)?;
+            }
+        }
+        for line in from.iter().filter(|line| line.limits.tenant.max_running.is_some()) {
+            // Of those that wait until a job of the tenant ends, one may have been woken and found nothing to do.
+            if self.topics.has_waiting(&line.topic.tenant) {
+                let unused = self.allowed_of_tenant(&line.topic.tenant, line.limits.tenant)?;
+                self.unlimit_waiting(&line.topic.tenant, unused);
             }
         }
         Ok(Claimed { drained: drained.into_iter().cloned().collect(), ..claimed })
@@ -98,9 +105,9 @@ impl Work<'_> {
             let changed = self.topics.change(topic);
             changed.turn = turn;
             changed.ready = changed.ready.saturating_sub(count as u64);
-            changed.running += count as u64;
             // From here on the next job to arrive is told: no wake-up can be lost.
             changed.active &= !is_drained;
+            self.topics.add_running(topic, i64::try_from(count).unwrap_or(i64::MAX));
         }
         let of = self.topics.get(topic).id.clone();
         let (mut claims, mut unreadable) = (Vec::with_capacity(count), Vec::new());
@@ -143,8 +150,8 @@ impl Work<'_> {
 
     /// Reads the jobs that are next by turns, as many as are asked for, as its limits allow and as there is room for; none of a paused
     /// topic. Changes nothing.
-    fn read_next(&self, topic: Number, from: &ClaimFrom, room: &mut ByteBudget) -> Done<Next> {
-        let max = self.allowed(topic, from);
+    fn read_next(&mut self, topic: Number, from: &ClaimFrom, room: &mut ByteBudget) -> Done<Next> {
+        let max = self.allowed(topic, from)?;
         let topic = self.topics.get(topic);
         let waits = |priority| !topic.paused && topic.last.get(priority) > topic.claimed.get(priority);
         let prepare = |(priority, sql)| waits(priority).then(|| self.connection.prepare_cached(sql)).transpose();

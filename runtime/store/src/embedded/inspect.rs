@@ -11,6 +11,7 @@ use super::place::{Line, priority_of, topic_of};
 use super::result;
 use super::row::{Known, at, job_columns, lease_until, ms, read_job, shown_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
+use super::tenant::read_use;
 use super::topic::{Lines, read_limited};
 use super::work::Work;
 use crate::clock::NEVER;
@@ -126,6 +127,7 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
             totals.entry(row.get("topic")?).or_default().insert(row.get("name")?, n);
         }
     }
+    let (budget, limits) = read_use(connection, tenant)?;
     let mut select = connection.prepare_cached(TOPICS)?;
     let mut rows = select.query([tenant.as_str()])?;
     let mut topics = Vec::new();
@@ -149,7 +151,7 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
                 _ => oldest(connection, row.get("number")?, Lines::read(row)?)?,
             },
             paused: row.get("paused")?,
-            limited: read_limited(row)?,
+            limited: read_limited(row)?.map(|limited| budget.named(limits, limited)),
         });
     }
     Ok(topics)

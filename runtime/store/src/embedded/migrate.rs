@@ -116,9 +116,8 @@ impl Work<'_> {
         if self.topics.get(topic).next_due.is_some_and(|due| due <= self.now()) {
             moved += self.migrate_topic(topic, limit)?;
         }
-        if let Some(LimitReached::Rate { until }) = self.topics.get(topic).limited
-            && until <= self.now()
-        {
+        let limited_until = self.topics.get(topic).limited.as_ref().and_then(LimitReached::until);
+        if limited_until.is_some_and(|until| until <= self.now()) {
             self.unlimit(topic);
             moved += 1;
         }

@@ -38,6 +38,7 @@ mod start;
 mod statements;
 mod states;
 mod store;
+mod tenant;
 mod tokens;
 mod topic;
 mod topics;

@@ -157,6 +157,7 @@ impl Work<'_> {
             return Ok(Settled::LeaseLost);
         }
         self.end_run(topic);
+        self.add_fuel(topic, settlement.fuel)?;
         let changed = self.topics.change(topic);
         let Some(held) = changed.held.remove(&mut self.statements, &lease.job)? else { return Ok(Settled::LeaseLost) };
         let asked = Asked {

@@ -176,8 +176,8 @@ impl Topic {
             self.claimed.normal,
             self.claimed.low,
             self.limited.map(|limited| match limited {
-                LimitReached::MaxRunning => UNTIL_AN_END,
-                LimitReached::Rate { until } => ms(until),
+                LimitReached::TenantMaxRunning => UNTIL_AN_END_OF_TENANT,
+                limit => limit.until().map_or(UNTIL_AN_END, ms),
             }),
             row_count(self.rate_full_at),
             row_count(self.waiting_for_key),
@@ -200,11 +200,8 @@ impl Topic {
 
     /// When something is to be done for it that no request asks for.
     pub(super) fn wakes_at(&self) -> Option<Timestamp> {
-        let rate = match self.limited {
-            Some(LimitReached::Rate { until }) => Some(until),
-            Some(LimitReached::MaxRunning) | None => None,
-        };
-        self.next_due.into_iter().chain(rate).min()
+        let limited_until = self.limited.as_ref().and_then(LimitReached::until);
+        self.next_due.into_iter().chain(limited_until).min()
     }
 
     /// Whether it has jobs that a claim may take.
@@ -220,10 +217,14 @@ impl Topic {
 /// What `limited_until` says of a topic whose running jobs are too many.
 const UNTIL_AN_END: i64 = -1;
 
-/// Reads the limit that keeps jobs in line from a row of `topics`.
+/// The same of one whose tenant has too many of them.
+const UNTIL_AN_END_OF_TENANT: i64 = -2;
+
+/// Reads the limit that keeps jobs in line from a row of `topics`. A budget of its tenant reads as a rate.
 pub(super) fn read_limited(row: &Row<'_>) -> rusqlite::Result<Option<LimitReached>> {
     Ok(row.get::<_, Option<i64>>("limited_until")?.map(|until| match until {
         UNTIL_AN_END => LimitReached::MaxRunning,
+        UNTIL_AN_END_OF_TENANT => LimitReached::TenantMaxRunning,
         until => LimitReached::Rate { until: at(until) },
     }))
 }

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::fault::{Done, Fault};
 use super::place::{LAST_TOPIC, topic_of};
 use super::running::Running;
+use super::tenant::{TenantRun, TenantRuns};
 use super::topic::{SAVE, Topic, row_count};
 use crate::LimitReached;
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -69,6 +70,7 @@ pub(super) struct Topics {
     pub(super) some_links: bool,
     /// Topics that were without jobs, the longest ago first. Some have jobs by now.
     empty: VecDeque<Number>,
+    tenants: TenantRuns,
     /// What the transaction has changed, and whether it is to be written down at its end.
     changed: BTreeMap<Number, bool>,
     /// What is to be added to which total.
@@ -89,6 +91,7 @@ impl Topics {
                 all.add(topic);
             }
         }
+        all.count_tenants();
         Ok(all)
     }
 
@@ -206,7 +209,11 @@ impl Topics {
     }
 
     pub(super) fn set_limited(&mut self, topic: Number, limited: Option<LimitReached>) {
-        self.change(topic);
+        let before = self.change(topic).limited;
+        if limited == Some(LimitReached::TenantMaxRunning) && before != limited {
+            let tenant = self.get(topic).id.tenant.clone();
+            self.tenants.entry(tenant).or_default().waiting.push_back(topic);
+        }
         self.move_due(topic, |topic| topic.limited = limited);
     }
 
@@ -234,6 +241,65 @@ impl Topics {
     /// first come first.
     pub(super) fn due(&self, tenant: &Name) -> impl Iterator<Item = (Timestamp, Number)> {
         self.due.get(tenant).into_iter().flatten().map(|(due, _, topic)| (*due, *topic))
+    }
+
+    /// Counts so many more running jobs of a topic, or fewer.
+    pub(super) fn add_running(&mut self, topic: Number, more: i64) {
+        let changed = self.change(topic);
+        changed.running = changed.running.saturating_add_signed(more);
+        if !self.tenants.is_empty() {
+            let tenant = self.get(topic).id.tenant.clone();
+            if let Some(run) = self.tenants.get_mut(&tenant) {
+                run.running = run.running.saturating_add_signed(more);
+            }
+        }
+    }
+
+    /// How many jobs of the tenant run, which is counted from now on.
+    pub(super) fn tenant_run(&mut self, tenant: &Name) -> &TenantRun {
+        if !self.tenants.contains_key(tenant) {
+            self.tenants.insert(tenant.clone(), TenantRun::default());
+            self.count_tenants();
+        }
+        self.tenants.entry(tenant.clone()).or_default()
+    }
+
+    /// Counts what is remembered of tenants anew.
+    fn count_tenants(&mut self) {
+        let mut tenants: TenantRuns = self.tenants.drain().map(|(tenant, _)| (tenant, TenantRun::default())).collect();
+        let is_waiting = |topic: &Topic| topic.limited == Some(LimitReached::TenantMaxRunning);
+        let topics = || self.by_id.values().filter_map(|place| Some((*place, self.topics.get(*place)?)));
+        for (place, topic) in topics().filter(|(_, topic)| is_waiting(topic)) {
+            tenants.entry(topic.id.tenant.clone()).or_default().waiting.push_back(place);
+        }
+        for (_, topic) in topics() {
+            if let Some(run) = tenants.get_mut(&topic.id.tenant) {
+                run.running += topic.running;
+            }
+        }
+        self.tenants = tenants;
+    }
+
+    pub(super) fn has_waiting(&self, tenant: &Name) -> bool {
+        self.tenants.get(tenant).is_some_and(|run| !run.waiting.is_empty())
+    }
+
+    /// The topic of the tenant that has waited for the longest until a job of the tenant ends: it is no longer among those that wait.
+    pub(super) fn next_waiting(&mut self, tenant: &Name) -> Option<Number> {
+        let run = self.tenants.get_mut(tenant)?;
+        let is_waiting = |place: &Number| {
+            self.topics.get(*place).is_some_and(|topic| topic.limited == Some(LimitReached::TenantMaxRunning))
+        };
+        std::iter::from_fn(|| run.waiting.pop_front()).find(is_waiting)
+    }
+
+    /// The same of the tenant of a topic.
+    pub(super) fn waiting_beside(&mut self, topic: Number) -> Option<Number> {
+        if self.tenants.is_empty() {
+            return None;
+        }
+        let tenant = self.get(topic).id.tenant.clone();
+        self.next_waiting(&tenant)
     }
 
     /// Writes down what has changed, before it is committed.
@@ -282,6 +348,9 @@ impl Topics {
             self.move_due(place, |old| (old.next_due, old.limited) = (topic.next_due, topic.limited));
             self.topics[place] = Topic { listed, ..topic };
             self.list_empty(place);
+        }
+        if !self.tenants.is_empty() {
+            self.count_tenants();
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{ClaimFrom, Claimed, Settlement, StoreError};
 use gristmill_core::job::{Claim, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate};
+use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
 
 const DOING: &str = "claim jobs";
 
@@ -115,6 +115,7 @@ impl Partition {
             keys.rates(),
             keys.due(),
             keys.per_key(),
+            keys.tenant(),
         ];
         for topic in part.iter().map(|line| &line.topic.topic) {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
@@ -126,6 +127,7 @@ impl Partition {
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(limits_argument(line.limits));
         }
+        call.arg(tenant_limits_argument(part));
         let is_woken = self.woken.lock().contains(holder.worker);
         call.arg(if is_woken { keys::runner_channel(&self.prefix, holder.worker) } else { String::new() });
         call
@@ -195,7 +197,7 @@ impl Running {
 
 /// The limits of a topic as `claim.lua` takes them.
 fn limits_argument(limits: FleetLimits) -> String {
-    if !limits.is_some() {
+    if (FleetLimits { tenant: TenantFleetLimits::NONE, ..limits }) == FleetLimits::NONE {
         return String::new();
     }
     let max_running = limits.max_running.map(|most| most.to_string()).unwrap_or_default();
@@ -204,6 +206,15 @@ fn limits_argument(limits: FleetLimits) -> String {
         format!("{jobs}:{}:{burst}:{}", rate.micros(), rate.gathered())
     });
     format!("{max_running}:{}{}", rate.as_deref().unwrap_or(":::"), key_limits_argument(limits.per_key))
+}
+
+/// The limits of the tenant whose topics these are as `claim.lua` takes them.
+fn tenant_limits_argument(part: &[ClaimFrom]) -> String {
+    let mut all = part.iter().map(|line| line.limits.tenant);
+    let Some(limits) = all.find(TenantFleetLimits::is_some) else { return String::new() };
+    let max_running = limits.max_running.map(|most| most.to_string()).unwrap_or_default();
+    let [jobs, fuel] = [limits.jobs_per_day, limits.fuel_per_hour].map(|most| most.map(|most| most.to_string()));
+    format!("{max_running}:{}:{}", jobs.unwrap_or_default(), fuel.unwrap_or_default())
 }
 
 fn key_limits_argument(limits: KeyLimits) -> String {

@@ -11,12 +11,14 @@ use super::record::{read_failure, read_result};
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
 use crate::batch::ByteBudget;
+use crate::budget::BudgetUse;
 use crate::clock::NEVER;
 use crate::list::PAGE_BYTES;
 use crate::workflows::SHOWN;
 use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::TenantFleetLimits;
 
 /// A counter that the scripts keep and that is no total.
 const RUNNING: &str = "running";
@@ -32,8 +34,11 @@ impl Partition {
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.paused());
         ask.cmd("HGETALL").arg(keys.counts()).cmd("ZRANGE").arg(keys.limited()).arg(0).arg(-1).arg("WITHSCORES");
-        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>);
-        let (used, paused, counters, limited): Found = self.link.query(DOING, &ask).await?;
+        ask.cmd("HGETALL").arg(keys.tenant());
+        type Found =
+            (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>, HashMap<String, String>);
+        let (used, paused, counters, limited, of_tenant): Found = self.link.query(DOING, &ask).await?;
+        let (budget, tenant_limits) = read_tenant(&of_tenant);
         let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
 
         let mut totals: BTreeMap<TopicId, BTreeMap<String, u64>> = BTreeMap::new();
@@ -70,6 +75,7 @@ impl Partition {
                 let ready = high + normal + low + waiting_for_key;
                 let paused = paused.contains(topic.as_str());
                 let limited = limited.get(topic.as_str()).copied().map(limit_reached);
+                let limited = limited.map(|limited| budget.named(tenant_limits, limited));
                 let topic = TopicId { tenant: tenant.clone(), topic };
                 let mut totals = totals.remove(&topic).unwrap_or_default();
                 let running = totals.remove(RUNNING).unwrap_or(0);
@@ -282,10 +288,22 @@ pub(super) fn read_holders(text: &str) -> Vec<JobId> {
     ids
 }
 
-/// What a score in `limited` says: a finite one is a time in whole milliseconds.
+/// What `tenant` says of budgets: how far they are used, and what they are.
+fn read_tenant(fields: &HashMap<String, String>) -> (BudgetUse, TenantFleetLimits) {
+    let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let used = BudgetUse { day: number("day"), jobs: number("jobs"), hour: number("hour"), fuel: number("fuel") };
+    let mut limits = fields.get("limits").map_or("", String::as_str).split(':').skip(1).map(|most| most.parse().ok());
+    let mut next = || limits.next().flatten();
+    let limits = TenantFleetLimits { max_running: None, jobs_per_day: next(), fuel_per_hour: next() };
+    (used, limits)
+}
+
+/// What a score in `limited` says: a finite one is a time in whole milliseconds; one below zero, since when a job of the tenant has to end.
 fn limit_reached(score: f64) -> LimitReached {
     if score.is_infinite() {
         LimitReached::MaxRunning
+    } else if score < 0.0 {
+        LimitReached::TenantMaxRunning
     } else {
         LimitReached::Rate { until: Timestamp::from_millis(score as u64) }
     }

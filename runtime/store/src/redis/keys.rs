@@ -200,6 +200,8 @@ keys! {
         per_key = "per-key";
         /// ZSET of what jobs wait for which: see `lua/links.lua`.
         links = "links";
+        /// HASH: how far the limits of the tenant are used, if it has some: see `limits.lua`.
+        tenant = "tenant";
         /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
         turns = "turns";
         /// SET of topics of which nothing is handed out.

@@ -31,6 +31,7 @@ struct Group<'a> {
     has_unique: bool,
     is_keyed: bool,
     writes_states: bool,
+    has_fuel: bool,
 }
 
 /// A follow-up job, and the position of the settlement that it follows, counted from 1.
@@ -54,6 +55,7 @@ impl<'a> Group<'a> {
             has_unique: settlement.unique.is_some(),
             is_keyed: settlement.is_keyed,
             writes_states: settlement.visible_state().is_some(),
+            has_fuel: settlement.fuel > 0,
         }
     }
 
@@ -130,7 +132,7 @@ impl Partition {
             let keep = Some(group.keep_result).filter(|keep| !keep.is_zero()).map(wait_ms);
             call.arg(group.verdict).arg(group.reason).arg(keep.map_or_else(String::new, |keep| keep.to_string()));
             call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(group.keyed());
-            call.arg(settlements.len());
+            call.arg(yes(group.has_fuel)).arg(settlements.len());
             self.add_columns(&mut call, group, settlements)?;
             add_states(&mut call, map, settlements);
         }
@@ -183,6 +185,9 @@ impl Partition {
                 call.arg(write_result(verdict, *attempts).map_err(unwritable)?.unwrap_or_default());
             }
         }
+        for (_, settlement) in part.iter().filter(|_| group.has_fuel) {
+            call.arg(settlement.fuel);
+        }
         Ok(())
     }
 }
@@ -215,6 +220,7 @@ fn own_keys<'a>(
         keys.extended(),
         keys.settled(&record.name),
         keys.limited(),
+        keys.tenant(),
     ];
     let lists = holders.iter().map(|holder| keys.processing(*holder));
     keys.with_rows(own.into_iter().chain(lists), with_rows.copied())

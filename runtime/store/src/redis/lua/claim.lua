@@ -15,7 +15,7 @@
 --   6. once: write the counts; read failures and checkpoints of jobs that were claimed before
 --
 -- KEYS  1 processing list of this claim  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
---       9 priorities  10 paused  11 turns  12 topics  13 large  14 limited  15 rates  16 due  17 per-key
+--       9 priorities  10 paused  11 turns  12 topics  13 large  14 limited  15 rates  16 due  17 per-key  18 tenant
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays, waiters
 --       last: raw
 -- ARGV  1 now, ms ('': the server's clock)  2 holder  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
@@ -23,6 +23,7 @@
 --       then per topic: name, how many at most, at most 1,000 jobs in all, and its limits: '' or
 --         'max running:jobs:microseconds in which they start:burst:how many to wait for', the first or the others absent, then
 --         ' slots of a key:on-dead', unless it is one slot that a dead job gives up
+--       then the limits of the tenant: '' or 'max running:jobs in a day:fuel in an hour', each of them may be absent
 --       last: the channel that wakes the worker, '' if none does
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
 --           { ids of the jobs }, { per job: stamp and envelope }, { per topic with jobs, in their order: its index, how many they are },
@@ -33,7 +34,8 @@ local processing, jobs, claims, leases, holder = KEYS[1], KEYS[2], KEYS[3], KEYS
 
 despite_full_memory(leases)
 if redis.call('EXISTS', processing) == 1 then return redis.error_reply('ERR there is a claim with this number') end
-local topics, last_of, most, drained, limits, delayed_keys = (#ARGV - 7) / 3, {}, {}, {}, {}, {}
+local topics, last_of, most, drained, limits, delayed_keys = (#ARGV - 8) / 3, {}, {}, {}, {}, {}
+read_tenant(now)
 local function name_of(t) return ARGV[3 * t + 4] end
 for t = 1, topics do delayed_keys[t], limits[t] = key(t, DELAYED), limits_of(t) end
 local some_delayed, delayed = redis.call('EXISTS', unpack(delayed_keys)) > 0, {}
@@ -134,7 +136,11 @@ for t = 1, topics do
     if was_limited and redis.call('EXISTS', key(t, HIGH), key(t, NORMAL), key(t, LOW)) > 0 then publish(ARGV[6], 'ready ' .. name) end
   end
 end
+save_tenant(n)
 for _, t in ipairs(held_back) do note_limited(limits[t], key(t, WAITERS), ARGV[6]) end
+-- Of those that wait until a job of the tenant ends, one may have been woken and found nothing to do.
+local unused = tenant and tenant.max_running and tenant.max_running - tenant.running or 0
+if unused > 0 and not used_up_until() then unlimit_waiting(LIMITED, DUE, now, unused, ARGV[6], key(1, WAITERS)) end
 save_counts(KEYS[8])
 
 local before, why = {}, {}

@@ -17,6 +17,10 @@ local function end_wait(topic)
   if tonumber(redis.call('ZSCORE', at.due, member) or 'inf') > now then return 0 end
   redis.call('ZREM', at.due, member)
   unlimit(limited, at.active, at.wake, topic.waiters, topic.name)
+  -- If it has no jobs any more, another one may start that waits for the same.
+  if redis.call('SISMEMBER', at.active, topic.name) == 0 then
+    unlimit_waiting(limited, at.due, now, 1, at.wake, topic.waiters)
+  end
   return 1
 end
 

@@ -88,6 +88,23 @@ local function unlimit_after_end(limited, active, wake, waiters, topic)
   if redis.call('ZSCORE', limited, topic) == 'inf' then unlimit(limited, active, wake, waiters, topic) end
 end
 
+-- Has topics claimed from again that wait until a job of their tenant ends: so many, those that have waited for the longest. The
+-- runner that hears it migrates, because this script does not know who waits for them. In `limited` they have the time since which
+-- they wait, below zero.
+local function unlimit_waiting(limited, due_times, now, n, wake, waiters)
+  for place, topic in ipairs(redis.call('ZRANGE', limited, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, n)) do
+    redis.call('ZADD', limited, now, topic)
+    redis.call('ZADD', due_times, now, rate_of(topic))
+    if place == 1 then publish_due(due_times, now, wake, waiters) end
+  end
+end
+
+-- The hour and the day of a time, counted from 1970: the spans of a tenant's budgets, in ms.
+local HOUR, DAY = 3600000, 86400000
+local function span_of(now, length)
+  return math.floor(now / length)
+end
+
 -- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
 -- even number so that pairs stay together.
 local function many(command, key, list)

@@ -9,7 +9,7 @@
 --      waits; note what is known of jobs that stay; take the jobs off the lists of their claims; write the counts and the record of this call
 --
 -- KEYS  1 to 14: see waiting; 15 claims  16 leases  17 failures  18 checkpoints  19 cancelled
---       20 extended  21 record of this call  22 limited, then the processing lists of claims; then a row per topic that has one; then
+--       20 extended  21 record of this call  22 limited  23 tenant, then the processing lists of claims; then a row per topic that has one; then
 --       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs; then the
 --       state keys of the groups that leave states, likewise; then those that read_links() names; last, if a follow-up job goes there: outbox
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
@@ -17,18 +17,18 @@
 --       number of topics with rows, number of topics, then their names in order, those with rows first. A topic needs a row if one of
 --         its jobs waits again, is buried, has a unique value, may have a key, is settled under a guard or is a follow-up job
 --       number of settlements, then their ids in the order of the groups
---       number of groups, then per group, 11: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
+--       number of groups, then per group, 12: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
 --         expire), reason or '', keep the results for ms ('': keep none), notify of the ends ('1' or ''), guard ('': none, 'lease':
 --         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys, 'state' if they
---         leave states as well, or '', number of its settlements
+--         leave states as well, or '', 1 if their fuel counts or '', number of its settlements
 --         then per settlement, one kind after the other: the wait in ms (retry snooze release); the failure (retry bury); the unique
---         value; the result ('' if the verdict does not end the job), if the group keeps them; how many ms the state is kept, then the
+--         value; the result ('' if the verdict does not end the job), if the group keeps them; the fuel, if it counts; how many ms the state is kept, then the
 --         state as it is stored ('': it is deleted), if they leave states
 --       then the follow-up jobs: see read_new
 -- Returns per settlement that is not simply done: its position, counted from 1; 2 if the job was cancelled meanwhile and is gone, 0
 -- if the lease is lost and nothing was changed.
 local claims, leases, failures, checkpoints, cancelled, extended = unpack(KEYS, 15, 20)
-local limited = KEYS[22]
+local limited, tenant = KEYS[22], KEYS[23]
 
 local PUT_BACK = { retry = 'retried', snooze = 'snoozed', release = 'released' }
 local GONE = { ack = 'acked', expire = 'expired' }
@@ -49,20 +49,20 @@ local function column(group, there_is)
 end
 
 local holders, topics, groups = {}, {}, {}
-for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[22 + c], done = {} } end
+for c = 1, tonumber(take()) do holders[c] = { holder = take(), list = KEYS[23 + c], done = {} } end
 local rows = tonumber(take())
-local others = 22 + #holders + 8 * rows
+local others = 23 + #holders + 8 * rows
 for t = 1, tonumber(take()) do
   local name = take()
-  topics[t] = t <= rows and topic_row(name, 15 + #holders + 8 * t) or { name = name, waiters = KEYS[others + t - rows] }
+  topics[t] = t <= rows and topic_row(name, 16 + #holders + 8 * t) or { name = name, waiters = KEYS[others + t - rows] }
 end
 local settlements = tonumber(take())
 local ids = { unpack(ARGV, cursor + 1, cursor + settlements) }
 cursor = cursor + settlements
 local next_job, result_keys, stateful = 1, others + #topics - rows, {}
 for g = 1, tonumber(take()) do
-  local claim, topic, delivery, verdict, reason, keep, notify, guard, holds, keyed, jobs = unpack(ARGV, cursor + 1, cursor + 11)
-  cursor = cursor + 11
+  local claim, topic, delivery, verdict, reason, keep, notify, guard, holds, keyed, fueled, jobs = unpack(ARGV, cursor + 1, cursor + 12)
+  cursor = cursor + 12
   local group = { claim = holders[tonumber(claim)], topic = topics[tonumber(topic)], delivery = delivery, verdict = verdict,
                   reason = reason, keep = keep, notify = notify, guard = guard, holds = holds ~= '', is_keyed = keyed ~= '', done = ARGV[3],
                   result_key = '', first = next_job, ours = {} }
@@ -77,6 +77,7 @@ for g = 1, tonumber(take()) do
     group.keys = result_keys + 1 - group.first
     result_keys = group.keys + group.last
   end
+  group.fuel = column(group, fueled ~= '')
   if keyed == 'state' then
     group.ttls, group.states = column(group, true), column(group, true)
     stateful[#stateful + 1] = group
@@ -136,10 +137,11 @@ if not next(ended) then return answers end
 
 -- What only some jobs have: one question tells that none has any of it. The mark of a cancelled job ends with the delivery.
 local marked, some = {}, { failures, checkpoints, KEYS[2], KEYS[9] }
-local some_cancelled, some_extended, some_limited = false, false, false
-if redis.call('EXISTS', cancelled, extended, limited, links, unpack(some)) > 0 then
+local some_cancelled, some_extended, some_limited, some_tenant = false, false, false, false
+if redis.call('EXISTS', cancelled, extended, limited, tenant, links, unpack(some)) > 0 then
   some_cancelled, some_extended = redis.call('EXISTS', cancelled) == 1, redis.call('EXISTS', extended) == 1
-  some_limited = redis.call('EXISTS', limited) == 1
+  some_limited, some_tenant = redis.call('EXISTS', limited) == 1, redis.call('EXISTS', tenant) == 1
+  if some_tenant then expect('HLEN', tenant) end
 else
   some, links_exist = {}, false
 end
@@ -257,6 +259,24 @@ local function without_cancelled(group)
   return ours
 end
 
+-- Counts what the tenant's limits are about, and has as many topics claimed from again as jobs have ended.
+local function end_of_tenant()
+  local runs, fuel = 0, 0
+  for _, group in ipairs(groups) do
+    runs = runs + #group.ours
+    for _, i in ipairs(group.fuel and group.ours or {}) do fuel = fuel + tonumber(ARGV[group.fuel + i]) end
+  end
+  local at_ms = now or clock(ARGV[1])
+  redis.call('HINCRBY', tenant, 'running', -runs)
+  local hour = span_of(at_ms, HOUR)
+  if fuel > 0 and tonumber(redis.call('HGET', tenant, 'hour') or '') == hour then
+    redis.call('HINCRBY', tenant, 'fuel', fuel)
+  elseif fuel > 0 then
+    redis.call('HSET', tenant, 'hour', hour, 'fuel', fuel)
+  end
+  if some_limited then unlimit_waiting(limited, KEYS[4], at_ms, runs, ARGV[2], groups[1].topic.waiters) end
+end
+
 for _, group in ipairs(groups) do
   count(group.topic.name, 'running', -#group.ours)
   local ours = without_cancelled(group)
@@ -280,6 +300,7 @@ if not is_plain then insert(at, follow_ups, next(dropped) and dropped) end
 for _, group in ipairs(some_limited and groups or {}) do
   if #group.ours > 0 then unlimit_after_end(limited, KEYS[3], ARGV[2], group.topic.waiters, group.topic.name) end
 end
+if some_tenant then end_of_tenant() end
 for t = 1, rows do announce(at, topics[t]) end
 if at then carry_ends(at) end
 many('HSET', claims, known)

@@ -1,7 +1,7 @@
 -- Put in front of claim, whose KEYS and ARGV it reads: which ready jobs are taken, up to a bound in bytes. Only reads.
 
 local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS, WAITERS = 1, 2, 3, 4, 5, 6, 7
-local function key(t, which) return KEYS[10 + 7 * t + which] end
+local function key(t, which) return KEYS[11 + 7 * t + which] end
 
 -- What is taken, and how much of it: the ids, their stamps and envelopes or false, and what `claims` says or false.
 local ids, bodies, history, taken = {}, {}, {}, 0
@@ -17,9 +17,10 @@ local FIRST_READ, ID_MAX = 16, 64
 local read_next = FIRST_READ
 
 -- Where all jobs are normal and small, and nothing is paused, this is all that there is to ask.
-local mixed, pauses, some_large, some_per_key = redis.call('EXISTS', KEYS[9], KEYS[10], KEYS[13], KEYS[17]) > 0, nil, nil, nil
+local mixed, pauses, some_large, some_per_key = redis.call('EXISTS', KEYS[9], KEYS[10], KEYS[13], KEYS[17], KEYS[18]) > 0, nil, nil, nil
+local some_tenant
 if mixed then
-  some_per_key = redis.call('EXISTS', KEYS[17]) == 1
+  some_per_key, some_tenant = redis.call('EXISTS', KEYS[17]) == 1, redis.call('EXISTS', KEYS[18]) == 1
   mixed, pauses = redis.call('EXISTS', KEYS[9]) == 1, redis.call('EXISTS', KEYS[10]) == 1
   some_large = redis.call('EXISTS', KEYS[13]) == 1
 end

@@ -13,6 +13,7 @@ use crate::redis::keys;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::FleetLimits;
 
 const DOING: &str = "claim jobs";
 
@@ -20,6 +21,8 @@ const DOING: &str = "claim jobs";
 impl Claims for RedisStore {
     async fn claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let map = self.map().await?;
+        let shared = shares_of_tenants(from, &map);
+        let from = shared.as_deref().unwrap_or(from);
         if from.iter().all(|line| map.of_topic(&line.topic) == 1) {
             let claimed = self.first().claim(worker, from, CLAIM_BYTES).await?;
             return Ok(Claimed { shard_returns: self.lost_claims(), ..claimed });
@@ -70,6 +73,19 @@ fn one_of_each_topic(from: &[ClaimFrom]) -> Vec<ClaimFrom> {
         }
     }
     entries
+}
+
+/// The entries with the share of one partition of what their tenants may do: `None` if there is nothing to share. A partition knows only what its
+/// own jobs do.
+fn shares_of_tenants(from: &[ClaimFrom], map: &PartitionMap) -> Option<Vec<ClaimFrom>> {
+    let is_shared = |line: &ClaimFrom| line.limits.tenant.is_some() && map.of_tenant(&line.topic.tenant) > 1;
+    from.iter().any(is_shared).then(|| {
+        let share = |line: &ClaimFrom| {
+            let tenant = line.limits.tenant.share(map.of_tenant(&line.topic.tenant));
+            line.clone().within(FleetLimits { tenant, ..line.limits })
+        };
+        from.iter().map(share).collect()
+    })
 }
 
 /// What each partition is asked for: of each topic equal shares, and of partitions that get one more, or none where there are too few, those
