@@ -115,6 +115,7 @@ impl Load {
         assert_eq!((orders.ready, orders.delayed, orders.running, orders.dead), (0, 0, 0, 0), "{orders:?}");
         assert_eq!(total(&orders, "acked"), jobs);
         assert_eq!(self.counts("notify").await.unwrap().ready, jobs, "one follow-up an ack");
+        assert_eq!(self.store.fsck().await.unwrap().findings, []);
         orders
     }
 }
@@ -147,6 +148,7 @@ async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
         load.wait_for_acks((kill - 1) * share + random.u64(1..share)).await;
         let worker = load.worker_in(&process).await;
         process.kill();
+        assert_eq!(load.store.fsck().await.unwrap().findings, []);
         in_flight += load.held_by(&worker).await;
     }
     let last = Process::run(&load.manifest());

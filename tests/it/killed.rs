@@ -9,7 +9,7 @@ use std::time::Duration;
 use gristmill::job::{Due, JobId, JobSpec, NewJob};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::server::RemoteStore;
-use gristmill::store::embedded::{Durability, EmbeddedStore, owner};
+use gristmill::store::embedded::{Durability, EmbeddedStore, fsck_file, owner};
 use gristmill::store::prelude::*;
 use gristmill::store::{Settled, Settlement, StoreError, TopicCounts};
 use gristmill_tests::guests;
@@ -92,6 +92,7 @@ async fn a_file_whose_owner_is_killed_twenty_times_keeps_what_was_acknowledged()
 
         let store = open(&file).await;
         let (work, next) = (counts(&store, "work").await.unwrap(), counts(&store, "next").await);
+        assert_eq!(store.fsck().await.unwrap().findings, []);
         for id in &acknowledged {
             let view = store.job(&topic("work").tenant, id).await.unwrap();
             assert!(view.is_some(), "{id} was acknowledged and is gone");
@@ -150,6 +151,7 @@ impl Load {
 
     /// What nobody owns at this moment: orders and notifications.
     async fn look(&self) -> (TopicCounts, u64) {
+        assert_eq!(fsck_file(&self.file()).unwrap().findings, []);
         let counts = open(&self.file()).await.counts(&tenant()).await.unwrap();
         let of = |topic: &str| counts.iter().find(|counts| counts.topic.topic.as_str() == topic).cloned();
         (of("order-timeout").unwrap(), of("notify").map_or(0, |notify| notify.ready))

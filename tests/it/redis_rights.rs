@@ -24,7 +24,7 @@ fn the_documented_redis_user_may_send_every_command_of_the_store() {
         documented_rule().iter().filter_map(|word| word.strip_prefix('+')?.split('|').next()).collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/store/src/redis");
     let mut sent = BTreeSet::new();
-    for folder in [folder.clone(), folder.join("lua")] {
+    for folder in [folder.clone(), folder.join("fsck"), folder.join("lua")] {
         for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
             let text = fs::read_to_string(&file).unwrap();
             let text = text.split("#[cfg(test)]").next().unwrap();

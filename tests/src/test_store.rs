@@ -327,11 +327,7 @@ impl TestStore {
                 let key = self.jobs_key(id).await;
                 self.past_the_store::<i64>(command.arg(key).arg(id.as_str()).arg(stored)).await;
             }
-            Home::File(folder) => {
-                let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
-                file.busy_timeout(SOON).unwrap();
-                file.execute("UPDATE job_rows SET metadata = 'no JSON' WHERE id = ?1", [id.as_str()]).unwrap();
-            }
+            Home::File(_) => self.sql(&format!("UPDATE job_rows SET metadata = 'no JSON' WHERE id = '{id}'")),
             home => panic!("nothing can be written past {home:?}"),
         }
     }
@@ -343,8 +339,8 @@ impl TestStore {
                 let key = self.jobs_key(id).await;
                 self.past_the_store(redis::cmd("HGET").arg(key).arg(id.as_str())).await
             }
-            Home::File(folder) => {
-                let file = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();
+            Home::File(_) => {
+                let file = rusqlite::Connection::open(self.file()).unwrap();
                 let columns = "enqueued_at, due_at, priority, unique_value, unique_window_ms, key, content_type, \
                                metadata, max_attempts, ttl_ms, keep_result_ms, body";
                 let sql = format!("SELECT {columns} FROM jobs WHERE id = ?1");
@@ -367,6 +363,32 @@ impl TestStore {
             }
         }
         panic!("no partition has the job {id}")
+    }
+
+    /// Runs a command in the Redis past the store. In its arguments, `P` and a space stand for what the keys of [`tenant`]'s first partition begin with, `G` and
+    /// a space for what all keys begin with.
+    pub async fn redis<T: redis::FromRedisValue>(&self, command: &str) -> T {
+        let Home::Redis { prefix, .. } = &self.home else { panic!("{:?} takes no commands", self.home) };
+        let command =
+            command.replace("P ", &format!("{prefix}:{{{}/0}}:", tenant())).replace("G ", &format!("{prefix}:"));
+        let mut words = command.split('|');
+        let mut command = redis::cmd(words.next().unwrap());
+        command.arg(words.collect::<Vec<_>>());
+        self.past_the_store(&command).await
+    }
+
+    /// Runs SQL in the file past the store, without the schema's checks.
+    pub fn sql(&self, sql: &str) {
+        let file = rusqlite::Connection::open(self.file()).unwrap();
+        file.busy_timeout(SOON).unwrap();
+        file.pragma_update(None, "ignore_check_constraints", true).unwrap();
+        file.execute_batch(sql).unwrap();
+    }
+
+    /// Where the file is.
+    pub fn file(&self) -> PathBuf {
+        let Home::File(folder) = &self.home else { panic!("{:?} is no file", self.home) };
+        folder.path().join("jobs.db")
     }
 
     async fn past_the_store<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {

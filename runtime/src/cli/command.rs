@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    bill, check, copy, dead, dev, invoke, job, logging, pause, project, push, run, schedule, screen, state, stats,
-    tenant, token, topics, workers,
+    bill, check, copy, dead, dev, fsck, invoke, job, logging, pause, project, push, run, schedule, screen, state,
+    stats, tenant, token, topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -52,6 +52,7 @@ enum Command {
     Schedule(schedule::Args),
     Bill(bill::Args),
     State(state::Args),
+    Fsck(fsck::Args),
     Store(copy::Args),
     Tenant(tenant::Args),
     Token(token::Args),
@@ -120,6 +121,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Schedule(args) => schedule::run(global, args).await,
         Command::Bill(args) => bill::run(global, args).await,
         Command::State(args) => state::run(global, args).await,
+        Command::Fsck(args) => fsck::run(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
@@ -139,6 +141,7 @@ impl Command {
             | Self::Build(_)
             | Self::Dev(_)
             | Self::Check(_)
+            | Self::Fsck(_)
             | Self::Store(_)
             | Self::Invoke(_) => true,
             Self::Topics(args) => args.is_of_this_machine(),

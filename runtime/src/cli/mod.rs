@@ -12,6 +12,7 @@ mod document;
 mod exit;
 mod find;
 mod folder;
+mod fsck;
 mod global;
 mod input;
 mod invoke;

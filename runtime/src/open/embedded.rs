@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::One;
 use gristmill_config::Durability;
-use gristmill_store::StoreError;
 pub(crate) use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::embedded::{self, owner};
+use gristmill_store::{FsckReport, StoreError};
 
 pub(super) async fn open(path: &Path, durability: Durability) -> Result<One, StoreError> {
     let durability = match durability {
@@ -16,6 +16,15 @@ pub(super) async fn open(path: &Path, durability: Durability) -> Result<One, Sto
     };
     let store = EmbeddedStore::open(path, durability).await?;
     Ok(One { owned: Some(store.clone()), ..one(store) })
+}
+
+/// Reads the file beside its owner.
+pub(super) async fn fsck(path: &Path) -> Result<FsckReport, StoreError> {
+    let file = path.to_owned();
+    let looked = tokio::task::spawn_blocking(move || embedded::fsck_file(&file)).await;
+    let unavailable =
+        |error| StoreError::Unavailable { store: path.display().to_string(), source: anyhow::Error::from(error) };
+    looked.map_err(unavailable)?
 }
 
 pub(super) async fn in_memory() -> Result<One, StoreError> {

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use gristmill_config::{Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
-use gristmill_store::{PlacementRegistry, StoreError, Transfer};
+use gristmill_store::{FsckReport, PlacementRegistry, StoreError, Transfer};
 
 use embedded::EmbeddedStore;
 use redis::RedisStore;
@@ -103,6 +103,21 @@ impl Opened {
             Some(sharded) => sharded.write_placements().await,
             None => Ok(()),
         }
+    }
+}
+
+/// Looks for damage in a store, which other processes may use meanwhile.
+///
+/// # Errors
+/// It is unavailable, refuses, or is in the memory of another process.
+pub(crate) async fn fsck(settings: &StoreSettings) -> Result<FsckReport, StoreError> {
+    match &settings.address {
+        StoreAddress::File(path) => embedded::fsck(path).await,
+        StoreAddress::Memory => {
+            let problem = "it is in the memory of its server, where no other process can look".into();
+            Err(StoreError::BadAddress { address: settings.address.to_string(), problem })
+        }
+        StoreAddress::Redis(_) => One::open(settings, true).await?.store.fsck().await,
     }
 }
 

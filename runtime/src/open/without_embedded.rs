@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{One, not_built_in};
 use gristmill_config::{Durability, StoreAddress};
-use gristmill_store::StoreError;
+use gristmill_store::{FsckReport, StoreError};
 
 /// There is none.
 #[derive(Debug, Clone)]
@@ -27,6 +27,10 @@ pub(super) async fn open(path: &Path, _: Durability) -> Result<One, StoreError> 
 
 pub(super) async fn in_memory() -> Result<One, StoreError> {
     Err(not_built_in(StoreAddress::Memory, "embedded"))
+}
+
+pub(super) async fn fsck(path: &Path) -> Result<FsckReport, StoreError> {
+    Err(not_built_in(StoreAddress::File(path.to_owned()), "embedded"))
 }
 
 pub(super) fn is_served(_: &Path) -> bool {

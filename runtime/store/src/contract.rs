@@ -11,6 +11,7 @@ use super::answers::{
 };
 use super::bill::{BillEntries, Bills};
 use super::error::StoreError;
+use super::fsck::Fsck;
 use super::inspect::Inspect;
 use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
@@ -253,6 +254,7 @@ pub trait Store:
     + BillEntries
     + Sweep
     + Usage
+    + Fsck
     + Shards
 {
 }
@@ -269,6 +271,7 @@ impl<
         + BillEntries
         + Sweep
         + Usage
+        + Fsck
         + Shards
         + ?Sized,
 > Store for S

@@ -33,6 +33,7 @@ mod budget;
 mod clock;
 mod contract;
 mod error;
+mod fsck;
 mod inspect;
 mod job_query;
 mod list;
@@ -64,6 +65,7 @@ pub use contract::{
     Usage, Workers,
 };
 pub use error::StoreError;
+pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use inspect::{
     AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, LimitReached, ListJobs, Query,
     ResultView, TopicCounts,
@@ -88,7 +90,7 @@ pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Inspect, Leases, ListJobs, ManifestSchedules,
+        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Inspect, Leases, ListJobs, ManifestSchedules,
         PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States, Store, Sweep,
         TokenLookup, Tokens, Transfer, Usage, Workers, Workflows,
     };

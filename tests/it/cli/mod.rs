@@ -9,6 +9,7 @@ mod dead;
 mod dev;
 mod figures;
 mod find;
+mod fsck;
 mod invoke;
 mod look;
 mod orders;

@@ -53,6 +53,7 @@ mod dead;
 mod delay;
 mod fence;
 mod follow_ups;
+mod fsck;
 mod halted_keys;
 mod keys;
 mod lease;

@@ -13,6 +13,7 @@ mod clock;
 mod dead;
 mod fault;
 mod finish;
+mod fsck;
 mod inspect;
 mod keys;
 mod lease;
@@ -51,5 +52,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use fsck::fsck_file;
 pub use owner::{Owner, owner};
 pub use store::{Durability, EmbeddedStore};

@@ -109,6 +109,28 @@ fn connect(path: &Path) -> Done<Connection> {
     Ok(connection)
 }
 
+/// A connection to a file that may belong to another process, by which nothing is changed in it.
+///
+/// # Errors
+/// [`StoreError::Refused`]: it is missing, or no file of ours in the present format. [`StoreError::Unavailable`]: it cannot be read now.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, Unfit> {
+        // SQLite has to write beside the file, to say what it reads of the log.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        prepare(&connection)?;
+        // The last connection that ends would move the log into the file.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.pragma_update(None, "query_only", true)?;
+        schema::is_present(&connection)?;
+        Ok(connection)
+    };
+    open().map_err(|unfit| match unfit {
+        Unfit::Sqlite(error) => unusable(error.into(), &name(path)),
+        unfit => StoreError::Refused { store: name(path), doing: DOING, source: unfit.into() },
+    })
+}
+
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

@@ -32,6 +32,8 @@ pub(super) enum Unfit {
         "it is in format {0}, which was in no release; name another file, or move its jobs with the version that wrote it"
     )]
     Older(usize),
+    #[error("it is in format {0}; the next server that owns it brings it up to date")]
+    Outdated(usize),
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -39,6 +41,20 @@ pub(super) enum Unfit {
 /// Brings the file into the present format, in one transaction. Changes nothing in a file that is not ours or is newer.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), Unfit> {
     migrate(connection, STEPS)
+}
+
+/// Whether the file is in the present format.
+///
+/// # Errors
+/// It is not.
+pub(super) fn is_present(connection: &Connection) -> Result<(), Unfit> {
+    let present = FIRST + STEPS.len() - 1;
+    match format(connection)? {
+        format if format == present => Ok(()),
+        0 => Err(Unfit::Foreign),
+        format if format > present => Err(Unfit::Newer(format)),
+        format => Err(Unfit::Outdated(format)),
+    }
 }
 
 fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Unfit> {

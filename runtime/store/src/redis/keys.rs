@@ -146,13 +146,17 @@ pub(super) fn all_behind(topic: &Name) -> (String, String) {
 
 /// Defines the keys of a partition by their names; those `of` something have one for each topic, worker or job.
 macro_rules! keys {
-    ({ $($(#[$doc:meta])+ $key:ident = $name:literal;)+ } of { $($(#[$doc_of:meta])+ $key_of:ident = $name_of:literal of $of:ty;)+ }) => {
+    ({ $($(#[doc = $doc:literal])+ $key:ident = $name:literal;)+ } of { $($(#[doc = $doc_of:literal])+ $key_of:ident = $name_of:literal of $of:ty;)+ }) => {
+        /// The same names, each with what is said of it: first of all the key's type.
+        const NAMES: &[(&str, &str)] = &[$(($name, concat!($($doc),+)),)+];
+        const NAMES_OF: &[(&str, &str)] = &[$(($name_of, concat!($($doc_of),+)),)+];
+
         impl Keys {
-            $($(#[$doc])+
+            $($(#[doc = $doc])+
             pub(super) fn $key(&self) -> String {
                 self.key($name)
             })+
-            $($(#[$doc_of])+
+            $($(#[doc = $doc_of])+
             pub(super) fn $key_of(&self, of: &$of) -> String {
                 self.key_of($name_of, of.as_str())
             })+
@@ -238,6 +242,70 @@ keys! {
         /// STRING: what became of a job.
         result = "result" of JobId;
     }
+}
+
+/// The names of keys that are of a type, a day or a process, or of one priority of a topic; each with its type.
+const OTHER_NAMES_OF: &[(&str, &str)] = &[
+    ("ready", "LIST"),
+    ("ready-high", "LIST"),
+    ("ready-low", "LIST"),
+    ("processing", "LIST"),
+    ("bill", "HASH"),
+    ("billed", "STRING"),
+    ("settled", "STRING"),
+    ("state", "STRING"),
+];
+
+/// The names of partitions' keys that expire.
+const EXPIRING: &[&str] = &["result", "bill", "billed", "settled", "state"];
+
+/// The keys of all tenants, behind the prefix, and those whose names begin so; each with its type.
+const ALL_TENANTS: &[(&str, &str)] = &[
+    ("workers", "ZSET"),
+    ("format", "STRING"),
+    ("probe", "STRING"),
+    ("placements", "HASH"),
+    ("partitions", "HASH"),
+    ("tenants", "SET"),
+    ("{tokens}:all", "HASH"),
+    ("{tokens}:limits", "HASH"),
+    ("{tokens}:requirement", "STRING"),
+    ("{tokens}:operators", "SET"),
+];
+const ALL_TENANTS_OF: &[(&str, &str)] = &[("{tokens}:of", "SET"), ("mover", "STRING")];
+
+/// What a key is, by its name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct KnownKey<'a> {
+    /// As Redis calls it, in lower case.
+    pub(super) kind: String,
+    pub(super) expires: bool,
+    /// The tenant, the number of the partition, the key's name in it, and of what it is.
+    pub(super) partition: Option<(Name, u32, &'a str, &'a str)>,
+}
+
+/// Reads the name of a key. `None`: it is none of ours.
+pub(super) fn read_key<'a>(prefix: &str, key: &'a str) -> Option<KnownKey<'a>> {
+    let rest = key.strip_prefix(prefix)?.strip_prefix(':')?;
+    let find = |names: &[(&str, &str)], name: &str| {
+        let (_, about) = names.iter().find(|(known, _)| *known == name)?;
+        Some(about.split_whitespace().next()?.trim_end_matches(':').to_ascii_lowercase())
+    };
+    let partition = || {
+        let (tag, name) = rest.strip_prefix('{')?.split_once("}:")?;
+        let (tenant, number) = tag.split_once('/')?;
+        let (tenant, number) = (tenant.parse().ok()?, number.parse().ok()?);
+        let (kind, name, of) = match name.split_once(':') {
+            None => (find(NAMES, name)?, name, ""),
+            Some((name, of)) => (find(NAMES_OF, name).or_else(|| find(OTHER_NAMES_OF, name))?, name, of),
+        };
+        Some(KnownKey { kind, expires: EXPIRING.contains(&name), partition: Some((tenant, number, name, of)) })
+    };
+    let of_all = || {
+        let kind = find(ALL_TENANTS, rest).or_else(|| find(ALL_TENANTS_OF, rest.rsplit_once(':')?.0))?;
+        Some(KnownKey { kind, expires: rest.starts_with("mover:"), partition: None })
+    };
+    partition().or_else(of_all)
 }
 
 /// The keys of what is known about tokens: of all tenants, in a slot of their own.
@@ -346,6 +414,31 @@ mod tests {
         assert_eq!(keys.processing(Holder { worker: &worker, batch: 7 }), "gm:{acme/0}:processing:host-1-x:7");
         assert_eq!(keys.wake_channel(), "gm:{acme/0}:wake");
         assert_eq!(workers(DEFAULT_PREFIX), "gm:workers");
+    }
+
+    #[test]
+    fn keys_are_read_as_they_are_written() {
+        let (tenant, topic): (Name, Name) = ("acme".parse().unwrap(), "resize".parse().unwrap());
+        let keys = Keys::new("gm:x", &tenant, 3);
+        let read = |key: &str| read_key("gm:x", key).map(|known| (known.kind, known.expires));
+        let known = |kind: &str, expires| Some((kind.to_owned(), expires));
+        assert_eq!(read(&keys.jobs()), known("hash", false));
+        assert_eq!(read(&keys.ready(Priority::Low, &topic)), known("list", false));
+        assert_eq!(read(&keys.delayed(&topic)), known("zset", false));
+        assert_eq!(read(&keys.result(&"j:1".parse().unwrap())), known("string", true));
+        assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
+        assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
+        assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));
+        for key in [workers, format, probe, placements, partitions, tenants_key] {
+            assert!(read(&key("gm:x")).is_some(), "{}", key("gm:x"));
+        }
+        let partition = read_key("gm:x", "gm:x:{acme/3}:dead:resize").unwrap().partition;
+        assert_eq!(partition, Some((tenant, 3, "dead", "resize")));
+        for strange in
+            ["gm:x", "gm:y:workers", "gm:x:{acme}:jobs", "gm:x:{acme/3}:job", "gm:x:{acme/3}:jobs:a", "gm:x:a"]
+        {
+            assert_eq!(read(strange), None, "{strange}");
+        }
     }
 
     #[test]

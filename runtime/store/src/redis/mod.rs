@@ -15,6 +15,7 @@ mod confirm;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
+mod fsck;
 mod gather;
 mod holder;
 mod inspect;

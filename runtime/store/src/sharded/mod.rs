@@ -15,6 +15,7 @@
 mod ask;
 mod bill;
 mod claim;
+mod fsck;
 mod inspect;
 mod list;
 mod placement;

@@ -383,6 +383,7 @@ impl World {
         let all = self.acknowledged.clone();
         self.acknowledged.ended.retain(|_, ended| *ended <= mark);
         let mut drained = BTreeSet::new();
+        assert_eq!(self.ask(async |store| store.fsck().await).await.findings, []);
         // A cut may have left it paused, and with a schedule.
         self.change_schedule(ScheduleChange::Remove).await;
         self.ask(async |store| store.set_paused(&topic("mail"), false).await).await;
@@ -421,5 +422,6 @@ impl World {
             let left = counts.ready + counts.delayed + counts.running + counts.dead;
             assert_eq!(left, 0, "jobs that are counted and do not come: {counts:?}");
         }
+        assert_eq!(self.ask(async |store| store.fsck().await).await.findings, []);
     }
 }
