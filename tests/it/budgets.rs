@@ -8,7 +8,9 @@ use puppet::{End, Script, Step};
 use serde_json::json;
 
 fn manifest(fuel_per_hour: &str) -> String {
-    format!("[limits]\nfuel-per-hour = \"{fuel_per_hour}\"\n[topics.puppet]\nconcurrency = 1\n")
+    format!(
+        "[defaults]\nclock = true\n[limits]\nfuel-per-hour = \"{fuel_per_hour}\"\n[topics.puppet]\nconcurrency = 1\n"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

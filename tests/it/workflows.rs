@@ -17,7 +17,7 @@ const MANIFEST: &str = r#"
     handler = "puppet"
     # Nobody works here.
     [topics.still]
-    external = true
+    handler = "nobody"
 "#;
 
 on_both_stores! {

@@ -65,7 +65,7 @@ const modes = {
       await Array.fromAsync(count(2), (number) => number * 10),
       String(await Promise.any([]).catch((error) => error)),
       Object.prototype.toString.call(promise), Promise.name, (async () => {})() instanceof Promise,
-      typeof (await import('./gristmill.js')).now,
+      typeof (await import('./gristmill-web/url.js')).URL,
     ];
   },
 

@@ -17,7 +17,7 @@ use gristmill::store::{
 };
 use gristmill::time::Timestamp;
 use gristmill::token::TokenId;
-use gristmill::topic::{FleetLimits, Rate, TenantFleetLimits};
+use gristmill::topic::Rate;
 use tempfile::TempDir;
 use tokio::sync::mpsc::Receiver;
 
@@ -253,15 +253,13 @@ impl TestStore {
     pub async fn claim_within(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Result<Claimed, StoreError> {
         let parts = if let Kind::Spread(partitions) = self.kind { partitions + 1 } else { 1 };
         let whole = |from: &ClaimFrom| {
-            let FleetLimits { max_running, rate, per_key, tenant } = from.limits;
-            let rate = rate.map(|rate| Rate { jobs: rate.jobs * parts, burst: rate.burst * parts, ..rate });
-            let tenant = TenantFleetLimits {
-                max_running: tenant.max_running.map(|most| most * parts),
-                jobs_per_day: tenant.jobs_per_day.map(|most| most * u64::from(parts)),
-                fuel_per_hour: tenant.fuel_per_hour.map(|most| most * u64::from(parts)),
-            };
-            let max_running = max_running.map(|most| most * parts);
-            from.clone().within(FleetLimits { max_running, rate, per_key, tenant })
+            let mut limits = from.limits;
+            limits.max_running = limits.max_running.map(|most| most * parts);
+            limits.rate = limits.rate.map(|rate| Rate { jobs: rate.jobs * parts, burst: rate.burst * parts, ..rate });
+            limits.tenant.max_running = limits.tenant.max_running.map(|most| most * parts);
+            limits.tenant.jobs_per_day = limits.tenant.jobs_per_day.map(|most| most * u64::from(parts));
+            limits.tenant.fuel_per_hour = limits.tenant.fuel_per_hour.map(|most| most * u64::from(parts));
+            from.clone().within(limits)
         };
         self.store.claim(worker, &from.iter().map(whole).collect::<Vec<_>>()).await
     }

@@ -99,7 +99,7 @@ async fn jobs_are_found_by_a_query_in_the_search_and_above_a_list() {
     // What is wrong with a query is said where it is written.
     browser.fill("[name=q]", "state:ded").await;
     browser.run("document.querySelector('main form').requestSubmit()").await;
-    browser.until_text("use ready, delayed, running, dead").await;
+    browser.until_text("use ready, delayed, waiting, running, dead").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,6 +109,7 @@ async fn stats_count_jobs_by_place_and_by_fate() {
             "tenant",
             "topic",
             "totals",
+            "waiting",
             "waiting_for_key",
         ];
         assert_eq!(fields(document), documented);

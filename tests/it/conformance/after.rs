@@ -1,5 +1,6 @@
 //! Jobs that wait for other jobs.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use gristmill::job::{AfterFailed, Due, Ended, JobId, Links, NewJob, NoLink, WAITERS};
@@ -94,8 +95,8 @@ async fn is_waiting(queue: &TestStore, job: &NewJob) -> bool {
 async fn a_job_starts_when_the_one_before_it_is_done(queue: TestStore) {
     let first = job("mail");
     let second = after("mail", &[&first]);
-    stored(&queue, &[first.clone()]).await;
-    stored(&queue, &[second.clone()]).await;
+    stored(&queue, from_ref(&first)).await;
+    stored(&queue, from_ref(&second)).await;
     assert_eq!(queue.places().await, [1, 1, 0, 0]);
     let claims = queue.claim(9).await;
     assert_eq!(claimed(&claims), ids([&first]));
@@ -110,7 +111,7 @@ async fn a_job_waits_for_all_that_it_names(queue: TestStore) {
     let jobs = [job("mail"), job("mail"), job("mail")];
     stored(&queue, &jobs).await;
     let last = after("mail", &[&jobs[0], &jobs[1], &jobs[2], &jobs[0]]);
-    stored(&queue, &[last.clone()]).await;
+    stored(&queue, from_ref(&last)).await;
     for (n, claim) in queue.claim(3).await.iter().enumerate() {
         assert_eq!(progress(&queue, &last).await, (3, n as u64, 0));
         assert!(is_waiting(&queue, &last).await);
@@ -213,7 +214,7 @@ async fn a_job_that_has_ended_can_be_waited_for_while_its_result_is_kept(queue: 
     let claim = queue.claim_one().await;
     queue.settle_with(Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO)).await;
     let second = after("mail", &[&first]);
-    stored(&queue, &[second.clone()]).await;
+    stored(&queue, from_ref(&second)).await;
     assert_eq!(progress(&queue, &second).await, (1, 1, 0));
     assert_eq!(run_all(&queue).await, ids([&second]));
 }
@@ -264,7 +265,7 @@ async fn a_chain_is_pushed_at_once(queue: TestStore) {
 
 async fn a_follow_up_may_wait_for_the_job_that_enqueued_it(queue: TestStore) {
     let first = job("mail");
-    stored(&queue, &[first.clone()]).await;
+    stored(&queue, from_ref(&first)).await;
     let claim = queue.claim_one().await;
     let follow_ups = vec![job("mail"), after("mail", &[&first])];
     let ack = Settlement { follow_ups: follow_ups.clone(), ..settlement(&claim, Verdict::Ack(None)) };
@@ -290,7 +291,7 @@ async fn a_follow_up_that_cannot_wait_is_stored_and_says_so(queue: TestStore) {
 
 async fn a_batch_waits_until_it_is_sealed(queue: TestStore) {
     let batch = batch();
-    stored(&queue, &[batch.clone()]).await;
+    stored(&queue, from_ref(&batch)).await;
     assert!(is_waiting(&queue, &batch).await && waits_for(&queue, &batch).await.unwrap().open);
     assert_eq!(queue.store.seal(&tenant(), &batch.spec.id).await.unwrap(), BatchSealed::Sealed);
     assert_eq!(queue.store.seal(&tenant(), &batch.spec.id).await.unwrap(), BatchSealed::NotWaiting);
@@ -300,7 +301,7 @@ async fn a_batch_waits_until_it_is_sealed(queue: TestStore) {
 
 async fn a_batch_waits_for_all_of_its_members(queue: TestStore) {
     let batch = batch();
-    stored(&queue, &[batch.clone()]).await;
+    stored(&queue, from_ref(&batch)).await;
     let members: Vec<NewJob> = (0..5).map(|_| member(&batch)).collect();
     stored(&queue, &members).await;
     let claims = queue.claim(2).await;
@@ -318,7 +319,7 @@ async fn a_batch_waits_for_all_of_its_members(queue: TestStore) {
 async fn a_member_that_is_respawned_counts_again(queue: TestStore) {
     let batch = batch();
     let members = [member(&batch), member(&batch)];
-    stored(&queue, &[batch.clone()]).await;
+    stored(&queue, from_ref(&batch)).await;
     stored(&queue, &members).await;
     let claims = queue.claim(2).await;
     for claim in &claims {
@@ -343,7 +344,7 @@ async fn a_member_that_is_respawned_counts_again(queue: TestStore) {
 
 async fn a_batch_that_is_sealed_takes_follow_ups_of_its_members_only(queue: TestStore) {
     let batch = batch();
-    stored(&queue, &[batch.clone()]).await;
+    stored(&queue, from_ref(&batch)).await;
     stored(&queue, &[member(&batch)]).await;
     queue.store.seal(&tenant(), &batch.spec.id).await.unwrap();
     let claim = queue.claim_one().await;
@@ -393,7 +394,7 @@ async fn a_job_that_waits_is_cancelled_like_any_other(queue: TestStore) {
 
 async fn a_dead_job_that_is_gone_has_ended_for_good(queue: TestStore) {
     let batch = batch();
-    stored(&queue, &[batch.clone()]).await;
+    stored(&queue, from_ref(&batch)).await;
     let members = [member(&batch), member(&batch)];
     stored(&queue, &members).await;
     for claim in &queue.claim(2).await {
@@ -473,7 +474,7 @@ async fn a_job_with_a_key_waits_for_its_key_after_the_others(queue: TestStore) {
 
 async fn as_many_jobs_wait_for_one_as_may(queue: TestStore) {
     let first = job("mail");
-    stored(&queue, &[first.clone()]).await;
+    stored(&queue, from_ref(&first)).await;
     let waiters: Vec<NewJob> = (0..WAITERS).map(|_| after("news", &[&first])).collect();
     stored(&queue, &waiters).await;
     let one_more = pushed(&queue, &after("news", &[&first])).await;

@@ -26,7 +26,7 @@ use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare([Kind::REDIS, Kind::Memory], 800);
+    compare([Kind::REDIS, Kind::Memory], 500);
 }
 
 #[test]
@@ -41,17 +41,17 @@ fn topics_spread_over_partitions_behave_like_the_model() {
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare([Kind::File, Kind::File], 500);
+    compare([Kind::File, Kind::File], 400);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare([Kind::Memory, Kind::Memory], 700);
+    compare([Kind::Memory, Kind::Memory], 500);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare([Kind::ShardedStore, Kind::REDIS], 300);
+    compare([Kind::ShardedStore, Kind::REDIS], 200);
 }
 
 fn number(variable: &str, default: u64) -> u64 {

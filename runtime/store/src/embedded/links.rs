@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::fault::Done;
+use super::fault::{Done, Fault};
 use super::request::Weight;
 use super::result;
 use super::row::{at, limit as limited, missing_key, ms, priority, text, whole};
@@ -120,6 +120,15 @@ pub(super) fn waits_for(connection: &Connection, tenant: &Name, id: &JobId, limi
 /// Of a dead job that is gone, the letter is `D`.
 fn read_ended(letter: Option<&str>) -> Option<Ended> {
     Ended::of_letter(&letter?.to_lowercase())
+}
+
+/// Returns `None` of a job that has nothing to do with others.
+pub(super) fn write_links(spec: &JobSpec) -> Done<Option<String>> {
+    if spec.links.is_none() {
+        return Ok(None);
+    }
+    let unwritable = |error| Fault::Refused(format!("what job {} waits for cannot be written: {error}", spec.id));
+    serde_json::to_string(&spec.links).map(Some).map_err(unwritable)
 }
 
 /// What a new job waits for: its batch, and each job that it names with what became of that.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::fault::Done;
+use super::links::write_links;
 use super::request::Weight;
-use super::row::{Columns, Place, Stored, write_links, write_metadata};
+use super::row::{Columns, Place, Stored, write_metadata};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::batch::{STEP, parts};

@@ -168,15 +168,6 @@ pub(super) fn write_metadata(spec: &JobSpec) -> Done<Option<String>> {
     serde_json::to_string(&spec.metadata).map(Some).map_err(unwritable)
 }
 
-/// Returns `None` of a job that has nothing to do with others.
-pub(super) fn write_links(spec: &JobSpec) -> Done<Option<String>> {
-    if spec.links.is_none() {
-        return Ok(None);
-    }
-    let unwritable = |error| Fault::Refused(format!("what job {} waits for cannot be written: {error}", spec.id));
-    serde_json::to_string(&spec.links).map(Some).map_err(unwritable)
-}
-
 /// What a producer pushed, as the columns of a row say it, whether or not it makes sense.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Columns<'a> {
@@ -192,7 +183,7 @@ pub(super) struct Columns<'a> {
     max_attempts: Option<i64>,
     ttl_ms: Option<i64>,
     keep_result_ms: Option<i64>,
-    /// As JSON; see [`write_links`].
+    /// As JSON; see [`write_links`](super::links::write_links).
     links: Option<Cow<'a, str>>,
     body: Option<Cow<'a, [u8]>>,
 }

@@ -200,7 +200,13 @@ impl EmbeddedStore {
         look: impl Fn(&Connection, Timestamp) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let Some(readers) = &self.shared.readers else {
-            return self.write(doing, Weight::default(), move |work| look(work.connection, work.now())).await;
+            let look = move |work: &mut Work<'_>| {
+                let now = work.now();
+                // Those before it in the same transaction have changed topics.
+                work.topics.save(work.connection, now)?;
+                look(work.connection, now)
+            };
+            return self.write(doing, Weight::default(), look).await;
         };
         let (reply, answer) = oneshot::channel();
         let clock = self.clock.clone();

@@ -82,7 +82,7 @@ fn bodies_that_are_no_json_fit_no_condition_about_values() {
 #[test]
 fn a_mistake_is_named_with_its_place_and_the_remedy() {
     for (text, at, says) in [
-        ("state:ded", 1, "`ded` is no state: use ready, delayed, running, dead"),
+        ("state:ded", 1, "`ded` is no state: use ready, delayed, waiting, running, dead"),
         ("a  reason:trapp", 4, "use failed, rejected, fuel-exhausted"),
         ("priority:urgent", 1, "use high, normal, low"),
         ("tpoic:a", 1, "there is no field `tpoic`: use state, topic"),

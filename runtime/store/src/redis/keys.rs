@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(read(&keys.jobs()), known("hash", false));
         assert_eq!(read(&keys.ready(Priority::Low, &topic)), known("list", false));
         assert_eq!(read(&keys.delayed(&topic)), known("zset", false));
-        assert_eq!(read(&keys.result(&"j:1".parse().unwrap())), known("string", true));
+        assert_eq!(read(&keys.result(&"j-1".parse().unwrap())), known("string", true));
         assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
         assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
         assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));

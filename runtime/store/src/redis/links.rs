@@ -139,7 +139,7 @@ fn read_waits_for(mut reply: Reply, limit: usize) -> RedisResult<WaitsFor> {
     // In the order of the script's letters.
     let others = [Ended::Dead, Ended::Expired, Ended::Unknown, Ended::Cancelled, Ended::Complete];
     for ended in std::iter::once(None).chain(others.map(Some)) {
-        let n = u64::try_from(reply.number()?).unwrap_or(0);
+        let n = reply.number()?;
         found.total += n;
         found.ended += if ended.is_some() { n } else { 0 };
         found.failed += if ended.is_some_and(|ended| ended != Ended::Complete) { n } else { 0 };

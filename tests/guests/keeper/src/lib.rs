@@ -10,7 +10,7 @@ fn keep(job: Job) -> Result<Outcome, Failure> {
     let before = state::get()?.unwrap_or_default();
     match ending {
         "delete" => state::delete()?,
-        "fill" => state::set(vec![b'x'; word.parse().or_else(|_| Err(Failure::reject("bad", "no number")))?])?,
+        "fill" => state::set(vec![b'x'; word.parse().map_err(|_| Failure::reject("bad", "no number"))?])?,
         _ => state::set([before.as_slice(), word.as_bytes()].concat())?,
     }
     match ending {

@@ -2,6 +2,7 @@
 //! must look like this from outside.
 
 mod keys;
+mod states;
 mod tokens;
 mod transfer;
 
@@ -9,10 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
-use gristmill::outcome::{Failure, StateChange, Verdict};
-use gristmill::store::{
-    Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement, StateWrite,
-};
+use gristmill::outcome::{Failure, Verdict};
+use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
 use gristmill::topic::{KeyLimits, OnDead};
@@ -296,15 +295,6 @@ impl Model {
             }
         }
         Settled::Done
-    }
-
-    fn set_state(&mut self, Settlement { lease, state, .. }: &Settlement) {
-        let Some(StateWrite { key, change, .. }) = state else { return };
-        let of = (lease.topic.clone(), key.clone());
-        match change {
-            StateChange::Set(value) => drop(self.states.insert(of, value.clone())),
-            StateChange::Delete => drop(self.states.remove(&of)),
-        }
     }
 
     fn put_back(&mut self, lease: &Lease, after: Duration, total: &str, given_back: u32) {

@@ -105,8 +105,10 @@ impl Facts {
     }
 }
 
+type JobCheck = fn(&Stored, &Facts) -> Option<(Check, String)>;
+
 /// Each says what is wrong with a job, if that is.
-const CHECKS: [fn(&Stored, &Facts) -> Option<(Check, String)>; 11] = [
+const CHECKS: [JobCheck; 11] = [
     |_, facts| {
         let is_nowhere = facts.places().is_empty();
         is_nowhere.then(|| (Check::JobInNoPlace, format!("its claims are `{}`", facts.claim)))

@@ -9,6 +9,8 @@
 --   j job waiter             the same, to be found when the job ends; of a dead job too, which may be respawned
 --
 -- A job that waits for others stands among the delayed ones of its topic, at a time that never comes.
+--
+-- KEYS  1 to 14: see waiting; what read_links() names, where its caller says
 local links = KEYS[14]
 
 -- How many jobs may wait for one, and for how many one may wait.
