@@ -98,7 +98,7 @@ test('a refused follow-up is a retry', () => {
   assert.equal(ending.code, 'enqueue-failed');
 });
 
-test('an exception that nobody foresaw is a retry, and its stack is kept and logged', () => {
+test('an unforeseen exception is a retry, and its stack is kept and logged', () => {
   const host = new Host();
   const ending = host.run(() => JSON.parse('{'), ADA);
   assert.ok(ending instanceof Retry);

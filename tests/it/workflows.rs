@@ -44,8 +44,8 @@ async fn push(runner: &TestRunner, body: &[u8], links: Links) -> JobId {
     runner.push_job(JobSpec { links, ..spec("puppet", body) }, Due::Now).await
 }
 
-/// What the handler was told of the jobs before its own.
-fn told(view: &JobView) -> Value {
+/// What the handler learned of the jobs before its own.
+fn predecessors(view: &JobView) -> Value {
     let Some(ResultView::Complete(Some(payload))) = &view.result else { panic!("no result but {:?}", view.result) };
     let report: Report = serde_json::from_slice(&payload.data).unwrap();
     let (_, text) = report.metadata.iter().find(|(name, _)| name == "predecessors").expect("what became of them");
@@ -62,7 +62,7 @@ async fn a_handler_gets_the_results_of_the_jobs_before_it(runner: TestRunner) {
         json!({ "id": second.as_str(), "ended": "complete" }),
     ];
     expected.sort_by_key(|job| job["id"].to_string());
-    assert_eq!(told(&runner.end_of(&third).await), json!(expected));
+    assert_eq!(predecessors(&runner.end_of(&third).await), json!(expected));
 }
 
 async fn a_job_is_dead_if_the_one_before_it_is(runner: TestRunner) {
@@ -83,7 +83,7 @@ async fn a_job_may_run_though_the_one_before_it_is_dead(runner: TestRunner) {
     let links = Links { after: vec![first.clone()], after_failed: AfterFailed::Run, ..Links::default() };
     let second = push(&runner, &report(), links).await;
     let expected = json!([{ "id": first.as_str(), "ended": "dead" }]);
-    assert_eq!(told(&runner.end_of(&second).await), expected);
+    assert_eq!(predecessors(&runner.end_of(&second).await), expected);
 }
 
 async fn a_batch_is_pushed_sealed_and_looked_at_over_http(runner: TestRunner) {
@@ -105,7 +105,7 @@ async fn a_batch_is_pushed_sealed_and_looked_at_over_http(runner: TestRunner) {
     );
     assert_eq!(client.post(&format!("{path}/seal"), &json!({})).await.json()["status"], "sealed");
     let end = runner.end_of(&batch).await;
-    assert_eq!(told(&end).as_array().unwrap().len(), 2);
+    assert_eq!(predecessors(&end).as_array().unwrap().len(), 2);
     assert_eq!(client.post(&format!("{path}/seal"), &json!({})).await.status, 409);
 }
 

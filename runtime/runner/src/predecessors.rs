@@ -12,14 +12,14 @@ use gristmill_store::{Predecessor, Query, ResultView, StoreError, WaitsFor, Work
 pub const PREDECESSORS: &str = "predecessors";
 
 /// How many of these jobs a handler learns of.
-const TOLD: usize = 100;
+const LISTED: usize = 100;
 
 /// Bytes of their results in all, as they are. A result that does not fit is left out.
 const RESULT_BYTES: usize = 32 << 10;
 
 /// What a handler learns of a job that its job waited for.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Entry {
     id: JobId,
     /// `None`: it runs again.
     ended: Option<Ended>,
@@ -45,7 +45,7 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
         return Ok(None);
     }
     let fault = |error: StoreError| Outcome::HostFault(format!("{:#}", anyhow::Error::from(error)));
-    let Some(waits_for) = store.waits_for(&spec.topic.tenant, &spec.id, TOLD).await.map_err(fault)? else {
+    let Some(waits_for) = store.waits_for(&spec.topic.tenant, &spec.id, LISTED).await.map_err(fault)? else {
         return Ok(None);
     };
     if spec.links.after_failed == AfterFailed::Dead
@@ -54,11 +54,11 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
     {
         return Err(outcome);
     }
-    let told = tell(store, spec, waits_for.jobs).await.map_err(fault)?;
-    let told = serde_json::to_string(&told).map_err(|error| Outcome::HostFault(error.to_string()))?;
+    let entries = entries_of(store, spec, waits_for.jobs).await.map_err(fault)?;
+    let written = serde_json::to_string(&entries).map_err(|error| Outcome::HostFault(error.to_string()))?;
     let mut job = Job::clone(&claim.job);
     job.spec.metadata.retain(|(name, _)| name != PREDECESSORS);
-    job.spec.metadata.push((PREDECESSORS.to_owned(), told));
+    job.spec.metadata.push((PREDECESSORS.to_owned(), written));
     Ok(Some(Arc::new(job)))
 }
 
@@ -78,24 +78,29 @@ async fn first_failed<S: Workflows + ?Sized>(
     Ok(store.waits_for(&spec.topic.tenant, &spec.id, MEMBERS).await?.as_ref().and_then(outcome))
 }
 
-async fn tell<S: Query + ?Sized>(store: &S, spec: &JobSpec, jobs: Vec<Predecessor>) -> Result<Vec<Told>, StoreError> {
-    let (mut told, mut room) = (Vec::with_capacity(jobs.len()), RESULT_BYTES);
+/// What the handler learns of these jobs, in their order. One question to the store for each that is complete.
+async fn entries_of<S: Query + ?Sized>(
+    store: &S,
+    spec: &JobSpec,
+    jobs: Vec<Predecessor>,
+) -> Result<Vec<Entry>, StoreError> {
+    let (mut entries, mut bytes_left) = (Vec::with_capacity(jobs.len()), RESULT_BYTES);
     for Predecessor { id, ended } in jobs {
-        let mut one = Told { id, ended, text: None, result: None };
+        let mut entry = Entry { id, ended, text: None, result: None };
         if ended == Some(Ended::Complete)
-            && let Some(view) = store.job(&spec.topic.tenant, &one.id).await?
+            && let Some(view) = store.job(&spec.topic.tenant, &entry.id).await?
             && let Some(ResultView::Complete(Some(payload))) = view.result
-            && payload.data.len() <= room
+            && payload.data.len() <= bytes_left
         {
-            room -= payload.data.len();
+            bytes_left -= payload.data.len();
             match String::from_utf8(payload.data) {
-                Ok(text) => one.text = Some(text),
+                Ok(text) => entry.text = Some(text),
                 Err(error) => {
-                    one.result = Some(Payload { data: error.into_bytes(), content_type: payload.content_type });
+                    entry.result = Some(Payload { data: error.into_bytes(), content_type: payload.content_type });
                 }
             }
         }
-        told.push(one);
+        entries.push(entry);
     }
-    Ok(told)
+    Ok(entries)
 }

@@ -121,7 +121,7 @@ checks! {
         "`gristmill dead delete` of the id if it is in `dead`; else nothing";
     DetailWithoutJob "detail-without-job":
         "something is kept of a job that is not stored",
-        "it takes room for ever",
+        "it takes space for ever",
         "remove the entry by hand";
     LargeMismarked "large-mismarked":
         "a large job is not noted as one, or a small one is",
@@ -168,7 +168,7 @@ checks! {
         "no runner looks there",
         "spread the topic over as many partitions as before";
     TopicNotAnnounced "topic-not-announced":
-        "a topic has ready jobs, and no runner is told",
+        "a topic has ready jobs, and no runner is notified",
         "they wait until the next job is pushed",
         "push a job to the topic, or pause and resume it";
     DueWrong "due-wrong":
@@ -209,7 +209,7 @@ checks! {
         "remove the field by hand; the journal has every attempt";
     NoExpiry "no-expiry":
         "a result or a note that is kept for a time has no end",
-        "it takes room for ever",
+        "it takes space for ever",
         "remove the key, or give it an expiry";
     WrongType "wrong-type":
         "a key is of another type than Gristmill gives it",

@@ -45,7 +45,7 @@ async fn a_result_is_gone_when_its_time_is_over(queue: TestStore) {
     let claim = queue.running().await;
     let brief = Settlement { keep_result: Duration::from_millis(40), ..settlement(&claim, Verdict::Ack(None)) };
     queue.settle_with(brief).await;
-    // Some stores' results go by the server's own clock, which nobody can turn: hence both times pass.
+    // Some stores' results go by the server's own clock, which no test can turn: hence both times pass.
     queue.pass(40);
     until("the result to be gone", SOON, async || queue.view(&claim.lease.job).await.is_none().then_some(())).await;
 }

@@ -161,7 +161,7 @@ async fn a_state_is_gone_when_its_time_is_over(queue: TestStore) {
     let claim = running(&queue).await;
     let brief = write("k", b"brief", Duration::from_millis(40));
     queue.settle_with(Settlement { state: brief, ..settlement(&claim, Verdict::Ack(None)) }).await;
-    // Some stores' states go by the server's own clock, which nobody can turn: hence both times pass.
+    // Some stores' states go by the server's own clock, which no test can turn: hence both times pass.
     queue.pass(40);
     until("the state to be gone", SOON, async || state(&queue, "k").await.is_none().then_some(())).await;
     queue.store.sweep(&[]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Jobs that wait for other jobs: what scripts are told about them, and what they answer.
+//! Jobs that wait for other jobs: what scripts get about them, and what they answer.
 
 use std::collections::HashMap;
 

@@ -59,7 +59,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What the script is told of keys.
+    /// What the script gets about keys.
     fn keyed(&self) -> &'static str {
         if self.writes_states { "state" } else { yes(self.is_keyed) }
     }

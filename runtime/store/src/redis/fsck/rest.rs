@@ -184,7 +184,7 @@ impl Look<'_> {
     }
 }
 
-/// What the script is told of a field of `slots`, `topic key`.
+/// What the script gets for a field of `slots`, `topic key`.
 fn read_field(field: &[u8]) -> Option<[Bytes; 6]> {
     let space = field.iter().position(|byte| *byte == b' ')?;
     let key = field.get(space + 1..)?.to_vec();

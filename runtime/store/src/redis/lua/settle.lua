@@ -5,8 +5,9 @@
 --   0. read where jobs are put; make a write that changes nothing, so that a full server takes the rest
 --   1. see which leases are not lost, and which jobs are marked as cancelled
 --   2. for each group: note where its jobs wait next, or bury them, or write their results
---   3. once: remove jobs that are gone; set unique values free; store follow-up jobs; let jobs start that waited for these; have topics claimed from that may run more jobs again; announce what
---      waits; note what is known of jobs that stay; take the jobs off the lists of their claims; write the counts and the record of this call
+--   3. once: remove jobs that are gone; set unique values free; store follow-up jobs; have topics claimed from that may run more jobs again;
+--      announce what waits; let jobs start that waited for these; note what is known of jobs that stay; take the jobs off the lists of
+--      their claims; write the counts and the record of this call
 --
 -- KEYS  1 to 14: see waiting; 15 claims  16 leases  17 failures  18 checkpoints  19 cancelled
 --       20 extended  21 record of this call  22 limited  23 tenant, then the processing lists of claims; then a row per topic that has one; then
