@@ -17,7 +17,7 @@ use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
-use gristmill_runner::{BillWriter, Journal, Observer, Runner, RunnerSettings, Tenants, Traces};
+use gristmill_runner::{BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tenants, Traces};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::{BillSums, Timed};
@@ -135,7 +135,7 @@ impl Builder {
         let opened = open_patiently(&Layout::of(&manifest)).await?;
         opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
-        let bill = BillSums::default();
+        let (bill, shares) = (BillSums::default(), Shares::default());
         let settings = HttpServerSettings {
             insecure: manifest.http.insecure || self.insecure,
             tls: manifest.http.tls.clone(),
@@ -163,12 +163,13 @@ impl Builder {
             tenants: tenants.clone(),
             journal: journal.clone(),
             bill: bill.clone(),
+            shares: shares.clone(),
             traces: traces.clone(),
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone(), bill.clone()));
         let store = Arc::new(Timed::new(opened.store.clone(), metrics.clone()));
         let keep = manifest.server.bill_retention;
-        let bill = BillWriter::new(store.clone(), bill, settings.worker.clone(), keep);
+        let bill = BillWriter::new(store.clone(), bill, shares, settings.worker.clone(), keep);
 
         let folder = manifest.handlers.folder.clone();
         let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;

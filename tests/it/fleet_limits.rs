@@ -9,7 +9,7 @@ use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, NewJob, Payload, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::native::{HandlerError, NativeHandler, NativeJob};
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants};
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants};
 use gristmill::store::BillSums;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
@@ -66,6 +66,7 @@ impl RunnerGroup {
             tenants: Tenants::default(),
             journal: None,
             bill: BillSums::default(),
+            shares: Shares::default(),
             traces: None,
         };
         Runner::start(Arc::new(RedisStore::connect(url, "gm").await.unwrap()), registry, settings).unwrap()

@@ -15,6 +15,7 @@ mod crash;
 mod embed;
 mod fairness;
 mod fleet_limits;
+mod fleet_shares;
 mod grants;
 mod hardship;
 mod http_api;

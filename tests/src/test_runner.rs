@@ -10,7 +10,7 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Tenants, Traces};
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants, Traces};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
@@ -132,6 +132,7 @@ impl TestRunner {
             tenants,
             journal: None,
             bill: BillSums::default(),
+            shares: Shares::default(),
             traces: traces.clone(),
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));

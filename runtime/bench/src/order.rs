@@ -93,7 +93,7 @@ type TenantTopics = (Name, Vec<TopicId>);
 pub async fn shares(bed: &TestBed, case: &str, loads: &[TenantLoad], jobs: usize) -> anyhow::Result<Figure> {
     let pushed: usize = loads.iter().map(|load| load.jobs * jobs).sum();
     bed.settings.progress.begin(format!("shares: {case}"), 2 * pushed);
-    let (manifest, tenants) = manifest(loads)?;
+    let (manifest, tenants) = manifest(loads, bed.settings.concurrency)?;
     bed.serve_manifest(&manifest)?;
     for (load, (_, topics)) in loads.iter().zip(&tenants) {
         fill_topics(bed, topics, load.jobs * jobs, Due::Now).await?;
@@ -130,8 +130,8 @@ pub async fn shares(bed: &TestBed, case: &str, loads: &[TenantLoad], jobs: usize
     Ok(Figure { ratio: Some(ratio), ..figure(bed, "shares", records.len()).case(case) })
 }
 
-/// A manifest of these tenants, and the topics of each.
-fn manifest(loads: &[TenantLoad]) -> anyhow::Result<(String, Vec<TenantTopics>)> {
+/// A manifest of these tenants, and the topics of each, which could use all slots: else the tenants would not compete.
+fn manifest(loads: &[TenantLoad], concurrency: usize) -> anyhow::Result<(String, Vec<TenantTopics>)> {
     let mut manifest = String::new();
     let mut tenants: Vec<TenantTopics> = Vec::new();
     for (number, load) in loads.iter().enumerate() {
@@ -139,7 +139,8 @@ fn manifest(loads: &[TenantLoad]) -> anyhow::Result<(String, Vec<TenantTopics>)>
         manifest += &format!("[tenants.{tenant}.limits]\nweight = {}\n", load.weight);
         let mut topics = Vec::new();
         for topic in 0..load.topics {
-            manifest += &format!("[tenants.{tenant}.topics.w{topic}]\nhandler = \"bench\"\nconcurrency = 100\n");
+            manifest +=
+                &format!("[tenants.{tenant}.topics.w{topic}]\nhandler = \"bench\"\nconcurrency = {concurrency}\n");
             topics.push(format!("{tenant}/w{topic}").parse()?);
         }
         tenants.push((tenant.parse()?, topics));

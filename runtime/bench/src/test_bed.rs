@@ -19,7 +19,7 @@ use gristmill_config::{LineFileSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
-use gristmill_runner::{AttemptRecord, Journal, Observer, Runner, RunnerSettings, Tenants};
+use gristmill_runner::{AttemptRecord, BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants};
 use gristmill_sandbox::{Component, Sandbox};
 use gristmill_store::{BillSums, Store};
 
@@ -57,10 +57,14 @@ pub struct TestBed {
     journals: Option<TempDir>,
 }
 
+/// For how long the bills of measured jobs are kept.
+const BILL_KEPT: Duration = Duration::from_secs(86_400);
+
 /// A runner, and its journal if it has one.
 pub(super) struct Running {
     runner: Runner,
     journal: Option<Journal>,
+    bill: (CancellationToken, Tasks),
 }
 
 /// A topic that the bed's runners work on.
@@ -149,6 +153,10 @@ impl TestBed {
             .as_ref()
             .map(|folder| Journal::open(&LineFileSettings::at(folder.path().join("journal.jsonl")), &worker));
         let journal = journal.transpose().context("failed to open a journal")?;
+        let (sums, shares, stop, mut billing) =
+            (BillSums::default(), Shares::default(), CancellationToken::new(), Tasks::default());
+        let writer = BillWriter::new(Arc::clone(&store), sums.clone(), shares.clone(), worker.clone(), BILL_KEPT);
+        billing.spawn("bill", writer.run(stop.clone()));
         let settings = RunnerSettings {
             worker,
             concurrency: self.settings.concurrency,
@@ -158,11 +166,13 @@ impl TestBed {
             metrics: Arc::default(),
             tenants: Tenants::default(),
             journal: journal.clone(),
-            bill: BillSums::default(),
+            bill: sums.clone(),
+            shares: shares.clone(),
             traces: None,
         };
         let runner = Runner::start(store, registry, settings);
-        Ok(Running { runner: runner.context("failed to start a runner")?, journal })
+        let runner = runner.context("failed to start a runner")?;
+        Ok(Running { runner, journal, bill: (stop, billing) })
     }
 
     /// Runs a runner until this many ready jobs are done.
@@ -192,6 +202,9 @@ pub(super) fn counted() -> (Observer, Arc<AtomicUsize>) {
 impl Running {
     pub(super) async fn end(self) {
         self.runner.shutdown(CancellationToken::new()).await;
+        let (stop, mut billing) = self.bill;
+        stop.cancel();
+        billing.end().await;
         if let Some(journal) = self.journal {
             journal.close().await;
         }

@@ -1,4 +1,4 @@
-//! Adds what attempts cost to the bill in the store, once a second while there is something.
+//! Adds what attempts cost to the bill in the store, once a second while there is something, or while tenants compete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::fleet_use::{FleetUse, Shares};
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_store::{BillEntries, BillEntry, BillSums, StoreError};
 
@@ -26,19 +27,22 @@ pub struct BillWriter<S: ?Sized> {
     number: u64,
     /// Entries that may have been added: until that is known, they stay as they are.
     open: BTreeMap<Name, BillEntry>,
+    fleet: FleetUse,
     is_failing: bool,
 }
 
 impl<S: BillEntries + ?Sized> BillWriter<S> {
-    /// Adds `sums` to the bills in the store, in the name of this process. Bills are kept for so long after their day.
-    pub fn new(store: Arc<S>, sums: BillSums, writer: WorkerId, keep: Duration) -> Self {
-        Self { store, sums, writer, keep, number: 0, open: BTreeMap::new(), is_failing: false }
+    /// Adds `sums` to the bills in the store, in the name of this process. Bills are kept for so long after their day. What the tenants of
+    /// `shares` use of this runner goes along, and what they use of others comes back.
+    pub fn new(store: Arc<S>, sums: BillSums, shares: Shares, writer: WorkerId, keep: Duration) -> Self {
+        let fleet = FleetUse::new(shares);
+        Self { store, sums, writer, keep, number: 0, open: BTreeMap::new(), fleet, is_failing: false }
     }
 
     /// Writes until stopped, and then what is left: for that the store has five seconds. Stop it after everything that has costs.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            if self.open.is_empty() {
+            if self.open.is_empty() && self.fleet.competing().is_empty() {
                 tokio::select! {
                     () = self.sums.some() => {}
                     () = stop.cancelled() => break,
@@ -62,7 +66,9 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
             tokio::time::sleep(PAUSE).await;
         }
         let attempts: u64 = self.open.values().map(attempts).sum();
-        tracing::error!(attempts, "ended while the store was unavailable: the bill may lack attempts");
+        if attempts > 0 {
+            tracing::error!(attempts, "ended while the store was unavailable: the bill may lack attempts");
+        }
     }
 
     /// Sends all there is. What a store did not take stays for the next time.
@@ -78,7 +84,7 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
                 for (entry, answer) in entries.iter().zip(answers) {
                     match answer {
                         Err(error) if error.is_unavailable() => unavailable = Some(error),
-                        answer => self.close(entry, answer.err()),
+                        answer => self.close(entry, answer),
                     }
                 }
             }
@@ -100,22 +106,32 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
                 self.sums.add(&line.topic, line.day, line.cost);
                 continue;
             }
-            let new = || BillEntry {
-                tenant: line.topic.tenant.clone(),
-                writer: self.writer.clone(),
-                number: self.number,
-                lines: Vec::new(),
-                keep: self.keep,
-            };
+            let new = || self.entry(&line.topic.tenant);
             entries.entry(line.topic.tenant.clone()).or_insert_with(new).lines.push(line);
+        }
+        for tenant in self.fleet.competing().into_iter().filter(|tenant| !self.open.contains_key(tenant)) {
+            let new = self.entry(&tenant);
+            entries.entry(tenant).or_insert(new);
+        }
+        for (tenant, entry) in &mut entries {
+            entry.used_us = self.fleet.take_us(tenant);
         }
         self.open.append(&mut entries);
     }
 
-    fn close(&mut self, entry: &BillEntry, refused: Option<StoreError>) {
-        match refused {
-            Some(error) => self.drop_entry(entry, &Arc::new(error)),
-            None => drop(self.open.remove(&entry.tenant)),
+    fn entry(&self, tenant: &Name) -> BillEntry {
+        let (tenant, writer) = (tenant.clone(), self.writer.clone());
+        BillEntry { tenant, writer, number: self.number, lines: Vec::new(), keep: self.keep, used_us: 0 }
+    }
+
+    fn close(&mut self, entry: &BillEntry, answer: Result<Option<u64>, StoreError>) {
+        match answer {
+            Err(error) => self.drop_entry(entry, &Arc::new(error)),
+            Ok(total_us) => {
+                let now = std::time::Instant::now();
+                self.open.remove(&entry.tenant);
+                self.fleet.learn(&entry.tenant, entry.used_us, total_us, now);
+            }
         }
     }
 

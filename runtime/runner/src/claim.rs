@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::execute::{ExecutorContext, Work, execute};
+use super::fleet_use::Shares;
 use super::guests::Guests;
 use super::in_flight::give_back_lost;
 use super::ready_topics::{ReadyTopics, TopicsInHand};
@@ -38,6 +39,8 @@ pub(super) struct Claimer {
     pub(super) executor: Arc<ExecutorContext>,
     /// Topics that have ready jobs.
     pub(super) ready: mpsc::Receiver<Ready>,
+    /// Where the use of tenants is counted.
+    pub(super) shares: Shares,
     /// The store's returns, after which lost claims are looked for.
     pub(super) returns: watch::Receiver<u64>,
 }
@@ -72,7 +75,7 @@ struct Memory {
 impl Claimer {
     /// Claims until stopped.
     pub(super) async fn run(mut self) {
-        let mut memory = Memory::default();
+        let mut memory = Memory { hot: ReadyTopics::new(self.shares.clone()), ..Memory::default() };
         while !self.context.stop.is_cancelled() {
             let is_new = self.context.registry.has_changed().unwrap_or_default();
             let registry = Arc::clone(&self.context.registry.borrow_and_update());
@@ -324,7 +327,8 @@ mod tests {
         });
         let guests = Guests::start(1, &executor).unwrap().0;
         let returns = context.retry.returns();
-        let claimer = Claimer { context, slots: Slots::new(8, 1), guests, executor, ready, returns };
+        let claimer =
+            Claimer { context, slots: Slots::new(8, 1), guests, executor, ready, shares: Shares::default(), returns };
         (claimer, tell)
     }
 

@@ -57,8 +57,9 @@ pub(super) struct ExecutorContext {
 
 /// One attempt: run it, decide what follows, pass that on to be settled.
 pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
-    let Work { claim, entry, slot, arrived, clock_offset_ms, unwanted } = work;
+    let Work { claim, entry, mut slot, arrived, clock_offset_ms, unwanted } = work;
     let started = Instant::now();
+    slot.start(started);
     let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
     let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
     let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, trace, &context).await;

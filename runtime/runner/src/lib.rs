@@ -21,6 +21,7 @@ mod bill;
 mod claim;
 mod decide;
 mod execute;
+mod fleet_use;
 mod guests;
 mod in_flight;
 mod journal;
@@ -55,6 +56,7 @@ pub mod why;
 
 pub use bill::BillWriter;
 pub use decide::decide;
+pub use fleet_use::Shares;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use predecessors::{PREDECESSORS, before_start};

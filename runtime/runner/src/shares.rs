@@ -7,8 +7,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Of an attempt that uses no fuel: a fresh instance, and its part of claim and settlement.
 const LEAST_NS: u64 = 10_000;
@@ -19,7 +21,7 @@ const UNKNOWN_NS: u64 = 1_000_000;
 /// How much a new cost counts in the mean: one part in so many.
 const MEMORY: u64 = 16;
 /// So that weights divide without loss.
-const SCALE: i128 = 1000;
+pub(super) const SCALE: i128 = 1000;
 
 /// A point in virtual time: thousandths of nanoseconds of a guest thread, at weight 1.
 pub(super) type VirtualTime = i128;
@@ -28,23 +30,63 @@ pub(super) type VirtualTime = i128;
 #[derive(Debug)]
 pub(super) struct TenantUse {
     used_ns: AtomicU64,
-    running: AtomicUsize,
+    /// What other runners reported since [`Self::take_others`] was called last.
+    others_ns: AtomicU64,
+    /// Whether it has topics with ready jobs.
+    ready: AtomicBool,
+    running: Mutex<Running>,
     mean_ns: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// Attempts that hold a slot, and whose cost is not known.
+    slots: u32,
+    /// Those of them that have started, and when each did, added up, as seconds since `epoch`.
+    started: u32,
+    starts: f64,
+    epoch: Instant,
+    thread_per_slot: f64,
 }
 
 impl Default for TenantUse {
     fn default() -> Self {
-        Self { used_ns: AtomicU64::new(0), running: AtomicUsize::new(0), mean_ns: AtomicU64::new(UNKNOWN_NS) }
+        let running = Running { slots: 0, started: 0, starts: 0.0, epoch: Instant::now(), thread_per_slot: 0.0 };
+        Self {
+            used_ns: AtomicU64::new(0),
+            others_ns: AtomicU64::new(0),
+            ready: AtomicBool::new(false),
+            running: Mutex::new(running),
+            mean_ns: AtomicU64::new(UNKNOWN_NS),
+        }
     }
 }
 
 impl TenantUse {
+    /// An attempt gets a slot.
     pub(super) fn begin(&self) {
-        self.running.fetch_add(1, Ordering::Relaxed);
+        self.running.lock().slots += 1;
     }
 
-    pub(super) fn end(&self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+    /// An attempt starts, in a slot that is worth this part of a thread.
+    pub(super) fn start(&self, at: Instant, thread_per_slot: f64) {
+        let mut running = self.running.lock();
+        running.started += 1;
+        running.starts += at.saturating_duration_since(running.epoch).as_secs_f64();
+        running.thread_per_slot = thread_per_slot;
+    }
+
+    /// The cost of an attempt is known, or there is none. `started`: when it did.
+    pub(super) fn end(&self, started: Option<Instant>) {
+        let mut running = self.running.lock();
+        running.slots = running.slots.saturating_sub(1);
+        let Some(started) = started else { return };
+        running.started = running.started.saturating_sub(1);
+        running.starts -= started.saturating_duration_since(running.epoch).as_secs_f64();
+        if running.started == 0 {
+            // Differences of fractions do not add up.
+            running.starts = 0.0;
+        }
     }
 
     /// Counts an attempt that used so much fuel, and was so long in a slot that is worth this part of a thread.
@@ -58,21 +100,61 @@ impl TenantUse {
         self.mean_ns.store(mean.max(LEAST_NS), Ordering::Relaxed);
     }
 
-    /// How far the tenant's virtual time has come at this weight: with what runs as if it had ended.
+    /// Counts what its attempts took of other runners.
+    pub(super) fn charge_others(&self, used_us: u64) {
+        self.others_ns.fetch_add(used_us.saturating_mul(1000), Ordering::Relaxed);
+    }
+
+    /// What its attempts took of other runners since this was asked last, at this weight.
+    pub(super) fn take_others(&self, weight: u32) -> VirtualTime {
+        at_weight(self.others_ns.swap(0, Ordering::Relaxed), weight)
+    }
+
+    /// What its attempts took of this runner.
+    pub(super) fn used_us(&self) -> u64 {
+        self.used_ns.load(Ordering::Relaxed) / 1000
+    }
+
+    pub(super) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// How far the tenant's virtual time has come at this weight: what attempts have used that have ended, and what those have used of slots that
+    /// run.
+    pub(super) fn so_far(&self, weight: u32) -> VirtualTime {
+        self.with_running(weight, |in_slots, _| in_slots)
+    }
+
+    /// The same with what runs as if it had ended.
     pub(super) fn virtual_time(&self, weight: u32) -> VirtualTime {
-        let running = self.running.load(Ordering::Relaxed) as u64;
-        let used = self.used_ns.load(Ordering::Relaxed).saturating_add(running.saturating_mul(self.mean()));
-        i128::from(used) * SCALE / i128::from(weight.max(1))
+        self.with_running(weight, |in_slots, count| in_slots.max(count * self.mean()))
+    }
+
+    fn with_running(&self, weight: u32, cost: impl FnOnce(u64, u64) -> u64) -> VirtualTime {
+        let (in_slots, count) = {
+            let running = self.running.lock();
+            let seconds = running.epoch.elapsed().as_secs_f64() * f64::from(running.started) - running.starts;
+            ((seconds.max(0.0) * running.thread_per_slot * 1e9) as u64, u64::from(running.slots))
+        };
+        at_weight(self.used_ns.load(Ordering::Relaxed).saturating_add(cost(in_slots, count)), weight)
     }
 
     /// How far one more attempt will bring it.
     fn step(&self, weight: u32) -> VirtualTime {
-        i128::from(self.mean()) * SCALE / i128::from(weight.max(1))
+        at_weight(self.mean(), weight)
     }
 
     fn mean(&self) -> u64 {
         self.mean_ns.load(Ordering::Relaxed)
     }
+}
+
+fn at_weight(used_ns: u64, weight: u32) -> VirtualTime {
+    i128::from(used_ns) * SCALE / i128::from(weight.max(1))
 }
 
 /// A tenant that wants slots.
@@ -155,8 +237,17 @@ mod tests {
         let usage = used(4_000_000, 1);
         let before = usage.virtual_time(1);
         usage.begin();
-        assert_eq!(usage.virtual_time(1), before * 2);
-        usage.end();
+        assert_eq!((usage.virtual_time(1), usage.so_far(1)), (before * 2, before));
+        usage.end(None);
+        assert_eq!(usage.virtual_time(1), before);
+        let second = Duration::from_secs(1);
+        usage.running.lock().epoch -= second;
+        let started = Instant::now() - second;
+        usage.begin();
+        usage.start(started, 0.5);
+        let half = SCALE * 500_000_000;
+        assert!(usage.so_far(1) >= before + half && usage.virtual_time(1) >= before + half);
+        usage.end(Some(started));
         assert_eq!(usage.virtual_time(1), before);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -74,7 +74,7 @@ impl Slots {
         self.running.fetch_add(1, Ordering::AcqRel);
         topic.running.fetch_add(1, Ordering::AcqRel);
         topic.usage.begin();
-        Slot { slots: Arc::clone(self), topic: Arc::clone(topic) }
+        Slot { slots: Arc::clone(self), topic: Arc::clone(topic), started: None, is_charged: false }
     }
 
     /// How many attempts have ended since the runner began.
@@ -109,6 +109,8 @@ impl Slots {
 pub(super) struct Slot {
     slots: Arc<Slots>,
     topic: Arc<TopicSlots>,
+    started: Option<Instant>,
+    is_charged: bool,
 }
 
 impl Slot {
@@ -117,16 +119,29 @@ impl Slot {
         &self.topic.meter
     }
 
-    /// Counts what the attempt used against its tenant's share.
-    pub(super) fn charge(&self, fuel: u64, duration: Duration) {
+    /// The attempt starts. From now on its slot counts against its tenant's share.
+    pub(super) fn start(&mut self, at: Instant) {
+        self.topic.usage.start(at, self.slots.thread_per_slot);
+        self.started = Some(at);
+    }
+
+    /// Counts what the attempt used against its tenant's share. It has ended, though it is still to be settled.
+    pub(super) fn charge(&mut self, fuel: u64, duration: Duration) {
+        self.end();
         self.topic.usage.charge(fuel, duration, self.slots.thread_per_slot);
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.is_charged, true) {
+            self.topic.usage.end(self.started);
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.topic.running.fetch_sub(1, Ordering::AcqRel);
-        self.topic.usage.end();
+        self.end();
         self.slots.leave();
     }
 }

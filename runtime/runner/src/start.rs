@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::Claimer;
 use super::execute::ExecutorContext;
+use super::fleet_use::Shares;
 use super::guests::Guests;
 use super::in_flight::{InFlight, give_back_lost};
 use super::journal::Journal;
@@ -57,6 +58,8 @@ pub struct RunnerSettings {
     pub journal: Option<Journal>,
     /// Where the costs of attempts are added up. A [`BillWriter`](crate::BillWriter) of the caller's puts them into the store.
     pub bill: BillSums,
+    /// What tenants use of this runner and of others. The same [`BillWriter`](crate::BillWriter) exchanges it with the store.
+    pub shares: Shares,
     /// Where spans of attempts go. The caller's, as the journal is.
     pub traces: Option<Traces>,
 }
@@ -150,6 +153,7 @@ impl Runner {
             tenants,
             journal,
             bill,
+            shares,
             traces,
         } = settings;
         let give_up = CancellationToken::new();
@@ -201,7 +205,8 @@ impl Runner {
         bringing.spawn("tenants", context.tenants.clone().run(context.clone()));
         let returns = context.retry.returns();
         let ready = hear_ready;
-        let claimer = Claimer { context: context.clone(), slots: slots.clone(), guests, executor, ready, returns };
+        let slots_of = slots.clone();
+        let claimer = Claimer { context: context.clone(), slots: slots_of, guests, executor, ready, shares, returns };
         bringing.spawn("claim", claimer.run());
 
         // Goes on until everything else has ended: this worker must not be found dead meanwhile.

@@ -36,8 +36,10 @@ operations! {
         /// Adds costs to bills, each entry in one step. Answers in the order given: an entry that was refused, or whose store is
         /// unavailable, stops no other.
         ///
+        /// Each answer says what all processes together have [used](crate::BillEntry::used_us) for the tenant, this one included, in microseconds. The sum starts anew if no entry comes for an hour. `None` if no other process can use the store.
+        ///
         /// An entry that failed may have been added. Sent again within an hour with the same [number](crate::BillEntry::number), it is added once.
-        async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<(), StoreError>>, StoreError>;
+        async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<Option<u64>, StoreError>>, StoreError>;
     }
 }
 
@@ -50,10 +52,13 @@ pub struct BillEntry {
     pub writer: WorkerId,
     /// Grows with each entry of the writer for the tenant. A store adds none whose number is not greater than the last one's.
     pub number: u64,
-    /// Of the tenant: at most one line for each topic and day.
+    /// Of the tenant: at most one line for each topic and day. Empty if only the answer is wanted.
     pub lines: Vec<BillLine>,
     /// For how long lines are kept after the end of their day.
     pub keep: Duration,
+    /// What the tenant's attempts took of the slots and threads of the writer's runner since the last entry, in microseconds of a thread: by
+    /// this the tenants' shares are reckoned.
+    pub used_us: u64,
 }
 
 /// What attempts cost that is in no store yet. Clones share it.

@@ -18,6 +18,7 @@ super::cases![
     a_tenant_without_attempts_has_an_empty_bill,
     large_amounts_are_exact,
     a_bill_outlives_the_process,
+    each_process_learns_what_all_have_used,
 ];
 
 /// The test's clock may be behind that of a server.
@@ -36,7 +37,7 @@ fn line(of: &str, day: Day, cost: Cost) -> BillLine {
 }
 
 fn entry(number: u64, lines: Vec<BillLine>) -> BillEntry {
-    BillEntry { tenant: tenant(), writer: worker(), number, lines, keep: KEEP }
+    BillEntry { tenant: tenant(), writer: worker(), number, lines, keep: KEEP, used_us: 0 }
 }
 
 /// The same entry for another tenant.
@@ -154,4 +155,27 @@ async fn a_bill_outlives_the_process(mut queue: TestStore) {
     queue.reopen().await;
     add(&queue, &[first, second]).await;
     assert_eq!(bill(&queue, &tenant()).await, [line("mail", today, cost(3))]);
+}
+
+async fn each_process_learns_what_all_have_used(queue: TestStore) {
+    let used =
+        |writer: &str, number, used_us| BillEntry { writer: WorkerId::new(writer), used_us, ..entry(number, vec![]) };
+    let entries = [
+        used("a", 1, 5),
+        used("b", 1, 7),
+        used("b", 1, 7),
+        used("a", 2, 0),
+        of_tenant(&tenant_beside(), used("a", 3, 1)),
+    ];
+    let mut answers = Vec::new();
+    for entry in entries {
+        answers.extend(queue.store.add_to_bills(&[entry]).await.unwrap());
+    }
+    let answers: Vec<Option<u64>> = answers.into_iter().map(Result::unwrap).collect();
+    match answers[..] {
+        // One process has the file to itself.
+        [None, ..] => assert_eq!(answers, [None; 5]),
+        _ => assert_eq!(answers, [5, 12, 12, 12, 1].map(Some), "an entry that comes again counts once"),
+    }
+    assert_eq!(bill(&queue, &tenant()).await, [], "what was used is no line of the bill");
 }

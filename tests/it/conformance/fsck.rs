@@ -63,7 +63,7 @@ async fn schedule(queue: &TestStore, name: &str) -> ScheduleId {
 async fn bill(queue: &TestStore) {
     let line = BillLine { topic: topic("mail"), day: Day::of(queue.now()), cost: Cost::of_amounts([1; 7]) };
     let keep = Duration::from_secs(3650 * 86_400);
-    let entry = BillEntry { tenant: tenant(), writer: worker(), number: 1, lines: vec![line], keep };
+    let entry = BillEntry { tenant: tenant(), writer: worker(), number: 1, lines: vec![line], keep, used_us: 3 };
     for added in queue.store.add_to_bills(&[entry]).await.unwrap() {
         added.unwrap();
     }

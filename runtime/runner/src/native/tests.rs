@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::handlers::{Available, Code, Handler, HandlerRegistry};
-use crate::{AttemptRecord, Runner, RunnerSettings, Tenants};
+use crate::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
@@ -41,6 +41,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
         tenants: Tenants::default(),
         journal: None,
         bill: BillSums::default(),
+        shares: Shares::default(),
         traces: None,
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));

@@ -290,7 +290,7 @@ impl Measure<'_> {
             ("20 tenants", (1..=20).map(|number| load(1, number, 1 + number % 3)).collect()),
         ];
         for (case, loads) in cases {
-            self.add(bench::shares(&bed, case, &loads, self.args.some() / 2).await?)?;
+            self.add(bench::shares(&bed, case, &loads, self.args.some()).await?)?;
         }
         Ok(())
     }

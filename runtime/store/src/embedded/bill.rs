@@ -60,7 +60,7 @@ impl Bills for EmbeddedStore {
 
 #[async_trait]
 impl BillEntries for EmbeddedStore {
-    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<Option<u64>, StoreError>>, StoreError> {
         const DOING: &str = "add to a bill";
         let mut adding = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -69,14 +69,14 @@ impl BillEntries for EmbeddedStore {
         }
         let mut answers = Vec::with_capacity(adding.len());
         for added in adding {
-            answers.push(self.answer(DOING, added).await);
+            answers.push(self.answer(DOING, added).await.map(|()| None));
         }
         Ok(answers)
     }
 }
 
 impl Work<'_> {
-    fn add_to_bill(&self, BillEntry { tenant, writer, number, lines, keep }: &BillEntry) -> Done<()> {
+    fn add_to_bill(&self, BillEntry { tenant, writer, number, lines, keep, .. }: &BillEntry) -> Done<()> {
         let (tenant, now) = (tenant.as_str(), self.now());
         let (number, known_until) = (i64::try_from(*number).unwrap_or(i64::MAX), ms(now.plus(KNOWN_FOR)));
         self.connection.prepare_cached(FORGET)?.execute([ms(now)])?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use redis::{Value, pipe};
+use redis::{from_redis_value, pipe};
 
 use super::keys::counter;
 use super::partitions::RedisStore;
@@ -33,10 +33,12 @@ impl Bills for RedisStore {
 
 #[async_trait]
 impl BillEntries for RedisStore {
-    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<Option<u64>, StoreError>>, StoreError> {
         let calls = entries.iter().map(|entry| self.first().entry_call(entry)).collect();
         let added = self.server.link.run_each(ADD, calls).await?;
-        Ok(added.into_iter().map(|answer| answer.map(|_: Value| ())).collect())
+        let first = self.first();
+        let read = |answer| from_redis_value(answer).map(Some).map_err(|error| first.misread(ADD)(error.into()));
+        Ok(added.into_iter().map(|answer| answer.and_then(read)).collect())
     }
 }
 
@@ -50,9 +52,9 @@ impl Partition {
             days.entry(*day).or_default().extend(fields);
         }
         let bills = days.keys().map(|day| keys.bill(*day));
-        let names: Vec<String> = std::iter::once(keys.billed(&entry.writer)).chain(bills).collect();
+        let names: Vec<String> = [keys.billed(&entry.writer), keys.used()].into_iter().chain(bills).collect();
         let mut call = Call::new(script!("add_to_bill.lua"), &names);
-        call.arg(entry.number).arg(wait_ms(KNOWN_FOR));
+        call.arg(entry.number).arg(wait_ms(KNOWN_FOR)).arg(entry.used_us);
         for (day, fields) in &days {
             call.arg(point_ms(day.end().plus(entry.keep))).arg(fields.len());
             fields.iter().for_each(|(name, amount)| _ = call.arg(name).arg(amount));

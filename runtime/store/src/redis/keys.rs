@@ -206,6 +206,8 @@ keys! {
         links = "links";
         /// HASH: how far the limits of the tenant are used, if it has some: see `limits.lua`.
         tenant = "tenant";
+        /// STRING: what the tenant's attempts have taken of all runners' threads, µs. Expires.
+        used = "used";
         /// HASH topic → how many turns of its priorities have been taken, from 0 on and round.
         turns = "turns";
         /// SET of topics of which nothing is handed out.
@@ -257,7 +259,7 @@ const OTHER_NAMES_OF: &[(&str, &str)] = &[
 ];
 
 /// The names of partitions' keys that expire.
-const EXPIRING: &[&str] = &["result", "bill", "billed", "settled", "state"];
+const EXPIRING: &[&str] = &["result", "bill", "billed", "used", "settled", "state"];
 
 /// The keys of all tenants, behind the prefix, and those whose names begin so; each with its type.
 const ALL_TENANTS: &[(&str, &str)] = &[

@@ -26,11 +26,11 @@ impl Bills for ShardedStore {
 
 #[async_trait]
 impl BillEntries for ShardedStore {
-    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    async fn add_to_bills(&self, entries: &[BillEntry]) -> Result<Vec<Result<Option<u64>, StoreError>>, StoreError> {
         let map = self.map();
         let adding = entries.iter().map(|entry| async {
             let added = map.placed(&entry.tenant)?.1.add_to_bills(slice::from_ref(entry)).await?;
-            added.into_iter().next().unwrap_or(Ok(()))
+            added.into_iter().next().unwrap_or(Ok(None))
         });
         Ok(join_all(adding).await)
     }

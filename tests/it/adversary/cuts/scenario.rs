@@ -333,7 +333,7 @@ impl World {
         let line = BillLine { topic: topic("mail"), day, cost: Cost::of_amounts([1; 7]) };
         for number in [1, 2] {
             let (lines, keep) = (vec![line.clone()], Duration::from_secs(3650 * 86_400));
-            let entries = [BillEntry { tenant: tenant(), writer: worker(), number, lines, keep }];
+            let entries = [BillEntry { tenant: tenant(), writer: worker(), number, lines, keep, used_us: 3 }];
             self.ask(async |store| store.add_to_bills(&entries).await?.remove(0)).await;
         }
         let bill = self.ask(async |store| store.bill(&tenant(), &(day..=day)).await).await;

@@ -1,14 +1,16 @@
 -- Adds costs to a tenant's bill, once.
 --
--- KEYS  1 number of the writer's last entry  2... bills, one for each day
--- ARGV  1 number of this entry  2 for how long the number is kept, ms
+-- KEYS  1 number of the writer's last entry  2 what all writers have used  3... bills, one for each day
+-- ARGV  1 number of this entry  2 for how long the first two are kept, ms  3 what the writer has used, us
 --       then for each bill  until when it is kept, ms  how many fields it is about, and for each of them its name and what to add
--- Returns 1 added, 0 it was added before.
+-- Returns what all writers have used, us.
 local last = redis.call('GET', KEYS[1])
-if last and tonumber(last) >= tonumber(ARGV[1]) then return 0 end
+if last and tonumber(last) >= tonumber(ARGV[1]) then return tonumber(redis.call('GET', KEYS[2]) or 0) end
+local used = tonumber(redis.call('GET', KEYS[2]) or 0) + tonumber(ARGV[3])
+redis.call('SET', KEYS[2], string.format('%.0f', used), 'PX', ARGV[2])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-local at = 3
-for key = 2, #KEYS do
+local at = 4
+for key = 3, #KEYS do
   local keep_until = ARGV[at]
   local fields = tonumber(ARGV[at + 1])
   at = at + 2
@@ -18,4 +20,4 @@ for key = 2, #KEYS do
   end
   redis.call('PEXPIREAT', KEYS[key], keep_until)
 end
-return 1
+return used

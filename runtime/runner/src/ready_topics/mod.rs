@@ -1,0 +1,240 @@
+//! The topics with ready jobs, by tenant, and how many jobs to claim of which: tenants by their shares, the topics of a tenant in turn.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::fleet_use::Shares;
+use super::lease;
+use super::shares::{SCALE, TenantUse, VirtualTime, Wish, share_out};
+use super::slots::TopicSlots;
+use crate::handlers::{HandlerRegistry, TopicHandler};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::ClaimFrom;
+
+/// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
+const TOPICS_AT_ONCE: usize = 64;
+const TOPICS_AT_LEAST: usize = 16;
+/// Tenants without ready jobs, beside those worth remembering, of which none is forgotten.
+const OTHERS: usize = 64;
+/// A tenant that is further ahead of the others than this owes no more for what it uses of other runners: a minute of a thread.
+const AHEAD_MAX: VirtualTime = 60_000_000_000 * SCALE;
+/// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
+const WORTH_ASKING: usize = 16;
+
+/// Topics with a handler that were not empty when last heard of.
+#[derive(Debug, Default)]
+pub(super) struct ReadyTopics {
+    /// Tenants that have some.
+    active: BTreeMap<Name, Tenant>,
+    /// Tenants that have none, and of which attempts are running, or which have used more than their share a short while ago.
+    others: HashMap<Name, Tenant>,
+    /// How many of them were worth remembering when that was looked at last.
+    others_kept: usize,
+    /// The virtual time of the tenant that is behind all others that have room. None begins before it, so that an idle tenant saves up
+    /// nothing. It counts what is used already: by an expected cost that is too high, a tenant that joins later would start too far ahead.
+    now: VirtualTime,
+    shares: Shares,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    topics: BTreeSet<TopicId>,
+    /// Where the last claim ended, so that the next begins behind it.
+    last: Option<TopicId>,
+    usage: Arc<TenantUse>,
+    weight: u32,
+    /// Added to the virtual time that its use and its weight give it.
+    offset: VirtualTime,
+    /// Its topics had room for more attempts at the last plan. One without does not compete, however little it uses.
+    has_room: Cell<bool>,
+}
+
+/// A topic of which jobs may begin, and how many.
+type Open<'a> = (&'a TopicId, &'a Arc<TopicHandler>, usize);
+
+impl Tenant {
+    fn new(usage: Arc<TenantUse>) -> Self {
+        Self { topics: BTreeSet::new(), last: None, usage, weight: 0, offset: 0, has_room: Cell::new(true) }
+    }
+
+    fn at(&self) -> VirtualTime {
+        self.offset + self.usage.virtual_time(self.weight)
+    }
+
+    /// The same without the expected costs of what runs.
+    fn so_far(&self) -> VirtualTime {
+        self.offset + self.usage.so_far(self.weight)
+    }
+
+    /// From now on: what it used before stays as it counted.
+    fn weigh(&mut self, weight: u32) {
+        if self.weight != weight {
+            let at = self.at();
+            self.weight = weight;
+            self.offset += at - self.at();
+        }
+    }
+
+    /// Its topics in turn, those with room, at most so many.
+    fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<Open<'a>> {
+        let behind = self.topics.iter().filter(|topic| Some(*topic) > self.last.as_ref());
+        let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());
+        let with_room = behind.chain(before).filter_map(|topic| {
+            let entry = registry.get(topic)?;
+            let running = slots.get(topic).map_or(0, |slots| slots.running());
+            let room = (entry.topic.concurrency as usize).saturating_sub(running);
+            (room > 0).then_some((topic, entry, room))
+        });
+        with_room.take(most).collect()
+    }
+
+    fn wish(&self, open: &[Open<'_>]) -> Wish<'_> {
+        let room = open.iter().map(|(_, _, room)| room).sum();
+        Wish { usage: &self.usage, weight: self.weight, at: self.at(), room }
+    }
+}
+
+/// The topics that attempts are running of, or were.
+pub(super) type TopicsInHand = HashMap<TopicId, Arc<TopicSlots>>;
+
+impl ReadyTopics {
+    /// None yet. What their tenants use is counted there.
+    pub(super) fn new(shares: Shares) -> Self {
+        Self { shares, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    pub(super) fn contains(&self, topic: &TopicId) -> bool {
+        self.active.get(&topic.tenant).is_some_and(|tenant| tenant.topics.contains(topic))
+    }
+
+    /// Adds a topic. A tenant that had none begins where the others are, unless it is further.
+    pub(super) fn insert(&mut self, topic: TopicId, weight: u32) {
+        if !self.active.contains_key(&topic.tenant) {
+            self.follow_active();
+            let known = self.others.remove(&topic.tenant);
+            let mut tenant = known.unwrap_or_else(|| Tenant::new(self.shares.of(&topic.tenant)));
+            tenant.offset += (self.now - tenant.so_far()).max(0);
+            tenant.usage.set_ready(true);
+            self.active.insert(topic.tenant.clone(), tenant);
+        }
+        let Some(tenant) = self.active.get_mut(&topic.tenant) else { return };
+        tenant.weigh(weight);
+        tenant.topics.insert(topic);
+    }
+
+    /// Removes a topic.
+    pub(super) fn remove(&mut self, topic: &TopicId) {
+        let Some(tenant) = self.active.get_mut(&topic.tenant) else { return };
+        tenant.topics.remove(topic);
+        if !tenant.topics.is_empty() {
+            return;
+        }
+        let Some(tenant) = self.active.remove(&topic.tenant) else { return };
+        if self.active.is_empty() {
+            self.now = self.now.max(tenant.so_far());
+        }
+        tenant.usage.set_ready(false);
+        self.others.insert(topic.tenant.clone(), tenant);
+    }
+
+    /// Takes in what tenants have used of other runners, as far as that does not bring one too far ahead of the one that is behind all others.
+    fn owe_others(&mut self) {
+        let owed: Vec<VirtualTime> =
+            self.active.values().map(|tenant| tenant.usage.take_others(tenant.weight)).collect();
+        let reached = self.active.values().zip(&owed).filter(|(tenant, _)| tenant.has_room.get());
+        let least = reached.map(|(tenant, owed)| tenant.so_far() + owed).min().unwrap_or(self.now);
+        let most = least.max(self.now) + AHEAD_MAX;
+        for (tenant, owed) in self.active.values_mut().zip(owed) {
+            tenant.offset += owed.min((most - tenant.so_far()).max(0));
+        }
+    }
+
+    /// Forgets tenants without ready jobs that have used no more than the others and of which nothing runs, once they are many.
+    fn forget_others(&mut self) {
+        if self.others.len() > 2 * self.others_kept + OTHERS {
+            let now = self.now;
+            self.others.retain(|_, tenant| Arc::strong_count(&tenant.usage) > 1 || tenant.so_far() > now);
+            self.others_kept = self.others.len();
+        }
+    }
+
+    fn follow_active(&mut self) {
+        let with_room = self.active.values().filter(|tenant| tenant.has_room.get());
+        self.now = with_room.map(Tenant::so_far).min().unwrap_or(self.now).max(self.now);
+    }
+
+    /// Removes all topics, those first whose tenants are behind the others: so each stands where it stood if they are inserted in this order.
+    pub(super) fn take(&mut self) -> Vec<TopicId> {
+        let mut topics = Vec::new();
+        let mut tenants: Vec<(Name, Tenant)> = std::mem::take(&mut self.active).into_iter().collect();
+        tenants.sort_by_cached_key(|(_, tenant)| tenant.so_far());
+        for (name, mut tenant) in tenants {
+            topics.extend(std::mem::take(&mut tenant.topics));
+            tenant.usage.set_ready(false);
+            self.others.insert(name, tenant);
+        }
+        topics
+    }
+
+    /// Where the use of a tenant is counted.
+    pub(super) fn usage(&mut self, tenant: &Name) -> Arc<TenantUse> {
+        if let Some(known) = self.active.get(tenant) {
+            return Arc::clone(&known.usage);
+        }
+        let new = || Tenant::new(self.shares.of(tenant));
+        Arc::clone(&self.others.entry(tenant.clone()).or_insert_with(new).usage)
+    }
+
+    /// How many jobs to ask of which topics. Each tenant's topics share its slots evenly, beginning behind where the last claim ended.
+    pub(super) fn plan(&mut self, registry: &HandlerRegistry, slots: &TopicsInHand, free: usize) -> Vec<ClaimFrom> {
+        let most = (free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free);
+        if most == 0 {
+            return Vec::new();
+        }
+        self.follow_active();
+        self.owe_others();
+        self.forget_others();
+        let mut active: Vec<&Tenant> = self.active.values().collect();
+        let topics_each = most.div_ceil(active.len().max(1));
+        if active.len() > 1 {
+            active.sort_by_cached_key(|tenant| tenant.at());
+        }
+        let asked = active.into_iter().map(|tenant| (tenant, tenant.open(registry, slots, topics_each)));
+        let asked = asked.inspect(|(tenant, open)| tenant.has_room.set(!open.is_empty()));
+        let chosen: Vec<_> = asked.filter(|(_, open)| !open.is_empty()).take(most).collect();
+        let wishes: Vec<Wish<'_>> = chosen.iter().map(|(tenant, open)| tenant.wish(open)).collect();
+        let given = share_out(free, &wishes);
+        let from: Vec<ClaimFrom> =
+            chosen.iter().zip(given).flat_map(|((_, open), slots)| divide(open, slots)).collect();
+        // A claim that asks a tenant for nothing is not its turn: forgetting whose turn it was would begin with the same topics for ever.
+        for line in &from {
+            self.ended_with(&line.topic);
+        }
+        from
+    }
+
+    /// The tenant's next claim begins behind this topic.
+    pub(super) fn ended_with(&mut self, topic: &TopicId) {
+        if let Some(tenant) = self.active.get_mut(&topic.tenant) {
+            tenant.last = Some(topic.clone());
+        }
+    }
+}
+
+/// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
+fn divide<'a>(open: &'a [Open<'a>], slots: usize) -> impl Iterator<Item = ClaimFrom> {
+    let topics = open.len().min(slots);
+    let share = slots.checked_div(topics).unwrap_or_default();
+    open.iter().take(topics).map(move |(topic, entry, room)| {
+        let lease = lease::of(&entry.topic.limits);
+        ClaimFrom::new((*topic).clone(), (*room).min(share), lease).within(entry.topic.fleet)
+    })
+}
+
+#[cfg(test)]
+mod tests;
