@@ -24,6 +24,7 @@ mod imports;
 mod interventions;
 mod journal;
 mod killed;
+mod killed_workflows;
 mod languages;
 mod lmstfy;
 mod many_handlers;

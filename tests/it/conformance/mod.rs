@@ -56,6 +56,7 @@ mod follow_ups;
 mod fsck;
 mod halted_keys;
 mod keys;
+mod large_batch;
 mod lease;
 mod limits;
 mod list;

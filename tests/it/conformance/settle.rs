@@ -5,7 +5,9 @@ use std::time::Duration;
 use gristmill::job::Payload;
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::store::{JobState, Settled, Settlement};
-use gristmill_tests::test_store::{TestStore, failure, foreign, job, line, retry, topic, worker};
+use gristmill_tests::test_store::{
+    TestStore, failure, foreign, ids, job, line, retry, settlement, tenant, topic, worker,
+};
 
 super::cases![
     an_acked_job_is_gone,
@@ -21,6 +23,8 @@ super::cases![
     verdicts_of_a_batch_are_carried_out_and_answered_in_order,
     a_batch_may_be_of_many_tenants_and_workers,
     an_empty_settle_is_answered_with_nothing,
+    ; in_order:
+    jobs_that_end_together_leave_nothing_of_what_they_waited_for,
 ];
 
 async fn an_acked_job_is_gone(queue: TestStore) {
@@ -159,4 +163,20 @@ async fn a_batch_may_be_of_many_tenants_and_workers(queue: TestStore) {
 
 async fn an_empty_settle_is_answered_with_nothing(queue: TestStore) {
     assert!(queue.store.settle(&[]).await.unwrap().is_empty());
+}
+
+async fn jobs_that_end_together_leave_nothing_of_what_they_waited_for(queue: TestStore) {
+    let first = queue.dead().await.lease.job;
+    let mut second = job("mail");
+    second.spec.links.after = vec![first.clone()];
+    queue.push(std::slice::from_ref(&second)).await;
+    assert_eq!(queue.store.respawn(&topic("mail"), &[first]).await.unwrap(), [true]);
+    let ends: Vec<_> = queue.claim(2).await.iter().map(|claim| settlement(claim, Verdict::Ack(None))).collect();
+    assert_eq!(queue.store.settle(&ends).await.unwrap(), [Settled::Done; 2]);
+    // By the same id, another job waits for another one.
+    let other = job("mail");
+    second.spec.links.after = ids([&other]);
+    queue.push(&[other, second.clone()]).await;
+    let found = queue.store.waits_for(&tenant(), &second.spec.id, 9).await.unwrap().unwrap();
+    assert_eq!((found.total, found.ended), (1, 0));
 }

@@ -9,16 +9,20 @@ mod operations;
 mod plain;
 mod seen;
 mod side;
+mod tenant_limits;
 mod wake_ups;
+mod workflows;
 mod world;
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::time::Instant;
 
 use gristmill_tests::deployment::RedisKind;
 use gristmill_tests::test_store::{Kind, TestStore};
 use gristmill_tests::wait::{SOON, until};
 use operations::{Operation, sequences};
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use side::Difference;
 use tokio::runtime::Builder;
@@ -60,7 +64,16 @@ fn number(variable: &str, default: u64) -> u64 {
 
 /// The first store is the one that the test is about; jobs move between it and the other one.
 fn compare(kinds: [Kind; 2], sequences_by_default: u64) {
-    let kind = kinds[0];
+    search(kinds[0], sequences_by_default, sequences(), async |operations| try_to_play(kinds, operations).await);
+}
+
+/// Plays sequences until one fails, which is shrunk.
+fn search<O: Clone + Debug>(
+    kind: Kind,
+    sequences_by_default: u64,
+    sequences: impl Strategy<Value = Vec<O>>,
+    try_to_play: impl AsyncFn(&[O]) -> Result<(), Difference>,
+) {
     let seed = number("GRISTMILL_MODEL_SEED", 1);
     let cases = number("GRISTMILL_MODEL_SEQUENCES", sequences_by_default);
     let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
@@ -72,12 +85,12 @@ fn compare(kinds: [Kind; 2], sequences_by_default: u64) {
     let _keep = runtime.block_on(TestStore::new(kind));
 
     let (begun, done, steps) = (Instant::now(), Cell::new(0), Cell::new(0));
-    let play = |operations: Vec<Operation>| {
+    let play = |operations: Vec<O>| {
         done.set(done.get() + 1);
         steps.set(steps.get() + operations.len());
-        runtime.block_on(play(kinds, &operations)).map_err(TestCaseError::fail)
+        runtime.block_on(play(&try_to_play, &operations)).map_err(TestCaseError::fail)
     };
-    let outcome = runner.run(&sequences(), play);
+    let outcome = runner.run(&sequences, play);
     println!("{kind:?}: {} sequences, {} steps, {:?} (seed {seed})", done.get(), steps.get(), begun.elapsed());
     match outcome {
         Ok(()) => {}
@@ -92,8 +105,8 @@ fn compare(kinds: [Kind; 2], sequences_by_default: u64) {
 }
 
 /// Begins again if a store was unavailable: that is no difference, and what it did of a step is not known.
-async fn play(kinds: [Kind; 2], operations: &[Operation]) -> Result<(), String> {
-    until("the stores to answer", SOON, async || match try_to_play(kinds, operations).await {
+async fn play<O>(try_to_play: &impl AsyncFn(&[O]) -> Result<(), Difference>, operations: &[O]) -> Result<(), String> {
+    until("the stores to answer", SOON, async || match try_to_play(operations).await {
         Err(difference) if difference.unavailable => None,
         played => Some(played.map_err(|difference| difference.text)),
     })
@@ -103,16 +116,12 @@ async fn play(kinds: [Kind; 2], operations: &[Operation]) -> Result<(), String> 
 async fn try_to_play(kinds: [Kind; 2], operations: &[Operation]) -> Result<(), Difference> {
     let mut world = World::new(kinds).await?;
     for (place, operation) in operations.iter().enumerate() {
-        let step = |difference: Difference| Difference {
-            text: format!("step {}: {}", place + 1, difference.text),
-            ..difference
-        };
-        world.step(operation).await.map_err(step)?;
+        world.step(operation).await.map_err(|difference| difference.in_step(place))?;
     }
     world.end().await
 }
 
 /// One operation a line, as it would be written in a test.
-fn script(operations: &[Operation]) -> String {
+fn script<O: Debug>(operations: &[O]) -> String {
     operations.iter().enumerate().map(|(place, operation)| format!("{:3}. {operation:?}\n", place + 1)).collect()
 }

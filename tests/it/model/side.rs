@@ -29,6 +29,11 @@ impl Difference {
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), unavailable: false }
     }
+
+    /// `place`: the step's, counted from 0.
+    pub(super) fn in_step(self, place: usize) -> Self {
+        Self { text: format!("step {}: {}", place + 1, self.text), ..self }
+    }
 }
 
 impl From<StoreError> for Difference {

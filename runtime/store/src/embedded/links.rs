@@ -27,25 +27,28 @@ const JOIN: &str = "UPDATE links SET members = members + 1 WHERE tenant = ?1 AND
 /// Whether a job that waits is an open batch, and for how many it waits.
 const OWN: &str = "SELECT ended IS NULL, members FROM links WHERE tenant = ?1 AND waiter = ?2 AND job = ''";
 
-/// Whether a job waits for some.
-const WAITS: &str = "SELECT 1 FROM links WHERE tenant = ?1 AND waiter = ?2 AND ended IS NULL LIMIT 1";
+/// Whether a job waits for some. Without the name of the index SQLite would look through all that it has waited for.
+const WAITS: &str =
+    "SELECT 1 FROM links INDEXED BY links_open WHERE tenant = ?1 AND waiter = ?2 AND ended IS NULL LIMIT 1";
 
 /// Whether a job waits for another one.
 const WAITS_FOR: &str = "SELECT 1 FROM links WHERE tenant = ?1 AND waiter = ?2 AND job = ?3 AND ended IS NULL";
 
-/// The jobs that wait for one, or did when it died.
-const WAITERS_OF: &str = "SELECT waiter, ended FROM links WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' ORDER BY waiter LIMIT ?3";
+/// The jobs that wait for one, or did when it died. Without the name of the index SQLite would look through all links of the tenant, here and in
+/// the next ones.
+const WAITERS_OF: &str = "SELECT waiter, ended FROM links INDEXED BY links_by_job
+                          WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' ORDER BY waiter LIMIT ?3";
 
 /// Notes that a job has ended, or for how long a batch is sealed.
 const END: &str = "UPDATE links SET ended = ?4 WHERE tenant = ?1 AND waiter = ?2 AND job = ?3 AND ended IS NULL";
 
 /// A dead job is gone: it cannot be respawned any more. In the index its links are found no longer.
-const DEAD_GONE: &str =
-    "UPDATE links SET ended = 'D' WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
+const DEAD_GONE: &str = "UPDATE links INDEXED BY links_by_job SET ended = 'D'
+                         WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
 
 /// A dead job is to run again.
-const REOPEN: &str =
-    "UPDATE links SET ended = NULL WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
+const REOPEN: &str = "UPDATE links INDEXED BY links_by_job SET ended = NULL
+                      WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
 
 /// Forgets what a job waited for.
 const FORGET: &str = "DELETE FROM links WHERE tenant = ?1 AND waiter = ?2";

@@ -119,7 +119,8 @@ local function carry_ends(at)
   for _, job in ipairs(noted_ends) do
     local ended = end_of[job]
     for _, waiter in ipairs(waiters_of(job)) do
-      if ended then
+      -- One that has ended in this script, too, is gone with its links.
+      if ended and linked_topic(waiter) then
         passed[#passed + 1] = 'w ' .. waiter .. ' o ' .. job
         added[#added + 1], added[#added + 2] = 0, 'w ' .. waiter .. ' ' .. ended .. ' ' .. job
         if not touched[waiter] then

@@ -1,0 +1,37 @@
+//! A batch with as many members as one may have.
+
+use gristmill::job::{MEMBERS, NewJob, NoLink};
+use gristmill::outcome::Verdict;
+use gristmill::store::{BatchSealed, Pushed, Settlement};
+use gristmill_tests::test_store::{TestStore, claimed, ids, job, settlement, tenant};
+
+super::cases![
+    ; in_order:
+    a_batch_with_as_many_members_as_may_starts_after_the_last,
+];
+
+async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestStore) {
+    let mut batch = job("mail");
+    batch.spec.links.open = true;
+    let member = || {
+        let mut member = job("mail");
+        member.spec.links.batch = Some(batch.spec.id.clone());
+        member
+    };
+    queue.push(std::slice::from_ref(&batch)).await;
+    let members: Vec<NewJob> = (0..MEMBERS).map(|_| member()).collect();
+    assert!(queue.push(&members).await.iter().all(|pushed| *pushed == Pushed::Stored));
+    assert_eq!(queue.push(&[member()]).await, [Pushed::Refused(NoLink::Full(batch.spec.id.clone()))]);
+    assert_eq!(queue.store.seal(&tenant(), &batch.spec.id).await.unwrap(), BatchSealed::Sealed);
+    let mut run = 0;
+    while run < MEMBERS {
+        let claims = queue.claim(1000).await;
+        run += claims.len();
+        assert!(!claims.is_empty() && claims.iter().all(|claim| claim.lease.job != batch.spec.id));
+        let ends: Vec<Settlement> = claims.iter().map(|claim| settlement(claim, Verdict::Ack(None))).collect();
+        queue.store.settle(&ends).await.unwrap();
+        let found = queue.store.waits_for(&tenant(), &batch.spec.id, 1).await.unwrap().unwrap();
+        assert_eq!((found.total, found.ended), (MEMBERS as u64, run as u64));
+    }
+    assert_eq!(claimed(&queue.claim(9).await), ids([&batch]));
+}
