@@ -107,6 +107,37 @@ fn claimed_at(record: &AttemptRecord) -> u64 {
     record.claim.claimed_at.as_millis()
 }
 
+/// Asserts that in no span of time more attempts start than a burst and one for each `each_ms`. Returns when they start, in order.
+fn assert_rate<'a>(records: impl Iterator<Item = &'a AttemptRecord>, burst: u64, each_ms: u64) -> Vec<u64> {
+    let mut starts: Vec<u64> = records.map(claimed_at).collect();
+    starts.sort_unstable();
+    for (before, from) in starts.iter().enumerate() {
+        for (position, until) in starts.iter().enumerate().skip(before) {
+            // The store's clock is finer than what it says: one more millisecond may have passed.
+            let (started, span_ms) = ((position - before + 1) as u64, until - from + 1);
+            assert!(started <= burst + span_ms / each_ms, "{started} in {span_ms} ms");
+        }
+    }
+    starts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_runners_together_keep_the_rate_of_each_key_and_its_order() {
+    const KEYS: usize = 5;
+    let group = RunnerGroup::of(3, "per-key = { rate = \"50/s\", burst = 3 }").await;
+    let pushed = group.push_with(40 * KEYS, |number| Some(format!("k{}", number % KEYS))).await;
+    let records = group.end(40 * KEYS).await;
+    let by_job: BTreeMap<&JobId, &AttemptRecord> =
+        records.iter().map(|record| (&record.claim.lease.job, record)).collect();
+    assert_eq!((by_job.len(), records.len()), (40 * KEYS, 40 * KEYS));
+    for key in 0..KEYS {
+        let of_key: Vec<&AttemptRecord> = pushed.iter().skip(key).step_by(KEYS).map(|job| by_job[job]).collect();
+        assert!(of_key.is_sorted_by_key(|record| claimed_at(record)), "in their order");
+        assert!(of_key.iter().all(|record| record.claim.attempt == 1), "waiting is no attempt");
+        assert_rate(of_key.into_iter(), 3, 20);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn three_runners_together_never_start_more_than_the_rate_and_its_burst() {
     const JOBS: usize = 3000;
@@ -115,15 +146,7 @@ async fn three_runners_together_never_start_more_than_the_rate_and_its_burst() {
     let pushed = group.push(JOBS).await;
     let records = group.end(JOBS).await;
 
-    let mut starts: Vec<u64> = records.iter().map(claimed_at).collect();
-    starts.sort_unstable();
-    for (before, from) in starts.iter().enumerate() {
-        for (position, until) in starts.iter().enumerate().skip(before) {
-            // The store's clock is finer than what it says: one more millisecond may have passed.
-            let (started, span_ms) = ((position - before + 1) as u64, until - from + 1);
-            assert!(started <= BURST + span_ms, "{started} in {span_ms} ms");
-        }
-    }
+    let starts = assert_rate(records.iter(), BURST, 1);
     let by_job: BTreeMap<&JobId, u64> =
         records.iter().map(|record| (&record.claim.lease.job, claimed_at(record))).collect();
     assert_eq!(by_job.len(), JOBS);

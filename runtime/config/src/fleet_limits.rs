@@ -10,6 +10,11 @@ const UNITS: &str = "units: s, m, h, d";
 
 pub(super) fn fleet_limits(section: &mut Section<'_>) -> FleetLimits {
     let max_running = section.limit(&ranges::MAX_RUNNING);
+    let rate = rate_with_burst(section);
+    FleetLimits { max_running, rate, per_key: per_key(section), ..FleetLimits::NONE }
+}
+
+fn rate_with_burst(section: &mut Section<'_>) -> Option<Rate> {
     let written = section.has("rate");
     let mut rate = rate(section);
     let place = section.value(ranges::BURST.key);
@@ -23,7 +28,7 @@ pub(super) fn fleet_limits(section: &mut Section<'_>) -> FleetLimits {
         }
         (None, _) => {}
     }
-    FleetLimits { max_running, rate, per_key: per_key(section), ..FleetLimits::NONE }
+    rate
 }
 
 fn per_key(section: &mut Section<'_>) -> KeyLimits {
@@ -31,6 +36,7 @@ fn per_key(section: &mut Section<'_>) -> KeyLimits {
     if let Some(mut section) = section.section("per-key") {
         section.quantity(&ranges::RUNNING_PER_KEY, &mut limits.max_running);
         section.choice("on-dead", &[("continue", OnDead::Continue), ("halt", OnDead::Halt)], &mut limits.on_dead);
+        limits.rate = rate_with_burst(&mut section);
         section.finish();
     }
     limits
@@ -84,7 +90,10 @@ mod tests {
         assert_eq!(limits("burst = 50\nrate = \"2 / m\"").rate, rate(2, 60, 50));
         assert_eq!(limits("rate = \"1M/d\"").rate, rate(1_000_000, 86_400, 1));
         assert_eq!(limits("[topics.a.per-key]").per_key, KeyLimits::DEFAULT);
-        let per_key = KeyLimits { max_running: 3, on_dead: OnDead::Halt };
+        let per_key = KeyLimits { max_running: 3, on_dead: OnDead::Halt, rate: None };
         assert_eq!(limits("per-key = { max-running = 3, on-dead = \"halt\" }").per_key, per_key);
+        assert_eq!(limits("per-key = { rate = \"5/s\" }").per_key.rate, rate(5, 1, 1));
+        let both = limits("rate = \"100/s\"\nper-key = { rate = \"2/m\", burst = 50 }");
+        assert_eq!((both.rate, both.per_key.rate), (rate(100, 1, 10), rate(2, 60, 50)));
     }
 }

@@ -68,6 +68,9 @@ pub struct KeyLimits {
     pub max_running: u32,
     /// What becomes of a job's slot when the job is dead.
     pub on_dead: OnDead,
+    /// How fast attempts of the jobs of one key may start; `None`: at any rate. A job whose key has no token left at its turn is delayed until
+    /// there is one, and keeps its slot. It is looked at again after at most [`KeyLimits::HELD_MAX`].
+    pub rate: Option<Rate>,
 }
 
 /// What becomes of the slot of a job that is dead.
@@ -83,9 +86,11 @@ pub enum OnDead {
 
 impl KeyLimits {
     /// One job of a key at a time, and a dead one stops no other.
-    pub const DEFAULT: Self = Self { max_running: 1, on_dead: OnDead::Continue };
+    pub const DEFAULT: Self = Self { max_running: 1, on_dead: OnDead::Continue, rate: None };
     /// The most slots of a key. A store keeps the ids of all jobs that hold one.
     pub const MAX_RUNNING: u32 = 100;
+    /// For how long a rate holds a job back at most before a claim looks at it again: until then the rate may have been raised.
+    pub const HELD_MAX: Duration = Duration::from_secs(300);
 }
 
 impl Default for KeyLimits {
@@ -180,15 +185,15 @@ impl Rate {
         from.saturating_add(self.time_of(started))
     }
 
-    /// The first moment at which [`Self::gathered`] jobs may start.
-    pub fn next_at(&self, full_at: u64) -> u64 {
+    /// The first moment at which `wanted` jobs may start. A claim that waits asks for [`Self::gathered`].
+    pub fn next_at(&self, full_at: u64, wanted: u32) -> u64 {
         let (per, jobs) = (u128::from(self.micros()), u128::from(self.jobs).max(1));
-        let rest = u128::from(self.burst.saturating_sub(self.gathered())) * per / jobs;
+        let rest = u128::from(self.burst.saturating_sub(wanted)) * per / jobs;
         full_at.saturating_sub(u64::try_from(rest).unwrap_or(u64::MAX))
     }
 
     /// In how many microseconds, rounded up, that many jobs may start.
-    fn time_of(&self, jobs: u64) -> u64 {
+    pub fn time_of(&self, jobs: u64) -> u64 {
         let micros = (u128::from(jobs) * u128::from(self.micros())).div_ceil(u128::from(self.jobs).max(1));
         u64::try_from(micros).unwrap_or(u64::MAX)
     }
@@ -248,7 +253,7 @@ mod tests {
             full_at = rate.full_again(full_at, now, some);
             started += some;
             assert!(started <= 1 + (now - NOW) * 3 / 1_000_000, "{started} after {} µs", now - NOW);
-            now = rate.next_at(full_at);
+            now = rate.next_at(full_at, rate.gathered());
             assert!(rate.allowed(full_at, now) >= 1, "what was waited for is there");
         }
         assert_eq!(started, 30);
@@ -261,7 +266,7 @@ mod tests {
         assert_eq!(fast.allowed(full_at, NOW), 0);
         let full_at = fast.full_again(full_at, NOW, 0);
         assert_eq!(full_at, NOW + 100_000);
-        assert_eq!(fast.next_at(full_at), NOW + 10_000);
+        assert_eq!(fast.next_at(full_at, fast.gathered()), NOW + 10_000);
     }
 
     #[test]

@@ -305,6 +305,7 @@ mod tests {
             last_failure: Some(failure()),
             result,
             behind: None,
+            rate_of_key: false,
             waits_for: None,
             checkpoint: None,
         })

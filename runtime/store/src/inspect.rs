@@ -317,6 +317,9 @@ pub struct JobView {
     /// Of a ready job that no claim may take: what it waits for. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindKey>,
+    /// Of a delayed job: whether the rate of its key holds it back. Lists do not say it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rate_of_key: bool,
     /// Of a job that waits for others, or has waited: these. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsFor>,

@@ -10,7 +10,7 @@ use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::embedded::fsck_file;
 use gristmill::store::{BillEntry, Check, DeadLimits, ScheduleChange, Settlement};
-use gristmill::topic::{FleetLimits, KeyLimits, OnDead};
+use gristmill::topic::{FleetLimits, KeyLimits, OnDead, Rate};
 use gristmill_tests::random::seeded;
 use gristmill_tests::test_store::{
     Kind, TestStore, delayed, failure, foreign, job, keyed, line, of_priority, retry, settlement, tenant, topic,
@@ -81,7 +81,10 @@ async fn jobs_and_topics_are_counted(queue: TestStore) {
 
 /// Everything that a job can meet.
 async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
-    let key_limits = |on_dead| FleetLimits { per_key: KeyLimits { max_running: 1, on_dead }, ..FleetLimits::NONE };
+    let key_limits = |on_dead, rate| {
+        let per_key = KeyLimits { max_running: 1, on_dead, rate };
+        FleetLimits { per_key, ..FleetLimits::NONE }
+    };
     schedule(&queue, "hourly").await;
     let paused = schedule(&queue, "paused").await;
     queue.store.change_schedule(&paused, &ScheduleChange::Pause).await.unwrap();
@@ -107,7 +110,8 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
         queue.store.set_paused(&topic("paused"), round % 5 < 3).await.unwrap();
         queue.pass(1000);
         queue.migrate().await;
-        let limits = key_limits(if round % 3 == 0 { OnDead::Halt } else { OnDead::Continue });
+        let on_dead = if round % 3 == 0 { OnDead::Halt } else { OnDead::Continue };
+        let limits = key_limits(on_dead, (round % 4 < 2).then(|| Rate::new(1, Duration::from_secs(2))));
         let limited = FleetLimits { max_running: Some(2), ..FleetLimits::NONE };
         let from = [line("mail", 7).within(limits), line("limited", 5).within(limited), line("paused", 3)];
         let worker = WorkerId::new(&format!("host-1-{}", round % 3));

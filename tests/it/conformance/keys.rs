@@ -45,7 +45,7 @@ super::cases![
 ];
 
 pub(super) fn slots(max_running: u32, on_dead: OnDead) -> FleetLimits {
-    FleetLimits { per_key: KeyLimits { max_running, on_dead }, ..FleetLimits::NONE }
+    FleetLimits { per_key: KeyLimits { max_running, on_dead, rate: None }, ..FleetLimits::NONE }
 }
 
 /// So many jobs of `mail` with the key `k`.

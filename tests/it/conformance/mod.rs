@@ -55,6 +55,7 @@ mod fence;
 mod follow_ups;
 mod fsck;
 mod halted_keys;
+mod key_rates;
 mod keys;
 mod large_batch;
 mod lease;

@@ -114,6 +114,8 @@ pub(super) struct Line {
     pub(super) most: Option<u32>,
     /// How many jobs of a key may run at once, and whether a dead one halts the others.
     pub(super) per_key: (u32, bool),
+    /// How many jobs of a key may start in a time, and how many at once.
+    pub(super) key_rate: Option<(u32, Ms, u32)>,
 }
 
 #[derive(Debug, Clone)]
@@ -237,8 +239,9 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 fn claim() -> impl Strategy<Value = Operation> {
     let per_key = prop_oneof![3 => Just((1, false)), 2 => Just((1, true)), 1 => (1..4u32, any::<bool>())];
-    let line = (0..TOPICS, 0..6usize, weighted(0.3, 1..5u32), per_key);
-    let line = line.prop_map(|(topic, max, most, per_key)| Line { topic, max, most, per_key });
+    let key_rate = weighted(0.3, (1..4u32, prop_oneof![Just(100), Just(1000), Just(3_600_000)], 1..3u32));
+    let line = (0..TOPICS, 0..6usize, weighted(0.3, 1..5u32), per_key, key_rate);
+    let line = line.prop_map(|(topic, max, most, per_key, key_rate)| Line { topic, max, most, per_key, key_rate });
     let lease = prop_oneof![3 => Just(30_000), 1 => wait()];
     (0..WORKERS, vec(line, 1..4), lease).prop_map(|(worker, lines, lease)| Operation::Claim { worker, lines, lease })
 }

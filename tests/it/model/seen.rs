@@ -37,6 +37,7 @@ impl Model {
                 last_failure: record.failure.clone(),
                 result: result.map(|(_, result)| result),
                 behind: self.behind(&record.job.spec),
+                rate_of_key: self.is_held_back(record),
                 waits_for: None,
                 checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
             });
@@ -51,6 +52,7 @@ impl Model {
             last_failure: None,
             result,
             behind: None,
+            rate_of_key: false,
             waits_for: None,
             checkpoint: None,
         })
@@ -150,7 +152,7 @@ impl Model {
             StateFilter::Dead => self.dead(topic).into_iter().map(|dead| dead.job.spec.id).collect(),
         };
         let views = ids.into_iter().filter_map(|id| self.view(&(topic.tenant.clone(), id)));
-        views.map(|view| JobView { result: None, behind: None, checkpoint: None, ..view }).collect()
+        views.map(|view| JobView { result: None, behind: None, rate_of_key: false, checkpoint: None, ..view }).collect()
     }
 
     fn is_behind(&self, topic: &TopicId, id: &JobId) -> bool {

@@ -9,7 +9,7 @@ use gristmill::outcome::{Failure, FailureDetail, StateChange, Verdict};
 use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, StateWrite, TokenAdded};
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Rate, Scope, TokenHash, TokenLimits};
-use gristmill::topic::{FleetLimits, KeyLimits, OnDead};
+use gristmill::topic::{self, FleetLimits, KeyLimits, OnDead};
 use gristmill_tests::test_store::{DEAD_AFTER, Kind, TestStore};
 
 use super::operations::{
@@ -284,7 +284,8 @@ impl World {
         let from = |line: &Line| {
             let (max_running, halts) = line.per_key;
             let on_dead = if halts { OnDead::Halt } else { OnDead::Continue };
-            let per_key = KeyLimits { max_running, on_dead };
+            let rate = line.key_rate.map(|(jobs, per, burst)| topic::Rate { jobs, per: ms(per), burst });
+            let per_key = KeyLimits { max_running, on_dead, rate };
             let limits = FleetLimits { max_running: line.most, per_key, ..FleetLimits::NONE };
             ClaimFrom::new(self.topics[line.topic].clone(), line.max, ms(lease)).within(limits)
         };

@@ -59,6 +59,8 @@ pub enum WhyReason {
     Retry,
     /// It is not due yet.
     Delayed,
+    /// The rate of its key holds it back.
+    RateOfKey,
     /// It waits for other jobs: `waits_for` says which.
     Waiting,
     /// Its topic begins no job: `idle` says why.
@@ -164,7 +166,7 @@ fn explain(
         }
         detail = in_line(ahead, idle.as_ref(), expected_in);
     } else if let Some(idle) = &idle
-        && matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::Dead)
+        && matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::RateOfKey | WhyReason::Dead)
     {
         detail = format!("{detail}; then it waits on: {}", about_topic(idle));
     }
@@ -186,6 +188,14 @@ fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timest
         JobState::Running { worker, lease_until, .. } => {
             let detail = format!("running: it is cancelled, and {worker} has not ended it yet");
             (WhyReason::Stopping, detail, Some(*lease_until))
+        }
+        JobState::Delayed { until } if view.rate_of_key => {
+            let wait = about_wait(*until, now);
+            (
+                WhyReason::RateOfKey,
+                format!("delayed: the rate of its key lets it start no sooner than {wait}"),
+                Some(*until),
+            )
         }
         JobState::Delayed { until } if view.last_failure.is_some() => {
             let (wait, attempt) = (about_wait(*until, now), view.attempts);
@@ -293,6 +303,7 @@ mod tests {
             last_failure: None,
             result: None,
             behind: None,
+            rate_of_key: false,
             waits_for: None,
             checkpoint: None,
         }
@@ -331,6 +342,16 @@ mod tests {
         let empty = Idle { reason: IdleReason::Empty, detail: "no job is ready".into() };
         let delayed = why(JobState::Delayed { until }, None, Some(empty), None);
         assert_eq!(delayed.idle, None, "a topic without ready jobs stops none");
+    }
+
+    #[test]
+    fn a_job_that_the_rate_of_its_key_holds_back_says_until_when() {
+        let until = Timestamp::from_millis(1_003_000);
+        let view = JobView { rate_of_key: true, ..view(JobState::Delayed { until }) };
+        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, None, NOW);
+        assert_eq!((why.reason, why.until), (WhyReason::RateOfKey, Some(until)));
+        let begin = "delayed: the rate of its key lets it start no sooner than at ";
+        assert!(why.detail.starts_with(begin) && why.detail.ends_with(", in 3s"), "{}", why.detail);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
 use super::finish::{Asked, How};
+use super::keys::held_key;
 use super::request::Weight;
-use super::row::{at, attempts, held_key, unique_until_done, whole};
+use super::row::{at, attempts, unique_until_done, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;

@@ -10,9 +10,10 @@ use rusqlite::{CachedStatement, Row, Rows};
 
 use super::fault::{Done, Fault};
 use super::finish::How;
+use super::key_rates::{Asking, HELD_BACK, KeyRates};
 use super::place::Line;
 use super::request::Weight;
-use super::row::{Known, held_key, job_columns, read_id, read_job, stored_bytes, whole};
+use super::row::{JOB_COLUMNS, Known, job_columns, key_of_slot, read_id, read_job, stored_bytes, whole};
 use super::running::{Claiming, Held};
 use super::store::EmbeddedStore;
 use super::topic::Topic;
@@ -37,6 +38,11 @@ macro_rules! ready {
         )
     };
 }
+/// Where they stand in a row.
+const NUMBER: usize = JOB_COLUMNS;
+const LARGE: usize = JOB_COLUMNS + 1;
+const SLOT: usize = JOB_COLUMNS + 2;
+
 const READY: [(Priority, &str); 3] =
     [(Priority::High, ready!("high")), (Priority::Normal, ready!("normal")), (Priority::Low, ready!("low"))];
 
@@ -63,7 +69,7 @@ impl Claims for EmbeddedStore {
     }
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
     fn claim(&mut self, worker: &WorkerId, from: &[ClaimFrom]) -> Done<Claimed> {
         let claim = self.sequence.next_claim(self.now());
         let (mut claimed, mut room) = (Claimed::default(), ByteBudget::of(CLAIM_BYTES));
@@ -73,14 +79,18 @@ impl Work<'_> {
                 drained.insert(&line.topic);
                 continue;
             };
-            let next = self.read_next(topic, line, &mut room).map_err(|fault| fault.of_topic(&line.topic))?;
+            let (next, key_rates) =
+                self.read_next(topic, line, &mut room).map_err(|fault| fault.of_topic(&line.topic))?;
             if next.is_drained || next.is_held_back {
                 drained.insert(&line.topic);
             }
             let (count, is_held_back) = (next.jobs.len(), next.is_held_back);
             let lease_until = self.now().plus(Duration::from_millis(wait_ms(line.lease)));
-            if count > 0 {
+            if count > 0 || key_rates.as_ref().is_some_and(KeyRates::holds_some_back) {
                 self.set_key_limits(topic, line.limits.per_key);
+            }
+            if let Some(key_rates) = key_rates {
+                self.save_key_rates(topic, key_rates)?;
             }
             claimed.claims.extend(self.lease(topic, next, Claiming { worker, claim, lease_until })?);
             if line.limits.is_some() {
@@ -112,7 +122,10 @@ impl Work<'_> {
         let of = self.topics.get(topic).id.clone();
         let (mut claims, mut unreadable) = (Vec::with_capacity(count), Vec::new());
         let mut lines: [Vec<(JobId, Held)>; 3] = Default::default();
-        for Ready { priority, id, job, known, held } in jobs {
+        for Ready { priority, id, job, known, held, was_held_back } in jobs {
+            if was_held_back {
+                self.start_held_back(held.number)?;
+            }
             match job {
                 Ok(job) => claims.push(Claim {
                     job: Arc::new(job),
@@ -149,8 +162,13 @@ impl Work<'_> {
     }
 
     /// Reads the jobs that are next by turns, as many as are asked for, as its limits allow and as there is room for; none of a paused
-    /// topic. Changes nothing.
-    fn read_next(&mut self, topic: Number, from: &ClaimFrom, room: &mut ByteBudget) -> Done<Next> {
+    /// topic. Passes over those that the rate of their key holds back, which are returned if the keys have one. Changes nothing.
+    fn read_next(
+        &mut self,
+        topic: Number,
+        from: &ClaimFrom,
+        room: &mut ByteBudget,
+    ) -> Done<(Next, Option<KeyRates<'a>>)> {
         let max = self.allowed(topic, from)?;
         let topic = self.topics.get(topic);
         let waits = |priority| !topic.paused && topic.last.get(priority) > topic.claimed.get(priority);
@@ -165,13 +183,26 @@ impl Work<'_> {
         // Where all jobs are alike, no priority loses its turn.
         let alike = lines.high.head().is_none() && lines.low.head().is_none();
         let mut next = Next { jobs: Vec::new(), turn: topic.turn, is_drained: false, is_held_back: false };
-        while next.jobs.len() < max {
+        let mut key_rates = KeyRates::new(self.connection, topic, from.limits.per_key, self.time.now);
+        while next.jobs.len() < max && !key_rates.as_ref().is_some_and(KeyRates::is_full) {
             let Some((priority, line)) = lines.next(next.turn) else {
                 next.is_drained = true;
                 break;
             };
             let Some(row) = line.head() else { break };
+            let slot = row.get(SLOT)?;
+            let key = if key_rates.is_some() { key_of_slot(row, slot)? } else { None };
+            let mut asked = key_rates.as_mut().zip(asking(row, key.as_deref(), slot)?);
+            if let Some((rates, asking)) = &mut asked
+                && !rates.may_start(*asking)?
+            {
+                line.advance()?;
+                continue;
+            }
             let Some(job) = read(row, priority, &from.topic, room)? else { break };
+            if let Some((rates, asking)) = asked {
+                rates.start(asking)?;
+            }
             next.jobs.push(job);
             line.advance()?;
             if !alike {
@@ -182,7 +213,7 @@ impl Work<'_> {
             next.is_held_back = lines.next(next.turn).is_some();
             next.is_drained = !next.is_held_back;
         }
-        Ok(next)
+        Ok((next, key_rates))
     }
 
     /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
@@ -216,6 +247,14 @@ struct Ready {
     job: Result<Job, String>,
     known: Known,
     held: Held,
+    /// By the rate of its key.
+    was_held_back: bool,
+}
+
+/// What the job of a row asks the rate of its key.
+fn asking<'k>(row: &Row<'_>, key: Option<&'k str>, slot: Option<i64>) -> Done<Option<Asking<'k>>> {
+    let Some(key) = key else { return Ok(None) };
+    Ok(Some(Asking { row: row.get(NUMBER)?, key, was_held_back: slot == Some(HELD_BACK) }))
 }
 
 /// Returns `None` if there is no room for the job.
@@ -228,21 +267,22 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
         Ok(job) => job.spec.unique.as_ref().filter(|unique| unique.window.is_none() && !unique.value.is_empty()),
         Err(_) => None,
     };
+    let slot: Option<i64> = row.get(SLOT)?;
     let held = Held {
-        number: row.get("number")?,
+        number: row.get(NUMBER)?,
         attempts: known.attempts,
         deliveries: known.deliveries,
         lease_until: Timestamp::default(),
         cancelled: false,
         unique: unique.map(|unique| unique.value.clone()),
-        key: held_key(row)?,
-        large: row.get("large")?,
+        key: key_of_slot(row, slot)?,
+        large: row.get(LARGE)?,
     };
     let id = match &job {
         Ok(job) => job.spec.id.clone(),
         Err(_) => read_id(row)?,
     };
-    Ok(Some(Ready { priority, id, job, known, held }))
+    Ok(Some(Ready { priority, id, job, known, held, was_held_back: slot == Some(HELD_BACK) }))
 }
 
 /// The ready jobs of one priority, in the order in which they became ready. One that is not open has none.

@@ -7,11 +7,11 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 
 use super::fault::Done;
 use super::finish::How;
+use super::keys::held_key;
 use super::request::Weight;
 use super::result;
 use super::row::{
-    Known, at, held_key, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done,
-    wait,
+    Known, at, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done, wait,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::key_rates::was_held_back;
 use super::links::waits_for;
 use super::place::{Line, priority_of, topic_of};
 use super::result;
@@ -54,7 +55,7 @@ const BETWEEN: &str =
     "SELECT count(*) FROM (SELECT 1 FROM job_rows WHERE number > ?1 AND number < ?2 ORDER BY number LIMIT ?3)";
 
 /// The jobs that hold a slot of a key.
-const HOLDERS: &str = "SELECT id FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 1 ORDER BY id";
+const HOLDERS: &str = "SELECT id FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot > 0 ORDER BY id";
 
 /// How many jobs have waited for a slot of a key for longer than the one in a row.
 const BEFORE: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 0 AND number < ?3";
@@ -187,14 +188,17 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
             last_failure: None,
             result: Some(result),
             behind: None,
+            rate_of_key: false,
             waits_for: None,
             checkpoint: None,
         }));
     };
     let behind = behind(connection, row)?;
+    let was_held_back = was_held_back(row)?;
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
     let (state, known) = state(row)?;
+    let rate_of_key = was_held_back && matches!(state, JobState::Delayed { .. });
     let waits_for = if job.spec.links.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
     Ok(Some(JobView {
         id: id.clone(),
@@ -204,6 +208,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         last_failure: known.failure,
         result: kept.map(|(_, result)| result),
         behind,
+        rate_of_key,
         waits_for,
         checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
     }))

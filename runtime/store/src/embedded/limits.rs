@@ -65,7 +65,7 @@ impl Work<'_> {
             return Ok(Some(LimitReached::TenantMaxRunning));
         }
         let Some(rate) = limits.rate else { return Ok(None) };
-        let next_at = rate.next_at(self.topics.get(topic).rate_full_at).max(micros(self.now()));
+        let next_at = rate.next_at(self.topics.get(topic).rate_full_at, rate.gathered()).max(micros(self.now()));
         Ok(Some(LimitReached::Rate { until: Timestamp::from_millis(next_at.div_ceil(1000)) }))
     }
 
@@ -109,6 +109,6 @@ impl Work<'_> {
     }
 }
 
-fn micros(at: Timestamp) -> u64 {
+pub(super) fn micros(at: Timestamp) -> u64 {
     at.as_millis().saturating_mul(1000)
 }

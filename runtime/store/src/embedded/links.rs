@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::{Done, Fault};
+use super::keys::missing_key;
 use super::request::Weight;
 use super::result;
-use super::row::{at, limit as limited, missing_key, ms, priority, text, whole};
+use super::row::{at, limit as limited, ms, priority, text, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::{Waiting, Work};

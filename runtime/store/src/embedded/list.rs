@@ -136,6 +136,7 @@ impl Filling<'_> {
                 last_failure: known.failure,
                 result: None,
                 behind: None,
+                rate_of_key: false,
                 waits_for: None,
                 checkpoint: None,
             });

@@ -15,6 +15,7 @@ mod fault;
 mod finish;
 mod fsck;
 mod inspect;
+mod key_rates;
 mod keys;
 mod lease;
 mod limits;

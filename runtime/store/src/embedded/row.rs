@@ -55,6 +55,9 @@ define_job_columns! {
 }
 pub(super) use job_columns;
 
+/// How many they are: the place of the first column behind them.
+pub(super) const JOB_COLUMNS: usize = Column::Checkpoint as usize + 1;
+
 impl Column {
     fn get<T: FromSql>(self, row: &Row<'_>) -> rusqlite::Result<T> {
         row.get(self as usize)
@@ -368,16 +371,9 @@ pub(super) fn unique_until_done(row: &Row<'_>) -> Option<String> {
     value.filter(|value| until_done && !value.is_empty()).map(str::to_owned)
 }
 
-/// The key of which a row's job holds a slot.
-pub(super) fn held_key(row: &Row<'_>) -> Done<Option<String>> {
-    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
-    Ok(text(row, "key")?.filter(|_| holds).map(str::to_owned))
-}
-
-/// The key of which a row's job holds no slot.
-pub(super) fn missing_key(row: &Row<'_>) -> Done<Option<String>> {
-    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
-    Ok(text(row, "key")?.filter(|key| !holds && !key.is_empty()).map(str::to_owned))
+/// The key of which the job of a row that begins with [`job_columns`] holds a slot, by what it says in `slot`.
+pub(super) fn key_of_slot(row: &Row<'_>, slot: Option<i64>) -> Done<Option<String>> {
+    Ok(Column::Key.text(row)?.filter(|_| slot.is_some_and(|slot| slot != 0)).map(Cow::into_owned))
 }
 
 /// The topic that a row names in its column `topic`.

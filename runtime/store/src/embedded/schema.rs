@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/10.sql"),
     include_str!("schema/11.sql"),
     include_str!("schema/12.sql"),
+    include_str!("schema/13.sql"),
 ];
 
 /// Why a file is not used.

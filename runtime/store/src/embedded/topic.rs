@@ -232,7 +232,7 @@ pub(super) fn read_limited(row: &Row<'_>) -> rusqlite::Result<Option<LimitReache
 fn read_key_limits(row: &Row<'_>) -> rusqlite::Result<KeyLimits> {
     let halts: bool = row.get("key_halts")?;
     let on_dead = if halts { OnDead::Halt } else { OnDead::Continue };
-    Ok(KeyLimits { max_running: row.get("key_slots")?, on_dead })
+    Ok(KeyLimits { max_running: row.get("key_slots")?, on_dead, rate: None })
 }
 
 pub(super) fn row_count(n: u64) -> i64 {

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
+use super::keys::held_key;
 use super::links::write_links;
 use super::place::topic_of;
 use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
-    Columns, Known, Place, Stored, at, held_key, job_columns, limit as limited, ms, read_id, write_failure,
-    write_metadata,
+    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, write_failure, write_metadata,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;

@@ -30,6 +30,7 @@ fn job(id: &str, body: &str) -> JobView {
         last_failure: Some(Failure { reason: Reason::Timeout, detail, backtrace: None }),
         result: None,
         behind: None,
+        rate_of_key: false,
         waits_for: None,
         checkpoint: None,
     }

@@ -116,13 +116,16 @@ impl Partition {
             keys.due(),
             keys.per_key(),
             keys.tenant(),
+            keys.key_rates(),
+            keys.keyed(),
+            keys.slots(),
         ];
         for topic in part.iter().map(|line| &line.topic.topic) {
             names.extend(Priority::ALL.map(|priority| keys.ready(priority, topic)));
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic), keys.waiters(topic)]);
         }
         names.push(keys.raw());
-        let mut call = Call::new(script!("adopt.lua", "turns.lua", "limits.lua", "claim.lua"), &names);
+        let mut call = Call::new(script!("adopt.lua", "key_rates.lua", "turns.lua", "limits.lua", "claim.lua"), &names);
         call.arg(self.now_argument()).arg(holder.text()).arg(&*TURNS).arg(bytes).arg(lease).arg(keys.wake_channel());
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(limits_argument(line.limits));
@@ -201,11 +204,13 @@ fn limits_argument(limits: FleetLimits) -> String {
         return String::new();
     }
     let max_running = limits.max_running.map(|most| most.to_string()).unwrap_or_default();
-    let rate = limits.rate.map(|rate| {
-        let Rate { jobs, burst, .. } = rate;
-        format!("{jobs}:{}:{burst}:{}", rate.micros(), rate.gathered())
-    });
+    let rate = limits.rate.map(|rate| format!("{}:{}", rate_argument(rate), rate.gathered()));
     format!("{max_running}:{}{}", rate.as_deref().unwrap_or(":::"), key_limits_argument(limits.per_key))
+}
+
+fn rate_argument(rate: Rate) -> String {
+    let Rate { jobs, burst, .. } = rate;
+    format!("{jobs}:{}:{burst}", rate.micros())
 }
 
 /// The limits of the tenant whose topics these are as `claim.lua` takes them.
@@ -218,14 +223,15 @@ fn tenant_limits_argument(part: &[ClaimFrom]) -> String {
 }
 
 fn key_limits_argument(limits: KeyLimits) -> String {
-    if limits == KeyLimits::DEFAULT {
-        return String::new();
+    let rate = limits.rate.map(|rate| format!("@{}", rate_argument(rate))).unwrap_or_default();
+    if (KeyLimits { rate: None, ..limits }) == KeyLimits::DEFAULT {
+        return rate;
     }
     let on_dead = match limits.on_dead {
         OnDead::Continue => "continue",
         OnDead::Halt => "halt",
     };
-    format!(" {}:{on_dead}", limits.max_running)
+    format!(" {}:{on_dead}{rate}", limits.max_running)
 }
 
 /// Cuts the lines of a claim into calls of at most [`CLAIM_JOBS`] jobs each; a large line is spread over several. All jobs of a

@@ -246,10 +246,16 @@ impl Partition {
             let at = [reply.text()?, reply.text()?, reply.text()?];
             let cancelled = reply.number()? == 1;
             let behind = (reply.text()?, reply.text()?.parse().ok());
-            Ok((stored, at.map(|ms| ms.parse().ok()), cancelled, behind, reply.bytes()?))
+            let last = (reply.bytes()?, reply.number()? == 1);
+            Ok((stored, at.map(|ms| ms.parse().ok()), cancelled, behind, last))
         };
-        let ((result, stored, claim, failure), [lease, delayed, dead], cancelled, (holders, ahead), checkpoint) =
-            read().map_err(self.misread(LOOK_UP))?;
+        let (
+            (result, stored, claim, failure),
+            [lease, delayed, dead],
+            cancelled,
+            (holders, ahead),
+            (checkpoint, was_held_back),
+        ) = read().map_err(self.misread(LOOK_UP))?;
         if stored.is_empty() {
             // It ended between the two questions.
             return Ok(finished(id, &result));
@@ -267,6 +273,7 @@ impl Partition {
             last_failure: read_failure(&failure),
             result: read_result(&result).map(|(_, result)| result),
             behind: ahead.map(|ahead| BehindKey { holders: read_holders(&holders), ahead }),
+            rate_of_key: was_held_back && delayed.is_some(),
             waits_for,
             checkpoint: Some(Payload { data: checkpoint, content_type: None }).filter(|saved| !saved.data.is_empty()),
         }))
@@ -319,6 +326,7 @@ fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
         last_failure: None,
         result: Some(result),
         behind: None,
+        rate_of_key: false,
         waits_for: None,
         checkpoint: None,
     })

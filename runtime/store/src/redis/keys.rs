@@ -194,14 +194,17 @@ keys! {
         priorities = "priorities";
         /// SET of ids of jobs whose stamp and envelope have more than 4 KiB.
         large = "large";
-        /// HASH id of a job with a key → `place key`: where it waits in `behind`, 0 if it does not.
+        /// HASH id of a job with a key → `place key`: where it waits in `behind`, 0 if it does not, 00 if the rate of its key held it back and
+        /// it has not started since.
         keyed = "keyed";
         /// HASH `topic key` → ids of the jobs that hold the key's slots; empty → the last place that was given out.
         slots = "slots";
         /// ZSET of `topic length:key place id` of jobs that are due and wait for a slot of their key.
         behind = "behind";
-        /// HASH topic → `slots:on-dead`, unless a key has one slot that a dead job gives up.
+        /// HASH topic → `slots:on-dead`, unless a key has one slot that a dead job gives up; `topic@` → 1, once its keys have had a rate.
         per_key = "per-key";
+        /// ZSET `topic key`, of keys with a rate → when the bucket of the key is full again, µs since 1970. Those whose time has passed are removed.
+        key_rates = "key-rates";
         /// ZSET of what jobs wait for which: see `lua/links.lua`.
         links = "links";
         /// HASH: how far the limits of the tenant are used, if it has some: see `limits.lua`.

@@ -1,9 +1,11 @@
 //! What a store is, said as plainly as can be: maps, queues and a clock. No store looks like this inside, and every one
 //! must look like this from outside.
 
+mod key_rates;
 mod keys;
 mod states;
 mod tokens;
+mod topics;
 mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,6 +17,7 @@ use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, Resul
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
 use gristmill::topic::{KeyLimits, OnDead};
+use key_rates::KeyRates;
 
 /// Ids are known per tenant.
 pub(in crate::model) type Key = (Name, JobId);
@@ -42,6 +45,10 @@ pub(in crate::model) struct TopicState {
     pub(in crate::model) slots: BTreeMap<String, Vec<JobId>>,
     /// Ready jobs that wait for a slot of their key, in the order in which they became ready.
     pub(in crate::model) behind: BTreeMap<String, VecDeque<JobId>>,
+    /// When the bucket of a key is full again, in microseconds.
+    pub(in crate::model) key_full_at: BTreeMap<String, u64>,
+    /// Jobs that the rate of their key held back, and that have not started since.
+    pub(in crate::model) held_back: BTreeSet<JobId>,
     pub(in crate::model) totals: BTreeMap<String, u64>,
     /// Which job holds which unique value; none: until it is set free.
     pub(in crate::model) unique: BTreeMap<String, (JobId, Option<Timestamp>)>,
@@ -123,6 +130,7 @@ impl Model {
         let (failure, checkpoint) = (None, None);
         let record = Record { job, place: JobState::Ready, attempts: 0, deliveries: 0, failure, checkpoint };
         self.jobs.insert(key.clone(), record);
+        self.topic(&spec.topic).held_back.remove(&spec.id);
         if self.results.contains_key(&key) {
             self.blurred.insert(key.clone());
         }
@@ -191,6 +199,7 @@ impl Model {
         let running = self.jobs.values().filter(is_running).count();
         let free = from.limits.max_running.map_or(usize::MAX, |most| (most as usize).saturating_sub(running));
         let max = from.max.min(free);
+        let keys = self.keys_of(&from.topic);
         let (now, topic) = (self.now, self.topic(&from.topic));
         if from.max > 0 && from.limits.is_some() {
             topic.at_limit = false;
@@ -198,7 +207,8 @@ impl Model {
         if topic.paused {
             return (Vec::new(), from.max > 0);
         }
-        let mut taken = Vec::new();
+        let (mut taken, mut held) = (Vec::new(), BTreeMap::new());
+        let mut key_rates = KeyRates::new(from.limits.per_key, now, &keys);
         let in_turns =
             !topic.ready[Priority::High as usize].is_empty() || !topic.ready[Priority::Low as usize].is_empty();
         while taken.len() < max {
@@ -206,16 +216,24 @@ impl Model {
             let highest = Priority::ALL.into_iter().find(|priority| !topic.ready[*priority as usize].is_empty());
             let Some(highest) = highest else { break };
             let whose = if topic.ready[turn as usize].is_empty() { highest } else { turn };
-            taken.extend(topic.ready[whose as usize].pop_front());
+            let Some(id) = topic.ready[whose as usize].pop_front() else { break };
+            if let Some(until) = key_rates.hold_back(topic, &id) {
+                held.insert(id, until);
+                continue;
+            }
+            taken.push(id);
             topic.turns += usize::from(in_turns);
         }
-        if !taken.is_empty() {
+        if !taken.is_empty() || !held.is_empty() {
             topic.per_key = from.limits.per_key;
         }
         let is_held_back = max < from.max && taken.len() == max && topic.ready.iter().any(|line| !line.is_empty());
         let drained = taken.len() < from.max;
         topic.at_limit |= is_held_back;
         topic.perhaps_ready &= !drained || is_held_back;
+        for (id, until) in held {
+            self.jobs.get_mut(&(from.topic.tenant.clone(), id)).unwrap().place = JobState::Delayed { until };
+        }
         let lease_until = now.plus(from.lease);
         let claims = taken.into_iter().map(|id| {
             let record = self.jobs.get_mut(&(from.topic.tenant.clone(), id)).unwrap();
@@ -438,25 +456,6 @@ impl Model {
             self.remove(&(topic.tenant.clone(), id.clone()));
         }
         dead
-    }
-
-    pub(in crate::model) fn set_paused(&mut self, topic: &TopicId, paused: bool) -> bool {
-        let topic = self.topic(topic);
-        let changed = std::mem::replace(&mut topic.paused, paused) != paused;
-        if changed {
-            topic.perhaps_ready = !paused && topic.ready.iter().any(|line| !line.is_empty());
-        }
-        changed
-    }
-
-    /// Unique values that are held for a time outlive the topic.
-    pub(in crate::model) fn forget_topic(&mut self, topic: &TopicId) -> bool {
-        if self.jobs.values().any(|record| record.job.spec.topic == *topic) {
-            return false;
-        }
-        let unique = std::mem::take(&mut self.topic(topic).unique);
-        *self.topic(topic) = TopicState { unique, ..TopicState::default() };
-        true
     }
 
     pub(in crate::model) fn sweep(&mut self, limits: &DeadLimits) -> u64 {

@@ -32,6 +32,7 @@ impl Model {
         };
         self.jobs.insert(key.clone(), record);
         self.topic(&spec.topic).held_a_job = true;
+        self.topic(&spec.topic).held_back.remove(&spec.id);
         if let Some(key) = spec.key.as_ref().filter(|_| stored.holds_slot) {
             self.topic(&spec.topic).slots.entry(key.clone()).or_default().push(spec.id.clone());
         }

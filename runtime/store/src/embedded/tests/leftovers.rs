@@ -9,6 +9,7 @@ use crate::tests::{DEAD_AFTER, LEASE, bury, delayed, job, of_priority, retry, te
 use crate::{ClaimFrom, Pushed, Settled, Settlement};
 use gristmill_core::job::{Lease, Priority, WorkerId};
 use gristmill_core::outcome::{Reason, Verdict};
+use gristmill_core::topic::{FleetLimits, KeyLimits, Rate};
 
 #[tokio::test]
 async fn an_acked_jobs_body_is_gone_however_large_it_was() {
@@ -142,4 +143,19 @@ async fn a_damaged_topic_stops_no_other() {
     assert_eq!(claimed.refused[0].0, topic("broken"));
     assert!(claimed.refused[0].1.to_string().contains("jobs.db"), "{:?}", claimed.refused);
     assert_eq!((store.counts("broken").await.ready, store.counts("broken").await.running), (1, 0));
+}
+
+#[tokio::test]
+async fn buckets_of_keys_that_are_full_again_are_forgotten() {
+    let store = TestFile::in_memory().await;
+    let rate = Some(Rate::new(1, Duration::from_secs(1)));
+    let limits = FleetLimits { per_key: KeyLimits { rate, ..KeyLimits::DEFAULT }, ..FleetLimits::NONE };
+    let from = ClaimFrom::new(topic("mail"), 100, LEASE).within(limits);
+    for round in 0..5 {
+        let job = |n| with("mail", |spec| spec.key = Some(format!("k{}", round * 10 + n)));
+        store.push(&(0..10).map(job).collect::<Vec<_>>()).await;
+        assert_eq!(store.store.claim(&worker(), std::slice::from_ref(&from)).await.unwrap().claims.len(), 10);
+        assert_eq!(store.number("SELECT count(*) FROM key_rates").await, 10, "in round {round}");
+        store.pass(1000);
+    }
 }

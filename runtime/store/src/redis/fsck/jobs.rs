@@ -130,7 +130,7 @@ const CHECKS: [JobCheck; 11] = [
     },
     |_, facts| {
         let place = facts.keyed.split(' ').next().filter(|_| !facts.keyed.is_empty())?;
-        let needs_slot = place == "0" && (facts.runs() || !facts.lines.is_empty());
+        let needs_slot = ["0", "00"].contains(&place) && (facts.runs() || !facts.lines.is_empty());
         (needs_slot && !facts.holds_slot).then(|| (Check::JobMissesKeySlot, format!("`keyed` says `{}`", facts.keyed)))
     },
     |_, facts| {

@@ -5,10 +5,10 @@
 --      limits are used (limits.lua)
 --   1. for all topics: is there a job of another priority than normal, a pause, a delayed job?
 --   2. for each topic (turns.lua): skip it if it is paused; read its ready Lists by turns of priority, with each job's stamp,
---      envelope and history. Take no more than its limits allow
+--      envelope and history. Take no more than its limits allow, and hold back jobs whose keys have a rate and no token (key_rates.lua)
 --   3. for each job: adopt it if a raw producer pushed it; set it aside if it is missing, running, delayed, dead or here twice
---   4. write: lease this claim; put the jobs on its processing list; write their claims, and adopted jobs; set strays aside; and
---      only then take all of them off the ready Lists. Whatever stops this script, a job is still ready or comes back when the
+--   4. write: lease this claim; put the jobs on its processing list; write their claims, and adopted jobs; set strays aside; delay what is
+--      held back; and only then take all of them off the ready Lists. Whatever stops this script, a job is still ready or comes back when the
 --      lease ends
 --   5. for each topic: mark it as drained if nothing is left, and have the worker wait for it, or else wake one that waits; note that
 --      limits keep jobs in line
@@ -16,13 +16,15 @@
 --
 -- KEYS  1 processing list of this claim  2 jobs  3 claims  4 leases  5 active  6 failures  7 checkpoints  8 counts
 --       9 priorities  10 paused  11 turns  12 topics  13 large  14 limited  15 rates  16 due  17 per-key  18 tenant
+--       19 key-rates  20 keyed  21 slots
 --       then per topic: ready of high, normal and low priority, delayed, dead, strays, waiters
 --       last: raw
 -- ARGV  1 now, ms ('': the server's clock)  2 holder  3 whose turn it is, one after the other: 1 high, 2 normal, 3 low
 --       4 how many bytes of jobs at most, unless the first is larger  5 lease in ms  6 wake channel
 --       then per topic: name, how many at most, at most 1,000 jobs in all, and its limits: '' or
 --         'max running:jobs:microseconds in which they start:burst:how many to wait for', the first or the others absent, then
---         ' slots of a key:on-dead', unless it is one slot that a dead job gives up
+--         ' slots of a key:on-dead', unless it is one slot that a dead job gives up, then the rate of a key if it has one:
+--         '@jobs:microseconds in which they start:burst'
 --       then the limits of the tenant: '' or 'max running:jobs in a day:fuel in an hour', each of them may be absent
 --       last: the channel that wakes the worker, '' if none does
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
@@ -55,6 +57,9 @@ end
 
 -- What is left of `ids` and `bodies` are the jobs, so many; `claim` is what is written to `claims`.
 local n, strays, stray_ids, adopted, claim, again, seen, runs = 0, {}, {}, {}, {}, {}, {}, {}
+for _, of in pairs(held) do
+  for i = 2, #of.jobs, 2 do seen[of.jobs[i]] = true end
+end
 local function is_used(id) return seen[id] or redis.call('HEXISTS', jobs, id) == 1 end
 
 -- What becomes of an element that is not simply a job that waited: its id and what is stored if it is a job, and what its claim says.
@@ -91,6 +96,8 @@ for t = 1, topics do
 end
 for i = taken, n + 1, -1 do ids[i], bodies[i] = nil, nil end
 
+-- Before the first write: what is held back is announced there.
+if next(held) then redis.call('ZCARD', DUE) end
 if n > 0 then
   redis.call('ZADD', leases, now + tonumber(ARGV[5]), holder)
   redis.call('LPUSH', processing, unpack(ids))
@@ -108,6 +115,7 @@ for s, t in ipairs(strays) do
   redis.call('ZADD', KEYS[12], 'GT', now, name_of(t))
   count(name_of(t), 'stray')
 end
+save_key_rates(now, DUE, KEYS[12], ARGV[6], function(t) return key(t, WAITERS) end)
 -- RPOPLPUSH for all of them at once: a script is one step, so this is as safe.
 for list, number in pairs(taken_of) do redis.call('LTRIM', list, 0, -number - 1) end
 for name, turn in pairs(turn_of) do redis.call('HSET', KEYS[11], name, turn) end
@@ -116,7 +124,7 @@ local held_back = {}
 for t = 1, topics do
   local name, number = name_of(t), last_of[t] - (last_of[t - 1] or 0)
   local is_drained, was_limited = number < most[t] and not refused[t] and not is_cut[t], false
-  if number > 0 then save_key_limits(t, name) end
+  if number > 0 or held[t] then save_key_limits(t, name) end
   if limits[t] then
     save_started(limits[t])
     if number == most[t] and number < tonumber(ARGV[3 * t + 5]) then

@@ -17,7 +17,7 @@ for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.
 for _, key in ipairs({ at.topics, at.due, KEYS[25], KEYS[26] }) do redis.call('ZREM', key, topic.name) end
 redis.call('ZREM', at.due, rate_of(topic.name))
 redis.call('HDEL', KEYS[23], topic.name)
-redis.call('HDEL', at.per_key, topic.name)
+redis.call('HDEL', at.per_key, topic.name, rate_of(topic.name))
 redis.call('DEL', KEYS[24], topic.waiters)
 local totals = { topic.name .. ':running' }
 for i = 3, #ARGV do totals[i - 1] = topic.name .. ':' .. ARGV[i] end

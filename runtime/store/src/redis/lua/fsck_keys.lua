@@ -18,7 +18,7 @@ for i = 1, #ARGV, 6 do
   local what, thing, key, place, id, field = unpack(ARGV, i, i + 5)
   if what == 'slot' then
     for holder in string.gmatch(redis.call('HGET', KEYS[3], thing) or '', '%S+') do
-      if not is_keyed(holder, key, '0') then note(thing, 'holder', holder) end
+      if not is_keyed(holder, key, '0') and not is_keyed(holder, key, '00') then note(thing, 'holder', holder) end
     end
   elseif redis.call('ZSCORE', KEYS[4], thing) then
     if not is_keyed(id, key, place) then note(thing, 'waiter', id) end

@@ -6,7 +6,7 @@
 --
 -- A rate is a bucket of tokens, see `fleet_limits.rs`. `rates` says when it is full again, in microseconds.
 
-local COUNTS, LIMITED, RATES, DUE, PER_KEY, TENANT = KEYS[8], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local COUNTS, LIMITED, RATES, DUE, TENANT = KEYS[8], KEYS[14], KEYS[15], KEYS[16], KEYS[18]
 local function micros() return math.floor(exact * 1000 + 0.5) end
 
 -- What is known of topics with limits, by name: read before the first write, so that damaged keys stop no script half-way.
@@ -103,14 +103,6 @@ end
 local function save_started(limits)
   if not limits.jobs or limits.used.started == 0 and not limits.used.is_cut then return end
   redis.call('ZADD', RATES, limits.used.full_at, limits.name)
-end
-
--- Notes what holds for the keys of a topic, for those who make its jobs ready and end them.
-local function save_key_limits(t, name)
-  local wanted = string.match(ARGV[3 * t + 6], ' (.*)$')
-  if not wanted and not some_per_key then return end
-  if (redis.call('HGET', PER_KEY, name) or nil) == wanted then return end
-  if wanted then redis.call('HSET', PER_KEY, name, wanted) else redis.call('HDEL', PER_KEY, name) end
 end
 
 local function limit_until(limits, due, waiters, wake)

@@ -1,7 +1,7 @@
 -- Put in front of claim, whose KEYS and ARGV it reads: which ready jobs are taken, up to a bound in bytes. Only reads.
 
 local HIGH, NORMAL, LOW, DELAYED, DEAD, STRAYS, WAITERS = 1, 2, 3, 4, 5, 6, 7
-local function key(t, which) return KEYS[11 + 7 * t + which] end
+local function key(t, which) return KEYS[14 + 7 * t + which] end
 
 -- What is taken, and how much of it: the ids, their stamps and envelopes or false, and what `claims` says or false.
 local ids, bodies, history, taken = {}, {}, {}, 0
@@ -41,6 +41,7 @@ local function look_up(line)
     for i, id in ipairs(line.ids) do small[i] = line.large[i] == 1 and '' or id end
   end
   line.bodies, line.history = redis.call('HMGET', KEYS[2], unpack(small)), redis.call('HMGET', KEYS[3], unpack(line.ids))
+  line.keyed = key_rate(line.topic, some_per_key) and redis.call('HMGET', KEYED, unpack(line.ids))
 end
 
 -- The next element of a line, which stays there; nil at the end. A key of another type stops only its own topic: an error
@@ -57,14 +58,19 @@ local function peek(line)
   return line.ids[line.at]
 end
 
--- Notes that the next job of a line is taken. False: there is no room for it. The first job of a call always has room.
+-- Notes that the next job of a line is taken: true. False: there is no room for it. The first job of a call always has room. Nil: it leaves
+-- the line, and is held back.
 local function take(line)
   local at = line.at
   local id, body, claim = line.ids[at], line.bodies[at], line.history[at]
   local is_large = line.large and line.large[at] == 1
   local size = #id + (is_large and redis.call('HSTRLEN', KEYS[2], id) or #(body or ''))
   if claim then size = size + redis.call('HSTRLEN', KEYS[6], id) + redis.call('HSTRLEN', KEYS[7], id) end
-  if size > room and taken > 0 then return false end
+  if size > room and taken > 0 or line.keyed and held_jobs == HELD_JOBS then return false end
+  if line.keyed and (body or is_large) and is_held_back(line.topic, id, claim, line.keyed[at], key(line.topic, DELAYED), key(line.topic, DEAD)) then
+    line.at, line.taken, line.max = at - 1, line.taken + 1, line.max + 1
+    return nil
+  end
   if is_large then body = redis.call('HGET', KEYS[2], id) end
   if #id > ID_MAX then read_next = FIRST_READ end
   room, taken = room - size, taken + 1
@@ -89,13 +95,14 @@ local function take_line(t, name, max)
     end
     local line = lines[priority]
     if not line.ids[line.at] and not peek(line) then break end
-    if not take(line) then
+    local is_taken = take(line)
+    if is_taken == false then
       is_cut[t] = true
       break
     end
-    turn = turn and (turn + 1) % #turns
+    if is_taken then turn = turn and (turn + 1) % #turns end
   end
-  if taken == before then return end
+  if taken == before and not held[t] then return end
   if turn then turn_of[name] = turn end
   for _, line in ipairs(lines) do
     if line.taken > 0 then taken_of[line.key] = line.before + line.taken end

@@ -7,6 +7,7 @@ mod confirm;
 mod damage;
 mod finding;
 mod gathering;
+mod key_rates;
 mod ledger;
 mod leftovers;
 mod outage;

@@ -17,6 +17,7 @@ use gristmill_core::outcome::Verdict;
 const CLAIM: &str = concat!(
     include_str!("../lua/prelude.lua"),
     include_str!("../lua/adopt.lua"),
+    include_str!("../lua/key_rates.lua"),
     include_str!("../lua/turns.lua"),
     include_str!("../lua/limits.lua"),
     include_str!("../lua/claim.lua")

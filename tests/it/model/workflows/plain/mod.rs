@@ -1,14 +1,13 @@
 //! Jobs that wait for each other, said as plainly as can be.
 
+mod views;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gristmill::job::{AfterFailed, Claim, Due, Ended, Job, JobId, JobSpec, Lease, NewJob, NoLink, TopicId, WorkerId};
+use gristmill::job::{Claim, Due, Ended, Job, JobId, JobSpec, Lease, NewJob, NoLink, TopicId, WorkerId};
 use gristmill::outcome::{Failure, Verdict};
-use gristmill::store::{
-    BatchSealed, Cancelled, JobState, JobView, Predecessor, Pushed, ResultView, Settled, Settlement, TopicCounts,
-    WaitsFor,
-};
+use gristmill::store::{BatchSealed, Cancelled, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
 
 #[derive(Debug, Clone)]
@@ -164,7 +163,7 @@ impl Model {
 
     fn find_predecessor(&self, job: &JobId, batch: Option<&JobId>, enqueuer: Option<&JobId>) -> Result<Link, NoLink> {
         let link = match (self.jobs.get(job).map(|record| &record.state), self.results.get(job)) {
-            // Its end is told once its follow-up jobs are stored.
+            // Its end is reported once its follow-up jobs are stored.
             _ if enqueuer == Some(job) => Link::Open,
             (Some(JobState::Dead { .. }), _) => Link::Dead,
             (Some(_), _) => Link::Open,
@@ -181,7 +180,7 @@ impl Model {
         Ok(link)
     }
 
-    /// Tells the jobs that wait for one that it has ended.
+    /// Notes in the jobs that wait for a job that it has ended.
     fn carry_end(&mut self, job: &JobId, ended: Ended) {
         let waiters = self.links.iter_mut().filter_map(|(waiter, links)| {
             let link = links.jobs.get_mut(job).filter(|link| **link == Link::Open)?;
@@ -318,7 +317,7 @@ impl Model {
         self.count(topic, total);
     }
 
-    /// The job is gone. Its waiters are told by [`Model::carry_end`].
+    /// The job is gone. Its waiters are updated by [`Model::carry_end`].
     fn finish(&mut self, job: &JobId, total: &str, keep: Duration, result: ResultView) {
         let record = self.jobs.remove(job).unwrap();
         self.links.remove(job);
@@ -399,92 +398,6 @@ impl Model {
             self.count(topic, "discarded");
         }
         over as u64
-    }
-}
-
-/// What is to be seen.
-impl Model {
-    pub(super) fn waits_for(&self, id: &JobId, limit: usize) -> Option<WaitsFor> {
-        let links = self.links.get(id)?;
-        let jobs = links.jobs.iter().map(|(id, link)| Predecessor { id: id.clone(), ended: link.ended() });
-        let mut jobs: Vec<Predecessor> = jobs.collect();
-        let count =
-            |counts: &dyn Fn(Ended) -> bool| jobs.iter().filter(|job| job.ended.is_some_and(counts)).count() as u64;
-        let (ended, failed) = (count(&|_| true), count(&|ended| ended != Ended::Complete));
-        let total = jobs.len() as u64;
-        jobs.sort_by_key(|job| (job.ended.is_some(), job.ended == Some(Ended::Complete), job.id.clone()));
-        jobs.truncate(limit);
-        Some(WaitsFor { open: links.open, total, ended, failed, jobs })
-    }
-
-    pub(super) fn waiters(&self, id: &JobId) -> Vec<JobId> {
-        let waits = |links: &Links| matches!(links.jobs.get(id), Some(Link::Open | Link::Dead));
-        self.links.iter().filter(|(_, links)| waits(links)).map(|(waiter, _)| waiter.clone()).collect()
-    }
-
-    /// How a claimed job ends before it runs because of the jobs that it waited for: the first of these that was not done.
-    pub(super) fn failed_before(&self, spec: &JobSpec) -> Option<(JobId, Ended)> {
-        let waited = self.waits_for(&spec.id, usize::MAX).filter(|_| spec.links.after_failed == AfterFailed::Dead)?;
-        waited.first_failed().map(|(job, ended)| (job.clone(), ended))
-    }
-
-    pub(super) fn view(&self, id: &JobId) -> Option<JobView> {
-        let result = self.results.get(id).cloned();
-        let (behind, checkpoint, id) = (None, None, id.clone());
-        let Some(record) = self.jobs.get(&id) else {
-            let (attempts, result) = result?;
-            let (state, result, last_failure, waits_for) = (JobState::Finished, Some(result), None, None);
-            return Some(JobView {
-                id,
-                state,
-                job: None,
-                attempts,
-                last_failure,
-                result,
-                behind,
-                waits_for,
-                checkpoint,
-            });
-        };
-        let Record { job, state, attempts, failure, .. } = record.clone();
-        Some(JobView {
-            state,
-            job: Some(job),
-            attempts,
-            last_failure: failure,
-            result: result.map(|(_, result)| result),
-            behind,
-            waits_for: self.waits_for(&id, 10),
-            checkpoint,
-            id,
-        })
-    }
-
-    pub(super) fn counts(&self) -> Vec<TopicCounts> {
-        let counts = self.totals.iter().map(|(topic, totals)| {
-            let mut counts = TopicCounts { totals: totals.clone(), ..TopicCounts::none(topic.clone()) };
-            let first = self.ready.get(topic).and_then(|line| line.first());
-            counts.oldest_ready = first.map(|id| self.jobs[id].job.due_at);
-            for record in self.jobs.values().filter(|record| record.job.spec.topic == *topic) {
-                counts.waiting += u64::from(record.state == JobState::Waiting);
-                *match record.state {
-                    JobState::Ready => &mut counts.ready,
-                    JobState::Delayed { .. } | JobState::Waiting => &mut counts.delayed,
-                    JobState::Running { .. } => &mut counts.running,
-                    JobState::Dead { .. } => &mut counts.dead,
-                    JobState::Finished => unreachable!("a finished job has no record"),
-                } += 1;
-            }
-            counts
-        });
-        counts.collect()
-    }
-
-    /// As lists have them: those that wait for others come last.
-    pub(super) fn delayed(&self, topic: &TopicId) -> Vec<JobId> {
-        let of_topic = |id: &JobId| self.jobs[id].job.spec.topic == *topic;
-        let waiting = self.jobs.keys().filter(|id| self.is_waiting(id)).cloned();
-        self.due().into_iter().map(|(_, id)| id).chain(waiting).filter(of_topic).collect()
     }
 }
 
